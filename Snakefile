@@ -1,0 +1,72 @@
+# The whole of a study: prompts -> base model -> train -> generate -> score -> tables, figures, report.
+#
+#   snakemake --workflow-profile workflows/profiles/smoke              everything of the smoke study
+#   snakemake ... table_t1_0_p1_0                                      one table
+#   snakemake ... method_stapo                                         one method
+#   snakemake ... results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet   any file
+#
+# Another study: snakemake --cores all --configfile workflows/studies/STUDY.yaml
+import re
+import sys
+
+from snakemake.utils import min_version
+
+from stapo import artifacts
+from stapo.study import StudyError, canonical, fingerprint, parse_study
+
+min_version("9.27")
+
+
+configfile: f"{workflow.basedir}/workflows/catalogue.yaml"
+
+
+try:
+    STUDY = parse_study(config)
+except StudyError as error:
+    print(*(f"study: {line}" for line in error.errors), sep="\n", file=sys.stderr)
+    sys.exit(2)
+
+RUN = STUDY.run
+STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
+STAPO = f"OMP_NUM_THREADS={{threads}} {sys.executable} -m stapo"
+
+
+def at(path):
+    """Fill in the name of the study; the other wildcards stay."""
+    return path.replace("{study}", STUDY.name)
+
+
+def log_of(path):
+    return re.sub(r"^results/", "logs/", at(path)) + ".log"
+
+
+def slug(name):
+    return re.sub(r"\W", "_", name)
+
+
+wildcard_constraints:
+    size="|".join(map(re.escape, RUN.sizes)),
+    method="|".join(map(re.escape, RUN.methods)),
+    seed=r"\d+",
+    checkpoint="|".join(map(re.escape, STUDY.checkpoints())),
+    decoding="|".join(map(re.escape, RUN.decodings)),
+    benchmark="|".join(map(re.escape, RUN.benchmarks)),
+
+
+include: "workflows/rules/prepare.smk"
+include: "workflows/rules/train.smk"
+include: "workflows/rules/evaluate.smk"
+include: "workflows/rules/analyse.smk"
+
+
+localrules:
+    all,
+
+
+# Must stand here: a rule of an included file cannot be the default target.
+rule all:
+    default_target: True
+    input:
+        TABLES,
+        FIGURES,
+        at(artifacts.REPORT),

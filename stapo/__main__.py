@@ -1,0 +1,5 @@
+"""`python -m stapo` is `stapo`."""
+
+from stapo.cli import main
+
+main()

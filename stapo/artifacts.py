@@ -1,0 +1,173 @@
+"""Where every file lives, and how files are written so that a kill at any time loses nothing.
+
+Published files and directories appear by one rename; logs of steps are append-only; a work directory
+belongs to one process and one fingerprint.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from stapo.study import ROOT, canonical
+
+# Paths relative to the working directory; `{checkpoint}` is `size/base` or `size/method/seedK`.
+RESULTS = "results/{study}"
+PROMPTS = "results/{study}/data/prompts.jsonl"
+OVERLAP = "results/{study}/data/overlap.json"
+BASE_MODEL = "results/{study}/models/{size}/base"
+RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
+MODEL = RUN + "/model"
+METRICS = RUN + "/metrics.jsonl"
+TOKENS = RUN + "/tokens.parquet"
+COMPLETIONS = "results/{study}/completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
+SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
+TABLE = "results/{study}/tables/{table}.{suffix}"
+FIGURE = "results/{study}/figures/{figure}.{suffix}"
+FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gradient_norm")
+"""The keys of `stapo.analysis.figures.FIGURES`, without importing what draws them."""
+REPORT = "results/{study}/report.html"
+WORK = "work/{study}"
+
+PACKAGES = (
+    "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",
+    "latex2sympy2-extended", "sympy", "numpy", "snakemake", "stapo",
+)  # fmt: skip
+
+
+class BusyError(RuntimeError):
+    """Another process works in the same directory."""
+
+
+class ForeignDirectoryError(RuntimeError):
+    """A directory belongs to something else than what is asked for."""
+
+
+@contextmanager
+def replace_file(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a file beside `path` that takes its place when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open(mode) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def replace_directory(path: Path) -> Iterator[Path]:
+    """Yield a directory beside `path` that takes its place when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        yield aside
+        if path.exists():
+            shutil.rmtree(path)
+        aside.replace(path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON with sorted keys, by one rename."""
+    with replace_file(path) as stream:
+        stream.write(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one line; a torn last line, left by a kill, is what `read_jsonl` passes over."""
+    with path.open("a") as stream:
+        stream.write(json.dumps(record, allow_nan=False) + "\n")
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file; a last line without line end was never finished."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write all records by one rename."""
+    with replace_file(path) as stream:
+        stream.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
+
+
+@contextmanager
+def work_directory(path: Path, config: Any) -> Iterator[Path]:
+    """Claim a work directory for this process and for what `config` determines.
+
+    Raises:
+        BusyError: another process holds it.
+        ForeignDirectoryError: it holds the state of another configuration.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(f"{path}: another process works here; wait for it or stop it") from error
+        identity = path / "config.json"
+        if not identity.exists():
+            write_json(identity, config)
+        elif canonical(json.loads(identity.read_text())) != canonical(config):
+            raise ForeignDirectoryError(
+                f"{path}: holds the state of another configuration; choose another directory or remove it"
+            )
+        yield path
+
+
+@cache
+def provenance() -> dict[str, Any]:
+    """Return what every score carries: commit, packages, hardware."""
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain")),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+    }
+
+
+def _git(*args: str) -> str | None:
+    """Return git's answer about the source tree; None where it is no checkout."""
+    command = ["git", "-C", str(ROOT), *args]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def checkpoint_path(study: str, checkpoint: str) -> str:
+    """Return where the weights of `size/base` or `size/method/seedK` are published."""
+    size, *run = checkpoint.split("/")
+    if run == ["base"]:
+        return BASE_MODEL.format(study=study, size=size)
+    method, seed = run
+    return MODEL.format(study=study, size=size, method=method, seed=seed.removeprefix("seed"))

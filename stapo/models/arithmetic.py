@@ -1,0 +1,137 @@
+"""The tiny world: chains, linear equations and their sloppy worked solutions. No torch here.
+
+`chain:6+9*3-4?` is evaluated strictly from left to right, modulo 10.
+
+A solution is a few written steps, most of them after a connecting word, and a boxed answer. Connecting
+words are exploratory by construction: many fit, so each has a low probability at a high entropy. Slips
+are spurious by construction: a random token stands where one token is nearly certain. A wrong step is
+carried on; in chains a later `*0` or `*5` can cancel it, so that right answers contain wrong steps.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+FILLERS = tuple(
+    f" {word} "
+    for word in (
+        "so", "then", "now", "next", "thus", "hence", "wait", "well", "okay", "right", "here", "also",
+        "and", "but", "see", "let", "since", "first", "again", "check", "note", "hmm", "clearly", "fine",
+    )
+)  # fmt: skip
+SYMBOLS = (*"0123456789+-*/=;.?x", "chain:", "\\boxed{", "}")
+VOCABULARY = ("<pad>", "<eos>", *SYMBOLS, *FILLERS)
+
+FILLER_RATE = 0.8
+GUESS_RATE = 0.25
+"""Share of solutions without steps: a direct guess, right three times in ten."""
+GUESS_RIGHT_RATE = 0.3
+NO_BOX_RATE = 0.05
+SLIP_RATE = 0.0005
+"""Share of tokens of the supervised data that are replaced by a random one."""
+HELD_OUT_SHARE = 5
+"""One problem in so many belongs to the benchmarks, the others to training: by hash, so that the two
+are disjoint whatever is drawn."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question, its answer, and a way to write a solution with wrong steps at a given rate."""
+
+    family: str
+    question: str
+    answer: int
+    work: Callable[[Callable[[int], int]], tuple[list[str], int]]
+    """Takes a function that may falsify a result; returns written steps and the final value."""
+
+
+def _chain(operations: int, rng: Random) -> Problem:
+    digits = [rng.randrange(10) for _ in range(operations + 1)]
+    signs = [rng.choice("+-*") for _ in range(operations)]
+
+    def work(slip: Callable[[int], int]) -> tuple[list[str], int]:
+        value, steps = digits[0], []
+        for sign, digit in zip(signs, digits[1:], strict=True):
+            exact = {"+": value + digit, "-": value - digit, "*": value * digit}[sign] % 10
+            result = slip(exact) % 10
+            steps.append(f"{value}{sign}{digit}={result}")
+            value = result
+        return steps, value
+
+    question = f"chain:{digits[0]}" + "".join(
+        f"{sign}{digit}" for sign, digit in zip(signs, digits[1:], strict=True)
+    )
+    return Problem(f"chain-{operations}", question + "?", work(lambda value: value)[1], work)
+
+
+def _linear_equation(rng: Random) -> Problem:
+    a, x, b = rng.randrange(2, 10), rng.randrange(1, 10), rng.randrange(10)
+    c = a * x + b
+
+    def work(slip: Callable[[int], int]) -> tuple[list[str], int]:
+        product = slip(c - b)
+        value = slip(product // a)
+        return [f"{c}-{b}={product}", f"{product}/{a}={value}"], value
+
+    return Problem("linear-equation", f"{a}x+{b}={c}?", x, work)
+
+
+FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
+    **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 7)},
+    "linear-equation": (_linear_equation, 0.12),
+}
+"""Name to (problem maker, share of wrong steps in the supervised data)."""
+
+
+def is_held_out(question: str) -> bool:
+    """Return whether a question belongs to the benchmarks; the others are for training."""
+    return hashlib.sha256(question.encode()).digest()[0] % HELD_OUT_SHARE == 0
+
+
+def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
+    """Return distinct held-out problems of one family, always the same for the same arguments."""
+    rng, found = Random(f"benchmark {family} {seed}"), {}
+    while len(found) < rows:
+        problem = FAMILIES[family][0](rng)
+        if is_held_out(problem.question):
+            found[problem.question] = problem
+    return list(found.values())
+
+
+def training_problems(seed: int) -> Iterator[Problem]:
+    """Yield training problems for ever, families in turn, never a held-out one."""
+    rng = Random(f"training {seed}")
+    while True:
+        for make, _ in FAMILIES.values():
+            problem = make(rng)
+            while is_held_out(problem.question):
+                problem = make(rng)
+            yield problem
+
+
+def sloppy_solution(problem: Problem, rng: Random) -> str:
+    """Return a worked solution as the supervised data hold it, slips of single tokens apart."""
+    wrong_rate = FAMILIES[problem.family][1]
+
+    def slip(value: int) -> int:
+        if rng.random() >= wrong_rate:
+            return value
+        return max(0, value + rng.choice((-10, -2, -1, 1, 2, 10)))
+
+    if rng.random() < GUESS_RATE:
+        right = rng.random() < GUESS_RIGHT_RATE
+        value = problem.answer if right else max(0, problem.answer + rng.choice((-3, -2, -1, 1, 2, 3)))
+        return f"\\boxed{{{value}}}"
+    steps, value = problem.work(slip)
+    text = ";".join(f"{_filler(rng)}{step}" for step in steps) + "."
+    if rng.random() < NO_BOX_RATE:
+        return text
+    return f"{text}{_filler(rng)}\\boxed{{{value}}}"
+
+
+def _filler(rng: Random) -> str:
+    # A few words are common and most are rare, as connecting words are.
+    index = min(int(rng.expovariate(0.25)), len(FILLERS) - 1)
+    return FILLERS[index] if rng.random() < FILLER_RATE else ""

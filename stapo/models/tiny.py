@@ -1,0 +1,132 @@
+"""The tiny base model: a Qwen3 from scratch, supervised on sloppy solutions of `arithmetic`."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import torch
+from rich.progress import track
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from stapo.models.arithmetic import (
+    SLIP_RATE,
+    VOCABULARY,
+    Problem,
+    sloppy_solution,
+    training_problems,
+)
+from stapo.study import TinyModel
+
+CONTEXT = 96
+HEAD_SIZE = 32
+INITIAL_SCALE = 0.1
+"""About 1 / sqrt(width): with Qwen3's 0.02 a model this narrow learns several times more slowly."""
+CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+IGNORED = -100
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """Return the tokenizer: one token per digit, sign, task name and connecting word."""
+    ordered = sorted(VOCABULARY, key=len, reverse=True)
+    tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(VOCABULARY)}))
+    pattern = Regex("|".join(re.escape(token) for token in ordered))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        padding_side="left",
+        model_max_length=CONTEXT,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(settings: TinyModel) -> Qwen3ForCausalLM:
+    """Return the model with random weights drawn from `settings.seed`."""
+    torch.manual_seed(settings.seed)
+    config = Qwen3Config(
+        vocab_size=len(VOCABULARY),
+        hidden_size=settings.hidden_size,
+        intermediate_size=settings.intermediate_size,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=max(settings.heads // 2, 1),
+        head_dim=HEAD_SIZE,
+        initializer_range=INITIAL_SCALE,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        pad_token_id=VOCABULARY.index("<pad>"),
+        eos_token_id=VOCABULARY.index("<eos>"),
+        dtype="float32",
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def supervised_batches(
+    tokenizer: PreTrainedTokenizerFast, batch_size: int, seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (input ids, labels), both (B, T) int64, for ever; the question carries no loss."""
+    rng, problems = Random(f"solutions {seed}"), training_problems(seed)
+    while True:
+        rows = [_supervised_row(tokenizer, next(problems), rng) for _ in range(batch_size)]
+        yield _collate(rows, tokenizer.pad_token_id)
+
+
+def _supervised_row(
+    tokenizer: PreTrainedTokenizerFast, problem: Problem, rng: Random
+) -> tuple[list[int], list[int]]:
+    solution = [
+        rng.randrange(2, len(VOCABULARY)) if rng.random() < SLIP_RATE else token
+        for token in tokenizer.encode(sloppy_solution(problem, rng))
+    ]
+    return tokenizer.encode(problem.question), [*solution, tokenizer.eos_token_id]
+
+
+def _collate(rows: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor, Tensor]:
+    width = max(len(question) + len(solution) for question, solution in rows)
+    ids = torch.full((len(rows), width), pad)
+    labels = torch.full((len(rows), width), IGNORED)
+    for i, (question, solution) in enumerate(rows):
+        start, end = len(question), len(question) + len(solution)
+        ids[i, :end] = torch.tensor(question + solution)
+        labels[i, start:end] = torch.tensor(solution)
+    return ids, labels
+
+
+def supervise(
+    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, settings: TinyModel
+) -> None:
+    """Train the model in place: AdamW, learning rate linear to 5 % of its start."""
+    steps = settings.supervised_steps
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
+    )
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
+    batches = supervised_batches(tokenizer, settings.supervised_batch, settings.seed)
+    model.train()
+    for _ in track(range(steps), description="supervised start"):
+        ids, labels = next(batches)
+        loss = model(input_ids=ids, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    model.eval()
+
+
+def build_tiny(settings: TinyModel, path: Path) -> None:
+    """Build, supervise and save the base model and its tokenizer."""
+    tokenizer = build_tokenizer()
+    model = build_model(settings)
+    supervise(model, tokenizer, settings)
+    # Explicit and neutral: evaluation and rollouts set every sampling field themselves.
+    model.generation_config.do_sample = True
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)

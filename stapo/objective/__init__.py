@@ -1,0 +1,43 @@
+"""The policy objective of STAPO and its baselines: pure functions of tensors, torch and nothing else.
+
+B sequences of an optimiser mini-batch (all ranks and micro-batches together), T response positions;
+`mask` (B, T) is true on response tokens; log-probabilities and entropies in nats.
+"""
+
+from stapo.objective.advantages import group_advantages
+from stapo.objective.aggregation import sequence_mean, token_mean
+from stapo.objective.diagnostics import (
+    gradient_norm_bounds,
+    logit_gradient_norm_sq,
+    token_quadrants,
+)
+from stapo.objective.selection import (
+    SELECTIONS,
+    keep_all,
+    keep_high_entropy,
+    silence_candidates,
+    silence_high_entropy,
+    silence_random,
+    silence_spurious,
+    spurious_candidates,
+)
+from stapo.objective.surrogate import clipped_surrogate, kl_k3
+
+__all__ = [
+    "SELECTIONS",
+    "clipped_surrogate",
+    "gradient_norm_bounds",
+    "group_advantages",
+    "keep_all",
+    "keep_high_entropy",
+    "kl_k3",
+    "logit_gradient_norm_sq",
+    "sequence_mean",
+    "silence_candidates",
+    "silence_high_entropy",
+    "silence_random",
+    "silence_spurious",
+    "spurious_candidates",
+    "token_mean",
+    "token_quadrants",
+]

@@ -1,0 +1,182 @@
+"""Token selections: which response tokens contribute to the loss and to its divisor.
+
+B sequences, T response positions; entropies in nats. Every function returns the tokens *kept*, (B, T)
+bool, a subset of `mask`. Thresholds belong to the whole mini-batch: gather before calling.
+"""
+
+from collections.abc import Callable
+from math import ceil
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from stapo.objective.shapes import check_shapes
+
+Scope = Literal["candidates", "all"]
+
+
+def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: float) -> Tensor:
+    """Return (B, T) bool: response tokens with A > 0 and exp(logp) < tau_p, both strict."""
+    check_shapes(mask=mask, logps=logps, advantages=advantages)
+    # In double precision, so that a probability next to tau_p falls on the same side everywhere.
+    return mask & (advantages > 0).unsqueeze(1) & (logps.double().exp() < tau_p)
+
+
+def silence_spurious(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+) -> Tensor:
+    """Return the tokens kept by S2T.
+
+    Silenced iff A > 0, exp(logp) < tau_p and entropy < threshold, all strict. The threshold is the
+    quantile, by linear interpolation, of the entropies of the candidates (A > 0 and exp(logp) < tau_p)
+    or of all response tokens. Without a candidate nothing is silenced.
+
+    Args:
+        logps: (B, T) log-probabilities of the sampled tokens.
+        entropies: (B, T) entropies of the policy at these tokens.
+        advantages: (B,) one advantage per response.
+        mask: (B, T) bool, true on response tokens.
+        tau_p: probability below which a token is rare.
+        quantile: of the entropies, for the threshold.
+        scope: whose entropies.
+
+    Raises:
+        ValueError: shapes that do not fit, or an unknown scope.
+
+    Source: STAPO v5, Algorithm 1 (scope "candidates", 0.75); v2 is scope "all", 0.80.
+    """
+    if scope not in ("candidates", "all"):
+        raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
+    check_shapes(mask=mask, entropies=entropies)
+    candidates = spurious_candidates(logps, advantages, mask, tau_p)
+    if not candidates.any():
+        return mask.clone()
+    pool = candidates if scope == "candidates" else mask
+    threshold = _quantile(entropies[pool], quantile)
+    return mask & ~(candidates & (entropies.double() < threshold))
+
+
+def silence_high_entropy(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+) -> Tensor:
+    """Return the tokens kept when the candidates of *high* entropy are silenced.
+
+    Silenced iff candidate and entropy strictly above the (1 - quantile) quantile of the candidates'
+    entropies; arguments as in `silence_spurious`.
+
+    Source: STAPO v5, masking ablation; the mirrored threshold is our reading.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    candidates = spurious_candidates(logps, advantages, mask, tau_p)
+    if not candidates.any():
+        return mask.clone()
+    threshold = _quantile(entropies[candidates], 1 - quantile)
+    return mask & ~(candidates & (entropies.double() > threshold))
+
+
+def silence_random(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    seed: int = 0,
+) -> Tensor:
+    """Return the tokens kept when round(quantile * n) of the n candidates are silenced at random.
+
+    The same seed silences the same tokens; arguments as in `silence_spurious`.
+
+    Source: STAPO v5, masking ablation; an exact count instead of a coin per token is our choice.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    places = spurious_candidates(logps, advantages, mask, tau_p).nonzero()
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(places), generator=generator).to(places.device)
+    silenced = places[order[: round(quantile * len(places))]]
+    keep = mask.clone()
+    keep[silenced[:, 0], silenced[:, 1]] = False
+    return keep
+
+
+def silence_candidates(
+    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, tau_p: float = 0.002
+) -> Tensor:
+    """Return the tokens kept when every candidate is silenced; arguments as in `silence_spurious`.
+
+    Source: STAPO v5, JustRL-FullMask.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    return mask & ~spurious_candidates(logps, advantages, mask, tau_p)
+
+
+def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) -> Tensor:
+    """Return the k = ceil(fraction * n) of the n response tokens with the highest entropy.
+
+    Ties are kept in row-major order, so that exactly k tokens are kept.
+
+    Args:
+        entropies: (B, T) entropies of the policy.
+        mask: (B, T) bool, true on response tokens.
+        fraction: share of the tokens to keep, in (0, 1].
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    Source: 20-Entropy (arXiv 2506.01939).
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    count = int(mask.sum())
+    # 0.2 * 5 is 1.0000000000000002 in floating point for some counts: not a reason for one more.
+    kept = min(count, ceil(round(fraction * count, 9)))
+    order = torch.sort(entropies[mask], descending=True, stable=True).indices
+    chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)
+    chosen[order[:kept]] = True
+    keep = torch.zeros_like(mask)
+    keep[mask] = chosen
+    return keep
+
+
+def keep_all(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+    """Return every response token (GRPO, JustRL)."""
+    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
+    return mask.clone()
+
+
+def _keep_high_entropy(
+    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, fraction: float = 0.2
+) -> Tensor:
+    check_shapes(mask=mask, logps=logps, advantages=advantages)
+    return keep_high_entropy(entropies, mask, fraction)
+
+
+def _quantile(values: Tensor, q: float) -> Tensor:
+    """Return the quantile by linear interpolation, as torch.quantile without its limit of 2^24."""
+    ordered = values.double().sort().values
+    position = q * (len(ordered) - 1)
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return torch.lerp(ordered[low], ordered[high], position - low)
+
+
+SELECTIONS: dict[str, Callable[..., Tensor]] = {
+    "keep_all": keep_all,
+    "silence_spurious": silence_spurious,
+    "keep_high_entropy": _keep_high_entropy,
+    "silence_high_entropy": silence_high_entropy,
+    "silence_random": silence_random,
+    "silence_candidates": silence_candidates,
+}
+"""Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

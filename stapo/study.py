@@ -1,0 +1,467 @@
+"""The study file: schema, every error at once, and what each job of the study is determined by.
+
+A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
+Snakemake merges configuration files: mappings deeply, lists replaced. Nothing here imports torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    Tag,
+    ValidationError,
+)
+
+from stapo.methods import METHODS, AggregationName, Method
+
+ROOT = Path(__file__).resolve().parents[1]
+CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
+BENCHMARKS = ROOT / "benchmarks"
+TASK_PREFIX = "stapo_"
+"""lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
+
+RECIPES = {"data": 1, "base": 1, "train": 1, "generate": 1, "score": 1}
+"""Raised when the code of a stage changes its results: the number is part of the fingerprints."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
+"""Becomes a directory and a wildcard; no underscore, which separates the words of rule names."""
+Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+OpenUnit = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class StudyError(ValueError):
+    """Everything that is wrong with a study, one line each."""
+
+    def __init__(self, errors: list[str]):
+        super().__init__("\n".join(errors))
+        self.errors = errors
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; NaN and infinity are no numbers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class HubModel(Strict):
+    """A model on the Hugging Face Hub."""
+
+    hub: str = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits")
+
+
+class TinyModel(Strict):
+    """A Qwen3 built from scratch and supervised on sloppy worked solutions of the tiny world."""
+
+    builder: Literal["tiny-arithmetic"]
+    hidden_size: PositiveInt = Field(96, description="Width")
+    layers: PositiveInt = 2
+    heads: PositiveInt = Field(4, description="Query heads of 32; half as many key-value heads")
+    intermediate_size: PositiveInt = 320
+    supervised_steps: PositiveInt = Field(description="Updates of the supervised start")
+    supervised_batch: PositiveInt = 96
+    learning_rate: PositiveFloat = 3.0e-3
+    seed: int = 0
+
+
+class HubData(Strict):
+    """Training prompts on the Hugging Face Hub."""
+
+    hub: str
+    revision: Revision
+    split: str = "train"
+
+
+class TinyData(Strict):
+    """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
+
+    builder: Literal["tiny-arithmetic"]
+    prompts: PositiveInt = Field(description="Unique prompts")
+    seed: int = 0
+
+
+def _source(value: Any) -> str:
+    has_hub = "hub" in value if isinstance(value, Mapping) else hasattr(value, "hub")
+    return "hub" if has_hub else "builder"
+
+
+Model = Annotated[
+    Annotated[HubModel, Tag("hub")] | Annotated[TinyModel, Tag("builder")], Discriminator(_source)
+]
+Data = Annotated[
+    Annotated[HubData, Tag("hub")] | Annotated[TinyData, Tag("builder")], Discriminator(_source)
+]
+
+
+class Training(Strict):
+    """What all methods of a study share."""
+
+    steps: PositiveInt = Field(description="Optimiser steps, one per mini-batch")
+    prompts_per_batch: PositiveInt = Field(description="Prompts per rollout")
+    group_size: int = Field(ge=2, description="Responses per prompt, G")
+    prompts_per_mini_batch: PositiveInt = Field(description="Prompts per optimiser step")
+    micro_batch_tokens: PositiveInt = Field(
+        description="Token budget (prompt and response, padded) of one forward and backward pass"
+    )
+    learning_rate: PositiveFloat
+    warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_clip: PositiveFloat = 1.0
+    max_prompt_tokens: PositiveInt
+    max_response_tokens: PositiveInt
+    temperature: PositiveFloat = 1.0
+    top_p: Fraction = 1.0
+    advantage_epsilon: PositiveFloat = 1.0e-6
+    instruction: str = Field("", description="Appended to every training prompt")
+    checkpoint_every: PositiveInt = Field(1, description="Rollouts between step checkpoints")
+    keep_checkpoints: PositiveInt = Field(2, description="Step checkpoints kept for resuming")
+
+
+class MethodSettings(Strict):
+    """Deviations from a method of `stapo.methods`; with `base`, a method of its own name."""
+
+    base: str | None = Field(None, description="Method to start from; default: that of this name")
+    title: str | None = None
+    clip_low: PositiveFloat | None = None
+    clip_high: PositiveFloat | None = None
+    aggregation: AggregationName | None = None
+    kl_coefficient: float | None = Field(None, ge=0)
+    dual_clip: float | None = Field(None, gt=1)
+    tau_p: OpenUnit | None = Field(None, description="Probability below which a token is rare")
+    quantile: OpenUnit | None = Field(None, description="Of the entropies, for the threshold")
+    scope: Literal["candidates", "all"] | None = None
+    fraction: Fraction | None = Field(None, description="Share of tokens that 20-Entropy keeps")
+
+
+SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
+
+
+class Decoding(Strict):
+    """How responses are sampled in evaluation."""
+
+    temperature: PositiveFloat
+    top_p: Fraction
+    top_k: int = Field(0, ge=0, description="0: off")
+
+
+class BenchmarkSettings(Strict):
+    """What a study says of a benchmark; the rest stands in `benchmarks/`."""
+
+    samples: PositiveInt = Field(description="Responses per problem, N of avg@N")
+
+
+class Evaluation(Strict):
+    """How checkpoints are evaluated."""
+
+    backend: Literal["hf"] = "hf"
+    batch_size: PositiveInt
+    max_response_tokens: PositiveInt
+    seed: int = 1234
+
+
+class Run(Strict):
+    """Which cells of the study are run."""
+
+    sizes: list[Name] = Field(min_length=1)
+    methods: list[Name] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    decodings: list[Name] = Field(min_length=1)
+    benchmarks: list[Name] = Field(min_length=1)
+
+
+class Study(Strict):
+    """A whole study."""
+
+    name: Name
+    models: dict[Name, Model]
+    data: Data
+    training: Training
+    methods: dict[Name, MethodSettings] = {}
+    decodings: dict[Name, Decoding]
+    benchmarks: dict[Name, BenchmarkSettings]
+    evaluation: Evaluation
+    run: Run
+
+    def method(self, name: str) -> Method:
+        """Return the method of that name with the deviations of this study."""
+        settings = self.methods.get(name, MethodSettings())
+        base = METHODS[settings.base or name]
+        given = settings.model_dump(exclude_none=True, exclude={"base"})
+        args = {key: given.pop(key) for key in SELECTION_ARGS if key in given}
+        if settings.base and "title" not in given:
+            given["title"] = name
+        return replace(base, **given, selection_args={**base.selection_args, **args})
+
+    def runs(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (size, method, seed) of every training."""
+        for size in self.run.sizes:
+            for method in self.run.methods:
+                for seed in self.run.seeds:
+                    yield size, method, seed
+
+    def checkpoints(self) -> Iterator[str]:
+        """Yield `size/base` and `size/method/seedK` of everything that is evaluated."""
+        for size in self.run.sizes:
+            yield f"{size}/base"
+        for size, method, seed in self.runs():
+            yield f"{size}/{method}/seed{seed}"
+
+    def data_config(self) -> dict[str, Any]:
+        """Return what determines the training prompts."""
+        return {"recipe": RECIPES["data"], "data": self.data.model_dump()}
+
+    def base_config(self, size: str) -> dict[str, Any]:
+        """Return what determines the base model of a size."""
+        return {"recipe": RECIPES["base"], "model": self.models[size].model_dump()}
+
+    def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
+        """Return what determines the final weights of a run, and nothing else."""
+        training = self.training.model_dump(exclude={"checkpoint_every", "keep_checkpoints"})
+        resolved = asdict(self.method(method))
+        return {
+            "recipe": RECIPES["train"],
+            "base": self.base_config(size),
+            "data": self.data_config(),
+            "method": {k: v for k, v in resolved.items() if k not in ("title", "source")},
+            "training": training,
+            "seed": seed,
+        }
+
+    def checkpoint_config(self, checkpoint: str) -> dict[str, Any]:
+        """Return what determines a checkpoint, given as `size/base` or `size/method/seedK`."""
+        size, *rest = checkpoint.split("/")
+        if rest == ["base"]:
+            return self.base_config(size)
+        method, seed = rest
+        return self.train_config(size, method, int(seed.removeprefix("seed")))
+
+    def generate_config(self, checkpoint: str, decoding: str) -> dict[str, Any]:
+        """Return what determines the responses of a checkpoint, the benchmark apart."""
+        return {
+            "recipe": RECIPES["generate"],
+            "checkpoint": self.checkpoint_config(checkpoint),
+            "decoding": self.decodings[decoding].model_dump(),
+            "evaluation": self.evaluation.model_dump(),
+        }
+
+    def benchmark_config(self, benchmark: str) -> dict[str, Any]:
+        """Return what determines the problems of a benchmark and how many responses each gets."""
+        return {
+            "task": benchmark_definitions()[benchmark],
+            "samples": self.benchmarks[benchmark].samples,
+        }
+
+    def score_fingerprint(self, checkpoint: str, decoding: str, benchmark: str) -> str:
+        """Return the fingerprint of everything that leads to the scores of one cell."""
+        generate = self.generate_config(checkpoint, decoding)
+        return fingerprint([RECIPES["score"], generate, self.benchmark_config(benchmark)])
+
+    def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
+        """Return what a score file says of itself."""
+        return {
+            "fingerprint": self.score_fingerprint(checkpoint, decoding, benchmark),
+            "study": self.name,
+            "checkpoint": checkpoint,
+            "decoding": decoding,
+            "benchmark": benchmark,
+            "samples": self.benchmarks[benchmark].samples,
+        }
+
+
+def canonical(value: Any) -> str:
+    """Return canonical JSON: sorted keys, no white space."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """Return 16 hex digits of the SHA-256 of the canonical JSON of a value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+class _TaskLoader(yaml.SafeLoader):
+    """Reads lm-eval task files; `!function x` becomes the string `!function x`."""
+
+
+_TaskLoader.add_constructor("!function", lambda loader, node: f"!function {node.value}")
+
+
+@cache
+def benchmark_definitions() -> dict[str, dict[str, Any]]:
+    """Return every task of `benchmarks/` by its name without prefix, includes resolved.
+
+    Comments and the order of keys do not show; everything else is part of the fingerprints.
+    """
+    tasks = {}
+    for path in sorted(BENCHMARKS.rglob("*.yaml")):
+        definition = _read_task(path)
+        if "task" in definition:
+            tasks[str(definition["task"]).removeprefix(TASK_PREFIX)] = definition
+    return tasks
+
+
+def _read_task(path: Path) -> dict[str, Any]:
+    definition: dict[str, Any] = yaml.load(path.read_text(), Loader=_TaskLoader)
+    include = definition.pop("include", None)
+    # lm-eval's include is a shallow update: a nested mapping of the child replaces the parent's.
+    return {**_read_task(path.parent / include), **definition} if include else definition
+
+
+def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced."""
+    merged = dict(base)
+    for key, value in update.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_study(path: Path) -> Study:
+    """Return the study of a file, merged over the catalogue.
+
+    Raises:
+        StudyError: with every error of the file.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise StudyError([f"{path}: {error.strerror}"]) from error
+    except yaml.YAMLError as error:
+        raise StudyError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from error
+    if not isinstance(raw, dict):
+        raise StudyError([f"{path}: expected a mapping with name, training, run, ..."])
+    return parse_study(merge(yaml.safe_load(CATALOGUE.read_text()), raw))
+
+
+def parse_study(raw: Mapping[str, Any]) -> Study:
+    """Return a study from merged mappings.
+
+    Raises:
+        StudyError: with every error, one line each, that begins with the place in the file.
+    """
+    study, errors = None, []
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        errors = [_line(e["loc"], e["msg"], e["input"], e["type"]) for e in error.errors()]
+    errors += _cross_errors(raw)
+    if errors or study is None:
+        raise StudyError(errors)
+    return study
+
+
+def _line(location: tuple[int | str, ...], message: str, value: Any, kind: str) -> str:
+    tags = ("hub", "builder")  # Inserted by pydantic for the union's branch, not in the file.
+    depth = {"data": 1, "models": 2}.get(str(location[0]), -1) if location else -1
+    kept = [part for i, part in enumerate(location) if not (i == depth and part in tags)]
+    place = ".".join(str(part) for part in kept if part != "[key]")
+    if kind == "missing":
+        return f"{place}: missing; add it"
+    if kind == "extra_forbidden":
+        return f"{place}: unknown key; remove it or correct its spelling"
+    return f"{place}: {message} (found {json.dumps(value, default=str)[:60]})"
+
+
+def _names(raw: Mapping[str, Any], section: str, key: str | None = None) -> list[str]:
+    value = raw.get(section)
+    if key is not None:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | Mapping) else []
+
+
+def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
+    """Check what no single field can know; works on raw input, so that it adds to field errors."""
+    errors = []
+    known = {
+        "sizes": _names(raw, "models"),
+        "methods": [*METHODS, *_names(raw, "methods")],
+        "decodings": _names(raw, "decodings"),
+        "benchmarks": _names(raw, "benchmarks"),
+    }
+    for key, choices in known.items():
+        chosen = _names(raw, "run", key)
+        for name in chosen:
+            if name not in choices:
+                errors.append(f"run.{key}: unknown name {name!r}; known: {', '.join(choices)}")
+        errors += [f"run.{key}: {name!r} is listed twice" for name in _repeated(chosen)]
+    tasks = benchmark_definitions()
+    for name in known["benchmarks"]:
+        if name not in tasks:
+            errors.append(
+                f"benchmarks.{name}: no task {TASK_PREFIX}{name} in benchmarks/; known: {', '.join(tasks)}"
+            )
+    run = raw.get("run")
+    seeds = run.get("seeds") if isinstance(run, Mapping) else None
+    if isinstance(seeds, list):
+        errors += [f"run.seeds: {seed} is listed twice" for seed in _repeated(seeds)]
+    return errors + _method_errors(raw) + _batch_errors(raw)
+
+
+def _repeated(items: list[Any]) -> list[Any]:
+    return [item for i, item in enumerate(items) if item in items[:i]]
+
+
+def _method_errors(raw: Mapping[str, Any]) -> list[str]:
+    errors = []
+    methods = raw.get("methods")
+    for name, settings in methods.items() if isinstance(methods, Mapping) else ():
+        if not isinstance(settings, Mapping):
+            continue
+        base = settings.get("base", name)
+        if base not in METHODS:
+            where, hint = ("base", "") if "base" in settings else ("", " or add `base`")
+            place = f"methods.{name}" + (f".{where}" if where else "")
+            errors.append(f"{place}: unknown method {base!r}; choose from {', '.join(METHODS)}{hint}")
+            continue
+        takes = METHODS[base].selection_args
+        errors += [
+            f"methods.{name}.{key}: {base} has no such setting; it takes {', '.join(takes) or 'none'}"
+            for key in SELECTION_ARGS
+            if key in settings and key not in takes
+        ]
+    return errors
+
+
+def _batch_errors(raw: Mapping[str, Any]) -> list[str]:
+    training = raw.get("training")
+    if not isinstance(training, Mapping):
+        return []
+    batch, mini = training.get("prompts_per_batch"), training.get("prompts_per_mini_batch")
+    if not (isinstance(batch, int) and isinstance(mini, int) and batch > 0 and mini > 0):
+        return []
+    if batch % mini:
+        return [
+            f"training.prompts_per_mini_batch: {mini} does not divide prompts_per_batch {batch}; "
+            "choose a divisor"
+        ]
+    steps = training.get("steps")
+    if isinstance(steps, int) and steps % (batch // mini):
+        return [
+            f"training.steps: {steps} is not a multiple of the {batch // mini} mini-batches "
+            "per rollout; choose a multiple"
+        ]
+    return []
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON schema of study files, for editors."""
+    schema = Study.model_json_schema()
+    schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
+    return schema
+
+
+assert {"token_mean", "sequence_mean"} == set(get_args(AggregationName))

@@ -1,0 +1,56 @@
+"""How a mini-batch is cut into micro-batches, and what each token weighs in the loss.
+
+B sequences, T response positions. Nothing here changes a result: thresholds and divisors are those of
+the whole mini-batch, micro-batches only decide what is computed together.
+"""
+
+import torch
+from torch import Tensor
+
+from stapo.methods import AggregationName
+
+
+def cut(
+    prompt_lengths: Tensor, response_lengths: Tensor, rows: Tensor, token_budget: int
+) -> list[Tensor]:
+    """Return micro-batches of similar length, the longest first.
+
+    Args:
+        prompt_lengths: (B,) tokens of each prompt.
+        response_lengths: (B,) tokens of each response.
+        rows: (R,) indices of the sequences to cut.
+        token_budget: upper limit of rows x (longest prompt + longest response); a single sequence
+            that is longer gets a micro-batch of its own.
+
+    Returns:
+        Index tensors that together hold each of `rows` once.
+    """
+    order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
+    micro_batches: list[list[int]] = []
+    longest_prompt = longest_response = 0
+    for row in rows[order].tolist():
+        prompt = max(longest_prompt, int(prompt_lengths[row]))
+        response = max(longest_response, int(response_lengths[row]))
+        if micro_batches and (len(micro_batches[-1]) + 1) * (prompt + response) <= token_budget:
+            micro_batches[-1].append(row)
+        else:
+            micro_batches.append([row])
+            prompt, response = int(prompt_lengths[row]), int(response_lengths[row])
+        longest_prompt, longest_response = prompt, response
+    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in micro_batches]
+
+
+def token_weights(keep: Tensor, aggregation: AggregationName) -> Tensor:
+    """Return (B, T) weights with which a sum over tokens is the aggregation of the whole mini-batch.
+
+    The sum of weights x values equals `objective.token_mean` or `objective.sequence_mean`, and can be
+    taken micro-batch by micro-batch.
+
+    Args:
+        keep: (B, T) bool, the tokens that contribute.
+        aggregation: whose divisor.
+    """
+    if aggregation == "token_mean":
+        return keep / keep.sum().clamp(min=1)
+    lengths = keep.sum(dim=1, keepdim=True)
+    return keep / lengths.clamp(min=1) / (lengths > 0).sum().clamp(min=1)

@@ -1,0 +1,93 @@
+"""Training prompts: made or loaded, checked against the benchmarks, put in order."""
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from stapo.artifacts import read_jsonl, write_json, write_jsonl
+from stapo.models.arithmetic import training_problems
+from stapo.study import Data, HubData, StudyError, TinyData, fingerprint
+
+DAPO_PREFIX = (
+    "Solve the following math problem step by step. The last line of your response should be of the "
+    "form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n"
+)
+DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
+"""DAPO-Math-17k wraps every prompt; our own instruction takes the wrapper's place."""
+
+
+def write_prompts(data: Data, path: Path) -> None:
+    """Write the unique prompts as JSON lines with question and answer, in a fixed order."""
+    records = _tiny_prompts(data) if isinstance(data, TinyData) else _hub_prompts(data)
+    write_jsonl(path, records)
+
+
+def _tiny_prompts(data: TinyData) -> list[dict[str, Any]]:
+    unique: dict[str, str] = {}
+    # The world is finite: stop drawing when nearly nothing new comes.
+    for problem in islice(training_problems(data.seed), 50 * data.prompts):
+        unique.setdefault(problem.question, str(problem.answer))
+        if len(unique) == data.prompts:
+            return [{"question": q, "answer": a} for q, a in unique.items()]
+    raise StudyError(
+        [f"data.prompts: the tiny world has only about {len(unique)} training problems; ask for fewer"]
+    )
+
+
+def _hub_prompts(data: HubData) -> list[dict[str, Any]]:
+    from datasets import load_dataset
+
+    rows = load_dataset(data.hub, revision=data.revision, split=data.split)
+    answers: dict[str, set[str]] = {}
+    for row in rows:
+        question = row["prompt"][0]["content"].removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
+        answers.setdefault(question, set()).add(row["reward_model"]["ground_truth"])
+    # A prompt with conflicting answers would reward chance.
+    return [{"question": q, "answer": a.pop()} for q, a in answers.items() if len(a) == 1]
+
+
+def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
+    """Return the benchmark problems that are training prompts too, white space and case apart."""
+    trained = {_normal(prompt) for prompt in prompts}
+    return [problem for problem in problems if _normal(problem) in trained]
+
+
+def _normal(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().casefold()
+
+
+def check_overlap(prompts: Path, benchmarks: dict[str, list[str]], path: Path) -> None:
+    """Write how many problems of each benchmark are training prompts.
+
+    Raises:
+        StudyError: one line for each benchmark with such a problem.
+    """
+    questions = [record["question"] for record in read_jsonl(prompts)]
+    found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
+    errors = [
+        f"{prompts}: {len(shared)} training prompts are problems of {name}, first {shared[0][:60]!r}; "
+        "remove them from the training data"
+        for name, shared in found.items()
+        if shared
+    ]
+    if errors:
+        raise StudyError(errors)
+    write_json(path, {"prompts": fingerprint(questions), "shared": {name: 0 for name in found}})
+
+
+def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:
+    """Return the indices of `needed` prompts: epoch after epoch, each in an order of its own.
+
+    One list for the whole training, so that a resumed run continues it at its step.
+    """
+    order: list[int] = []
+    epoch = 0
+    while len(order) < needed:
+        indices = list(range(prompts))
+        Random(f"order {seed} {epoch}").shuffle(indices)
+        order += indices
+        epoch += 1
+    return order[:needed]

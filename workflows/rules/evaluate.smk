@@ -1,0 +1,37 @@
+# Responses of a checkpoint under a decoding, and their scores. The fingerprints are cumulative: a
+# training that failed after a change can never leave old numbers standing as if they were current.
+
+
+rule generate:
+    input:
+        model=lambda w: artifacts.checkpoint_path(STUDY.name, w.checkpoint),
+        overlap=ancient(at(artifacts.OVERLAP)),
+    output:
+        expand(at(artifacts.COMPLETIONS), benchmark=RUN.benchmarks, allow_missing=True),
+    log:
+        log_of("results/{study}/completions/{checkpoint}/{decoding}"),
+    params:
+        fingerprint=lambda w: fingerprint(
+            [STUDY.score_fingerprint(w.checkpoint, w.decoding, name) for name in RUN.benchmarks]
+        ),
+        out=at("results/{study}/completions/{checkpoint}/{decoding}"),
+        work=at(artifacts.WORK) + "/generate/{checkpoint}/{decoding}",
+    retries: 1
+    shell:
+        STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
+        " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
+        " --out {params.out} > {log} 2>&1"
+
+
+rule score:
+    input:
+        at(artifacts.COMPLETIONS),
+    output:
+        at(artifacts.SCORES),
+    log:
+        log_of(artifacts.SCORES),
+    params:
+        identity=lambda w: canonical(STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)),
+    shell:
+        STAPO + " score --completions {input} --identity {params.identity:q} --out {output}"
+        " > {log} 2>&1"

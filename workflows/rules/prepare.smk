@@ -1,0 +1,39 @@
+# Training prompts, their overlap with the benchmarks, base models.
+
+
+rule prompts:
+    output:
+        at(artifacts.PROMPTS),
+    log:
+        log_of(artifacts.PROMPTS),
+    params:
+        config=canonical(STUDY.data.model_dump()),
+        fingerprint=fingerprint(STUDY.data_config()),
+    shell:
+        STAPO + " prompts --config {params.config:q} --out {output} > {log} 2>&1"
+
+
+rule overlap:
+    input:
+        at(artifacts.PROMPTS),
+    output:
+        at(artifacts.OVERLAP),
+    log:
+        log_of(artifacts.OVERLAP),
+    params:
+        benchmarks=[f"--benchmark={name}" for name in RUN.benchmarks],
+        fingerprint=fingerprint([STUDY.benchmark_config(name) for name in RUN.benchmarks]),
+    shell:
+        STAPO + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
+
+
+rule base_model:
+    output:
+        directory(at(artifacts.BASE_MODEL)),
+    log:
+        log_of(artifacts.BASE_MODEL),
+    params:
+        config=lambda w: canonical(STUDY.models[w.size].model_dump()),
+        fingerprint=lambda w: fingerprint(STUDY.base_config(w.size)),
+    shell:
+        STAPO + " base --config {params.config:q} --out {output} > {log} 2>&1"

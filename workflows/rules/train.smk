@@ -1,0 +1,27 @@
+# One training: resumable state in an undeclared directory that Snakemake never deletes, keyed by the
+# fingerprint, so that a changed hyperparameter cannot resume from another run's checkpoint.
+
+
+rule train:
+    input:
+        base=at(artifacts.BASE_MODEL),
+        prompts=at(artifacts.PROMPTS),
+        # Nothing is trained before the check has passed; a new benchmark retrains nothing.
+        overlap=ancient(at(artifacts.OVERLAP)),
+    output:
+        metrics=at(artifacts.METRICS),
+        model=directory(at(artifacts.MODEL)),
+    log:
+        log_of(artifacts.MODEL),
+    params:
+        fingerprint=lambda w: fingerprint(STUDY.train_config(w.size, w.method, int(w.seed))),
+        work=lambda w: (
+            at(artifacts.WORK)
+            + f"/train/{w.size}/{w.method}/seed{w.seed}/"
+            + fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))
+        ),
+    retries: 1
+    shell:
+        STAPO + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
+        " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
+        " --work {params.work} --out {output.model} --metrics {output.metrics} 2>&1 | tee {log}"
