@@ -31,17 +31,7 @@ STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
 STAPO = f"OMP_NUM_THREADS={{threads}} {sys.executable} -m stapo"
 
 
-def at(path):
-    """Fill in the name of the study; the other wildcards stay."""
-    return path.replace("{study}", STUDY.name)
-
-
-def log_of(path):
-    return re.sub(r"^results/", "logs/", at(path)) + ".log"
-
-
-def slug(name):
-    return re.sub(r"\W", "_", name)
+include: "workflows/rules/common.smk"
 
 
 wildcard_constraints:

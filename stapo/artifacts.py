@@ -10,14 +10,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from stapo.study import ROOT, canonical
+from stapo.study import ROOT, Study, canonical
 
 # Paths relative to the working directory; `{checkpoint}` is `size/base` or `size/method/seedK`.
 RESULTS = "results/{study}"
@@ -28,14 +28,17 @@ RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
 MODEL = RUN + "/model"
 METRICS = RUN + "/metrics.jsonl"
 TOKENS = RUN + "/tokens.parquet"
-COMPLETIONS = "results/{study}/completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
+RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
+COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
 SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
 TABLE = "results/{study}/tables/{table}.{suffix}"
+MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
 FIGURE = "results/{study}/figures/{figure}.{suffix}"
 FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gradient_norm")
 """The keys of `stapo.analysis.figures.FIGURES`, without importing what draws them."""
 REPORT = "results/{study}/report.html"
-WORK = "work/{study}"
+TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
+GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",
@@ -171,3 +174,24 @@ def checkpoint_path(study: str, checkpoint: str) -> str:
         return BASE_MODEL.format(study=study, size=size)
     method, seed = run
     return MODEL.format(study=study, size=size, method=method, seed=seed.removeprefix("seed"))
+
+
+def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
+    """Return the score files of some decodings, of all checkpoints or of those of one method."""
+    return [
+        SCORES.format(
+            study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+        )
+        for checkpoint in study.checkpoints()
+        if method in (None, checkpoint.split("/")[1])
+        for decoding in decodings
+        for benchmark in study.run.benchmarks
+    ]
+
+
+def metrics_paths(study: Study) -> list[str]:
+    """Return the metrics of every training."""
+    return [
+        METRICS.format(study=study.name, size=size, method=method, seed=seed)
+        for size, method, seed in study.runs()
+    ]

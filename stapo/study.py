@@ -270,6 +270,14 @@ class Study(Strict):
         generate = self.generate_config(checkpoint, decoding)
         return fingerprint([RECIPES["score"], generate, self.benchmark_config(benchmark)])
 
+    def score_fingerprints(self, decoding: str) -> list[str]:
+        """Return the fingerprints of every score of one decoding."""
+        return [
+            self.score_fingerprint(checkpoint, decoding, benchmark)
+            for checkpoint in self.checkpoints()
+            for benchmark in self.run.benchmarks
+        ]
+
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""
         return {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 
 from stapo.artifacts import (
     append_jsonl,
@@ -177,6 +177,7 @@ def train(
             method=method,
             on_metrics=on_metrics,
         )
+        trainer.remove_callback(PrinterCallback)
         if resume:
             print(f"resuming after step {done} of {training.steps}", flush=True)  # noqa: T201
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)

@@ -155,9 +155,10 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         rows = torch.arange(len(logps), device=input_ids.device)
         for micro in cut(prompts, responses, rows, self.args.micro_batch_tokens):
             length = int(responses[micro].max())
-            logps[micro, :length], entropies[micro, :length] = self._forward(
-                model, input_ids, attention_mask, logits_to_keep, micro
-            )
+            part, entropy = self._forward(model, input_ids, attention_mask, logits_to_keep, micro)
+            logps[micro, :length] = part
+            if entropy is not None:  # TRL's reference model computes none.
+                entropies[micro, :length] = entropy
         if model is self.model:
             self._behaviour_entropies = entropies
             self._seconds["old_logps"] = perf_counter() - start
@@ -165,7 +166,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _forward(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Return log-probs and entropies of some rows, trimmed to their own longest response.
 
         Args:
@@ -176,7 +177,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             rows: (R,) indices.
 
         Returns:
-            Two (R, longest response) tensors in nats.
+            Two (R, longest response) tensors in nats; no entropies from the reference.
         """
         longest_prompt = int(attention_mask[rows, :-width].sum(dim=1).max())
         longest_response = int(attention_mask[rows, -width:].sum(dim=1).max())
@@ -189,9 +190,10 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             output = model(
                 input_ids=ids, attention_mask=attended, labels=labels, fused_lm_head=True
             )
+        entropy = output.entropy
         return (
             output.log_probs[:, -longest_response:].float(),
-            output.entropy[:, -longest_response:].float(),
+            None if entropy is None else entropy[:, -longest_response:].float(),
         )
 
     def training_step(
@@ -248,6 +250,10 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             self.accelerator.backward(loss)
             total += loss.detach()
             logps[micro, :width] = current.detach()
+        for parameter in model.parameters():
+            # Without any gradient Adam's moments must decay all the same.
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         self._record = self._measure(batch, mask, keep, logps)
         self._record |= {"loss": total.item(), "kl": kl.item()}
         return total

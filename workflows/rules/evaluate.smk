@@ -9,14 +9,17 @@ rule generate:
     output:
         expand(at(artifacts.COMPLETIONS), benchmark=RUN.benchmarks, allow_missing=True),
     log:
-        log_of("results/{study}/completions/{checkpoint}/{decoding}"),
+        log_of(artifacts.RESPONSES),
+    retries: 1
     params:
         fingerprint=lambda w: fingerprint(
-            [STUDY.score_fingerprint(w.checkpoint, w.decoding, name) for name in RUN.benchmarks]
+            [
+                STUDY.score_fingerprint(w.checkpoint, w.decoding, name)
+                for name in RUN.benchmarks
+            ]
         ),
-        out=at("results/{study}/completions/{checkpoint}/{decoding}"),
-        work=at(artifacts.WORK) + "/generate/{checkpoint}/{decoding}",
-    retries: 1
+        out=at(artifacts.RESPONSES),
+        work=at(artifacts.GENERATE_WORK),
     shell:
         STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
@@ -31,7 +34,10 @@ rule score:
     log:
         log_of(artifacts.SCORES),
     params:
-        identity=lambda w: canonical(STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)),
+        identity=lambda w: canonical(
+            STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)
+        ),
     shell:
-        STAPO + " score --completions {input} --identity {params.identity:q} --out {output}"
+        STAPO
+        + " score --completions {input} --identity {params.identity:q} --out {output}"
         " > {log} 2>&1"

@@ -22,9 +22,12 @@ rule overlap:
         log_of(artifacts.OVERLAP),
     params:
         benchmarks=[f"--benchmark={name}" for name in RUN.benchmarks],
-        fingerprint=fingerprint([STUDY.benchmark_config(name) for name in RUN.benchmarks]),
+        fingerprint=fingerprint(
+            [STUDY.benchmark_config(name) for name in RUN.benchmarks]
+        ),
     shell:
-        STAPO + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
+        STAPO
+        + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
 
 
 rule base_model:

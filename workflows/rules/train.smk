@@ -13,15 +13,14 @@ rule train:
         model=directory(at(artifacts.MODEL)),
     log:
         log_of(artifacts.MODEL),
-    params:
-        fingerprint=lambda w: fingerprint(STUDY.train_config(w.size, w.method, int(w.seed))),
-        work=lambda w: (
-            at(artifacts.WORK)
-            + f"/train/{w.size}/{w.method}/seed{w.seed}/"
-            + fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))
-        ),
     retries: 1
+    params:
+        fingerprint=lambda w: fingerprint(
+            STUDY.train_config(w.size, w.method, int(w.seed))
+        ),
+        work=at(artifacts.TRAIN_WORK),
     shell:
-        STAPO + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
+        STAPO
+        + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
         " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
-        " --work {params.work} --out {output.model} --metrics {output.metrics} 2>&1 | tee {log}"
+        " --work {params.work}/{params.fingerprint} --out {output.model} --metrics {output.metrics} 2>&1 | tee {log}"

@@ -1,0 +1,35 @@
+# Every target sets itself up: nothing but Python 3.11 is needed beforehand.
+SHELL := /bin/sh
+# Caches stay inside the repository.
+export XDG_CACHE_HOME := $(CURDIR)/.cache
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export HF_HUB_DISABLE_TELEMETRY := 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: help setup smoke test lint schema lock
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: ## create or renew .venv from the lock
+	@requirements/install.sh
+
+smoke: setup ## the whole pipeline on a tiny model, on the CPU
+	snakemake --workflow-profile workflows/profiles/smoke --quiet rules
+	stapo show workflows/studies/smoke.yaml
+
+test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
+	pytest -n 2 --dist worksteal
+
+lint: setup ## ruff, snakefmt, snakemake --lint, mypy
+	ruff check .
+	ruff format --check .
+	snakefmt --check Snakefile workflows
+	python tests/snakemake_lint.py
+	mypy
+
+schema: setup ## renew workflows/study.schema.json
+	stapo schema > workflows/study.schema.json
+
+lock: ## renew the locks from pyproject.toml
+	requirements/lock.sh

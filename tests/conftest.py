@@ -1,0 +1,18 @@
+"""Fixtures of all tests: a small study as a dictionary, to be bent by each test."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from stapo.study import CATALOGUE, ROOT, merge
+
+SMOKE = ROOT / "workflows" / "studies" / "smoke.yaml"
+
+
+@pytest.fixture
+def raw_study() -> dict[str, Any]:
+    """The smoke study, merged over the catalogue as Snakemake does."""
+    catalogue = yaml.safe_load(CATALOGUE.read_text())
+    return copy.deepcopy(merge(catalogue, yaml.safe_load(SMOKE.read_text())))

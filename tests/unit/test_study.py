@@ -1,0 +1,170 @@
+"""Schema, errors, expansion and fingerprints of studies."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from stapo.methods import METHODS
+from stapo.study import (
+    ROOT,
+    StudyError,
+    benchmark_definitions,
+    canonical,
+    fingerprint,
+    merge,
+    parse_study,
+    read_study,
+)
+
+STUDIES = sorted((ROOT / "workflows" / "studies").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_study_loads(path):
+    assert read_study(path).name == path.stem
+
+
+def test_all_errors_at_once_with_their_places(raw_study):
+    raw_study["traning"] = {}
+    raw_study["training"]["prompts_per_mini_batch"] = 24
+    raw_study["training"]["learning_rate"] = "fast"
+    raw_study["training"]["epochs"] = 3
+    raw_study["methods"] = {
+        "stapo": {"tau_p": 1.5},
+        "grpo": {"tau_p": 0.1},
+        "mine": {"base": "nope"},
+        "other": {"tau_p": 0.1},
+    }
+    raw_study["benchmarks"]["chain-3"] = {}
+    raw_study["benchmarks"]["chain-99"] = {"samples": 4}
+    raw_study["run"]["methods"] = ["stapo", "dapo", "stapo"]
+    raw_study["run"]["benchmarks"] = ["chain-2", "aime24"]
+    raw_study["run"]["seeds"] = []
+    raw_study["models"]["7B"] = {"hub": "a/b", "revision": "main"}
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    places = [line.split(": ")[0] for line in caught.value.errors]
+    assert sorted(places) == sorted(
+        [
+            "traning",
+            "training.prompts_per_mini_batch",
+            "training.learning_rate",
+            "training.epochs",
+            "methods.stapo.tau_p",
+            "methods.grpo.tau_p",
+            "methods.mine.base",
+            "methods.other",
+            "benchmarks.chain-3.samples",
+            "benchmarks.chain-99",
+            "run.methods",
+            "run.methods",
+            "run.benchmarks",
+            "run.seeds",
+            "models.7B.revision",
+        ]
+    )
+    assert not any("\n" in line for line in caught.value.errors)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, float("nan")])
+def test_tau_p_lies_strictly_between_0_and_1(raw_study, value):
+    raw_study["methods"] = {"stapo": {"tau_p": value}}
+    with pytest.raises(StudyError, match=r"methods\.stapo\.tau_p"):
+        parse_study(raw_study)
+
+
+@pytest.mark.parametrize("section", ["training", "run", "data", "models"])
+def test_a_section_of_the_wrong_type_is_one_error_not_a_traceback(raw_study, section):
+    raw_study[section] = [1]
+    with pytest.raises(StudyError, match=section):
+        parse_study(raw_study)
+
+
+def test_unreadable_files_are_errors(tmp_path):
+    with pytest.raises(StudyError, match="No such file"):
+        read_study(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: [")
+    with pytest.raises(StudyError, match="not YAML"):
+        read_study(broken)
+    broken.write_text("- a\n")
+    with pytest.raises(StudyError, match="mapping"):
+        read_study(broken)
+
+
+def test_scientific_notation_without_a_point_is_a_number(raw_study):
+    raw_study["training"]["learning_rate"] = yaml.safe_load("1e-6")  # YAML reads a string
+    assert parse_study(raw_study).training.learning_rate == 1e-6
+
+
+def test_fingerprints_ignore_order_and_what_does_not_matter(raw_study):
+    study = parse_study(raw_study)
+    turned = parse_study({key: raw_study[key] for key in reversed(raw_study)})
+    assert canonical(turned.model_dump()) == canonical(study.model_dump())
+    raw_study["training"]["keep_checkpoints"] = 9
+    raw_study["name"] = "other"
+    raw_study["methods"] = {"stapo": {"title": "Ours"}}
+    other = parse_study(raw_study)
+    assert other.train_config("tiny", "stapo", 0) == study.train_config("tiny", "stapo", 0)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "changed"),
+    [
+        ("methods", "stapo", {"quantile": 0.5}, {"stapo"}),
+        ("training", "steps", 8, {"grpo", "stapo"}),
+        ("data", "seed", 1, {"grpo", "stapo"}),
+        ("evaluation", "batch_size", 1, set()),
+    ],
+    ids=["one method", "training", "data", "evaluation"],
+)
+def test_a_training_depends_on_what_determines_it(raw_study, section, key, value, changed):
+    before = parse_study(raw_study)
+    raw_study.setdefault(section, {})[key] = value
+    after = parse_study(raw_study)
+    for method in ("grpo", "stapo"):
+        configs = [study.train_config("tiny", method, 0) for study in (before, after)]
+        assert (fingerprint(configs[0]) != fingerprint(configs[1])) == (method in changed)
+
+
+def test_scores_carry_everything_above_them(raw_study):
+    before = parse_study(raw_study)
+    raw_study["methods"] = {"stapo": {"quantile": 0.5}}
+    raw_study["benchmarks"]["chain-2"]["samples"] = 16
+    after = parse_study(raw_study)
+    cells = [
+        (checkpoint, benchmark)
+        for checkpoint in ("tiny/stapo/seed0", "tiny/grpo/seed0")
+        for benchmark in ("chain-2", "chain-3")
+    ]
+    changed = [
+        before.score_fingerprint(c, "t1.0-p1.0", b) != after.score_fingerprint(c, "t1.0-p1.0", b)
+        for c, b in cells
+    ]
+    assert changed == [True, True, True, False]
+
+
+def test_a_variant_takes_its_base_and_its_own_settings(raw_study):
+    raw_study["methods"] = {"stapo-q50": {"base": "stapo", "quantile": 0.5}}
+    method = parse_study(raw_study).method("stapo-q50")
+    assert method.selection_args == {**METHODS["stapo"].selection_args, "quantile": 0.5}
+    assert method.title == "stapo-q50"
+    assert METHODS["stapo"].selection_args["quantile"] == 0.75
+
+
+def test_merge_is_deep_for_mappings_and_replaces_lists():
+    merged = merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2})
+    assert merged == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}
+
+
+def test_task_definitions_have_their_includes_and_functions():
+    chain = benchmark_definitions()["chain-3"]
+    assert chain["metadata"]["rows"] == 100
+    assert chain["custom_dataset"] == "!function stapo.evaluation.task.load_rows"
+
+
+def test_study_and_program_start_without_torch():
+    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

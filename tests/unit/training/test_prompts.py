@@ -1,0 +1,49 @@
+"""Training prompts: unique, disjoint from the benchmarks, in a reproducible order."""
+
+import json
+from itertools import cycle, islice
+
+import pytest
+
+from stapo.artifacts import read_jsonl
+from stapo.evaluation.task import benchmark_questions
+from stapo.models.arithmetic import FAMILIES, training_problems
+from stapo.study import StudyError, TinyData
+from stapo.training import prompts as prompts_module
+from stapo.training.prompts import check_overlap, overlap, prompt_order, write_prompts
+
+
+def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    write_prompts(TinyData(builder="tiny-arithmetic", prompts=2000), path)
+    questions = [record["question"] for record in read_jsonl(path)]
+    assert len(set(questions)) == 2000
+    check_overlap(path, {name: benchmark_questions(name) for name in FAMILIES}, tmp_path / "o.json")
+    assert json.loads((tmp_path / "o.json").read_text())["shared"]["chain-3"] == 0
+
+
+def test_more_prompts_than_the_world_has_is_an_error(tmp_path, monkeypatch):
+    ten = list(islice(training_problems(0), 10))
+    monkeypatch.setattr(prompts_module, "training_problems", lambda seed: cycle(ten))
+    with pytest.raises(StudyError, match=r"data\.prompts.*fewer"):
+        write_prompts(TinyData(builder="tiny-arithmetic", prompts=11), tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"question": " What is\\n1+1? ", "answer": "2"}\n')
+    with pytest.raises(StudyError) as caught:
+        check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, tmp_path / "o.json")
+    (line,) = caught.value.errors
+    assert "1 training prompts are problems of a" in line
+    assert not (tmp_path / "o.json").exists()
+    assert overlap(["x"], ["y"]) == []
+
+
+def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
+    order = prompt_order(7, 20, seed=3)
+    assert sorted(order[:7]) == sorted(order[7:14]) == list(range(7))
+    assert order[:7] != order[7:14]
+    assert prompt_order(7, 12, seed=3) == order[:12]
+    assert prompt_order(7, 20, seed=4) != order

@@ -1,0 +1,238 @@
+"""The trainer: its update is the objective's, its resume is bit for bit, its errors are clear."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stapo.artifacts import ForeignDirectoryError, read_jsonl
+from stapo.methods import METHODS
+from stapo.models.tiny import build_tiny
+from stapo.objective import (
+    SELECTIONS,
+    clipped_surrogate,
+    group_advantages,
+    kl_k3,
+    sequence_mean,
+    token_mean,
+)
+from stapo.study import TinyData, TinyModel, Training
+from stapo.training import run as run_module
+from stapo.training.prompts import write_prompts
+
+TRAINING = Training(
+    steps=6,
+    prompts_per_batch=8,
+    group_size=4,
+    prompts_per_mini_batch=4,
+    micro_batch_tokens=512,
+    learning_rate=1e-3,
+    max_prompt_tokens=24,
+    max_response_tokens=32,
+)
+UNTIMED = ("seconds",)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A base model of a few supervised steps, and prompts."""
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("world")
+    settings = TinyModel(
+        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
+    )
+    build_tiny(settings, root / "base")
+    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), root / "prompts.jsonl")
+    return root
+
+
+def parity_reward(completions: Any, **_: Any) -> list[float]:
+    """A reward that even a model of a few steps gets now and then: text of even length."""
+    return [1.0 - 2 * (len(conversation[-1]["content"]) % 2) for conversation in completions]
+
+
+def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[dict[str, Any]]:
+    """Train once and return the metrics without times."""
+    with patch.object(run_module, "boxed_reward", parity_reward):
+        run_module.train(
+            config={"method": method, **changes},
+            training=TRAINING.model_copy(update=changes),
+            method=METHODS[method],
+            seed=0,
+            base=world / "base",
+            prompts=world / "prompts.jsonl",
+            work=out / "work",
+            model_path=out / "model",
+            metrics_path=out / "metrics.jsonl",
+        )
+    return metrics(out / "metrics.jsonl")
+
+
+def metrics(path: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if k not in UNTIMED} for r in read_jsonl(path)]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "model" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def reference(world, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("reference")
+    run(world, out)
+    return out
+
+
+@pytest.mark.parametrize("method", ["grpo", "20-entropy", "justrl"])
+def test_each_method_trains_and_measures(world, tmp_path, method):
+    records = run(world, tmp_path, method, steps=2)
+    assert [record["step"] for record in records] == [1, 2]
+    kept = {"20-entropy": 0.2}.get(method, 1.0)
+    for record in records:
+        # k = ceil(0.2 n) of a few hundred tokens.
+        assert record["kept_fraction"] == pytest.approx(kept, abs=0.01)
+        assert record["gradient_norm"] > 0
+        assert 0 < record["entropy"] < 4
+    # The policy is the reference until the first step: exactly no divergence, then some.
+    assert records[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert (records[1]["kl"] > 0) == (method == "grpo")
+
+
+@pytest.mark.parametrize("budget", [64, 100_000], ids=["one sequence", "one micro-batch"])
+def test_micro_batches_change_nothing_but_rounding(world, reference, tmp_path, budget):
+    run(world, tmp_path, steps=2, micro_batch_tokens=budget)
+    expected = metrics(reference / "metrics.jsonl")
+    found = metrics(tmp_path / "metrics.jsonl")
+    for key in ("num_tokens", "num_candidates", "num_silenced", "reward"):
+        assert found[0][key] == expected[0][key], key
+    for key in ("loss", "gradient_norm", "entropy"):
+        # Single precision, sums of some thousand terms in another order; one step taken.
+        assert found[0][key] == pytest.approx(expected[0][key], rel=1e-4, abs=1e-6), key
+
+
+def test_the_same_seed_gives_the_same_run(world, reference, tmp_path):
+    run(world, tmp_path)
+    assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    for name, tensor in weights(reference).items():
+        assert torch.equal(weights(tmp_path)[name], tensor), name
+
+
+def test_a_killed_run_resumes_to_the_same_bits(world, reference, tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import torch; torch.set_num_threads(1)
+from test_trainer import run
+run(Path({str(world)!r}), Path({str(tmp_path)!r}))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    log = tmp_path / "work" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    # Five steps: past a checkpoint (4) and inside a rollout, whose buffer is lost.
+    while len(read_jsonl(log)) < 5 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "model").exists()
+    run(world, tmp_path)
+    assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    for name, tensor in weights(reference).items():
+        assert torch.equal(weights(tmp_path)[name], tensor), name
+
+
+def test_a_torn_checkpoint_is_passed_over_and_the_run_finishes(world, reference, tmp_path):
+    run(world, tmp_path, steps=6)
+    (tmp_path / "work" / "writing" / "checkpoint-8").mkdir(parents=True)
+    run(world, tmp_path, steps=6)  # Nothing to do but to publish again.
+    for name, tensor in weights(reference).items():
+        assert torch.equal(weights(tmp_path)[name], tensor), name
+
+
+def test_the_work_directory_of_another_run_is_refused(world, tmp_path):
+    run(world, tmp_path, steps=2)
+    with pytest.raises(ForeignDirectoryError, match="another configuration"):
+        run(world, tmp_path, steps=4)
+
+
+def test_the_update_is_the_objective(world, tmp_path, monkeypatch):
+    """One mini-batch against the public functions on plain logits of the same model."""
+    from transformers import AutoModelForCausalLM
+
+    from stapo.training import trainer as module
+
+    captured: dict[str, Any] = {}
+    original = module.StapoTrainer._accumulate_gradients
+
+    def spy(self: Any, model: Any, batch: Any) -> Any:
+        loss = original(self, model, batch)
+        if not captured:
+            gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+            captured.update(batch=batch, loss=loss, gradients=gradients)
+        return loss
+
+    monkeypatch.setattr(module.StapoTrainer, "_accumulate_gradients", spy)
+    for name in ("stapo", "grpo", "20-entropy"):
+        captured.clear()
+        run(world, tmp_path / name, name, steps=2)
+        method, batch = METHODS[name], captured["batch"]
+        model = AutoModelForCausalLM.from_pretrained(world / "base", dtype=torch.float32)
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        width = batch["completion_ids"].shape[1]
+        logits = model(input_ids=ids, attention_mask=attention).logits[:, -width - 1 : -1]
+        log_softmax = logits.log_softmax(dim=-1)
+        logps = log_softmax.gather(2, batch["completion_ids"].unsqueeze(2)).squeeze(2)
+        entropies = -(log_softmax.exp() * log_softmax).sum(dim=-1).detach()
+        mask = batch["completion_mask"].bool()
+        advantages = group_advantages(batch["rewards"], TRAINING.group_size)
+        keep = SELECTIONS[method.selection](
+            logps.detach(), entropies, advantages, mask, **method.selection_args
+        )
+        values = clipped_surrogate(
+            logps, logps.detach(), advantages, method.clip_low, method.clip_high
+        )
+        values = values - method.kl_coefficient * kl_k3(logps, logps.detach())
+        mean = token_mean if method.aggregation == "token_mean" else sequence_mean
+        loss = -mean(values, keep)
+        loss.backward()
+        # Single precision through two layers, trimmed and padded differently.
+        torch.testing.assert_close(captured["loss"], loss.detach(), rtol=1e-4, atol=1e-6)
+        for parameter, gradient in model.named_parameters():
+            torch.testing.assert_close(
+                captured["gradients"][parameter], gradient.grad, rtol=1e-3, atol=1e-6
+            )
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(world, tmp_path, monkeypatch):
+    from stapo.training import trainer as module
+
+    monkeypatch.setattr(
+        module, "clipped_surrogate", lambda logps, *_: logps * torch.tensor(float("nan"))
+    )
+    with pytest.raises(FloatingPointError, match="step 1: the loss is nan"):
+        run(world, tmp_path)
+    assert json.loads((tmp_path / "work" / "config.json").read_text())
+
+
+def test_a_mini_batch_without_gradient_still_takes_its_step(world, tmp_path):
+    """Adam's moments decay and move the weights, as in an update that computes the zeros."""
+    rewards = iter([parity_reward, *[lambda completions, **_: [1.0] * len(completions)] * 9])
+    def first_only(completions: Any, **kwargs: Any) -> list[float]:
+        return next(rewards)(completions, **kwargs)
+
+    with patch(f"{__name__}.parity_reward", first_only):
+        records = run(world, tmp_path, steps=4)
+    assert [record["gradient_norm"] > 0 for record in records] == [True, True, False, False]
+    two = tmp_path / "two"
+    run(world, two, steps=2)
+    assert any(not torch.equal(weights(two)[n], w) for n, w in weights(tmp_path).items())
