@@ -19,13 +19,12 @@ smoke: setup ## the whole pipeline on a tiny model, on the CPU
 	stapo show workflows/studies/smoke.yaml
 
 test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
-	pytest -n 2 --dist worksteal
+	pytest -n 2 --dist loadgroup
 
 lint: setup ## ruff, snakefmt, snakemake --lint, mypy
 	ruff check .
 	ruff format --check .
 	snakefmt --check Snakefile workflows
-	python tests/snakemake_lint.py
 	mypy
 
 schema: setup ## renew workflows/study.schema.json

@@ -120,11 +120,16 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         ForeignDirectoryError: it holds the state of another configuration.
     """
     path.mkdir(parents=True, exist_ok=True)
-    with (path / "lock").open("a") as lock:
+    with (path / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BusyError(f"{path}: another process works here; wait for it or stop it") from error
+            lock.seek(0)
+            raise BusyError(
+                f"{path}: another process works here ({lock.read()}); wait for it or stop it"
+            ) from error
+        lock.truncate(0)
+        print(f"{os.uname().nodename} {os.getpid()}", end="", file=lock, flush=True)
         identity = path / "config.json"
         if not identity.exists():
             write_json(identity, config)

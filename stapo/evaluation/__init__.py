@@ -1,0 +1,1 @@
+"""Evaluation: responses through lm-eval, grading, scores, statistics."""

@@ -1,0 +1,108 @@
+"""One complete run of the DAG at reduced size, shared by the tests of this folder."""
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stapo.study import ROOT, merge
+
+REDUCED = {
+    "models": {"tiny": {"supervised_steps": 60, "hidden_size": 64}},
+    "data": {"prompts": 128},
+    "training": {
+        "steps": 8,
+        "prompts_per_batch": 16,
+        "group_size": 4,
+        "prompts_per_mini_batch": 4,
+        "checkpoint_every": 1,
+    },
+    "benchmarks": {"chain-2": {"samples": 2}, "chain-3": {"samples": 2}},
+    "run": {"benchmarks": ["chain-2", "chain-3"]},
+}
+"""Merged over the smoke study: everything is there, only smaller."""
+
+
+class Workspace:
+    """A directory with a study of its own, in which Snakemake runs."""
+
+    def __init__(self, path: Path, study: dict[str, Any]):
+        self.path = path
+        self.study = study
+
+    def write(self, text: str | None = None) -> None:
+        """Write the study file, as given or as it is now."""
+        (self.path / "study.yaml").write_text(text or yaml.safe_dump(self.study, sort_keys=False))
+
+    def snakemake(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake on the study and return what it said."""
+        command = [
+            *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
+            *("--configfile", "study.yaml", "--cores", "2", "--rerun-incomplete"),
+            *("--workflow-profile", "none"),
+            *args,
+        ]
+        return subprocess.run(
+            command,
+            cwd=self.path,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def jobs(self, *args: str) -> dict[str, int]:
+        """Return how many jobs of each rule a dry run announces."""
+        done = self.snakemake("-n", "--quiet", "rules", *args)
+        assert done.returncode == 0, done.stderr + done.stdout
+        lines = (done.stdout + done.stderr).split("Job stats:")
+        if len(lines) == 1:
+            return {}
+        table = lines[1].split("total")[0].splitlines()[3:]
+        rows = [line.split() for line in table]
+        return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[0] != "all"}
+
+    def read(self, path: str) -> Any:
+        """Return the content of a JSON file."""
+        return json.loads((self.path / path).read_text())
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The reduced study, run to its end. Not to be changed: see `workspace`."""
+    smoke = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
+    finished = Workspace(tmp_path_factory.mktemp("study"), merge(smoke, REDUCED))
+    finished.write()
+    done = finished.snakemake("--show-failed-logs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return finished
+
+
+@pytest.fixture
+def workspace(finished: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of the finished study, to be changed and run again."""
+    shutil.copytree(finished.path, tmp_path / "copy")
+    return Workspace(tmp_path / "copy", copy.deepcopy(finished.study))
+
+
+@pytest.fixture
+def edited(finished: Workspace) -> Iterator[Workspace]:
+    """The finished study with a study file to edit, for dry runs only."""
+    yield Workspace(finished.path, copy.deepcopy(finished.study))
+    finished.write()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep this folder in one process: its run of the DAG is shared."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.pipeline)
+            item.add_marker(pytest.mark.xdist_group("pipeline"))

@@ -1,0 +1,167 @@
+"""An edit reruns what it concerns and nothing else; a failure never leaves old numbers standing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from stapo import artifacts
+from stapo.artifacts import read_jsonl
+from stapo.study import ROOT, fingerprint, merge, parse_study
+
+TABLES = {"table_t1_0_p1_0": 1, "table_t0_7_p0_9": 1}
+CATALOGUE = yaml.safe_load((ROOT / "workflows" / "catalogue.yaml").read_text())
+
+
+def test_the_finished_study_has_nothing_to_do(edited):
+    assert edited.jobs() == {}
+
+
+def test_comments_and_order_change_nothing(edited):
+    reordered = {key: edited.study[key] for key in reversed(edited.study)}
+    reordered["training"] = dict(reversed(edited.study["training"].items()))
+    edited.write("# a comment\n" + yaml.safe_dump(reordered, sort_keys=False))
+    assert edited.jobs() == {}
+
+
+def test_a_methods_hyperparameter_reruns_that_method(edited):
+    edited.study["methods"] = {"stapo": {"quantile": 0.5}}
+    edited.write()
+    assert edited.jobs() == {
+        "train": 1,
+        "generate": 2,
+        "score": 4,
+        **TABLES,
+        "figure": 5,
+        "report": 1,
+    }
+
+
+def test_a_decoding_reruns_its_evaluations_and_no_training(edited):
+    edited.study["decodings"] = {"t0.7-p0.9": {"temperature": 0.8, "top_p": 0.9}}
+    edited.write()
+    assert edited.jobs() == {"generate": 5, "score": 10, "table_t0_7_p0_9": 1, "report": 1}
+
+
+def test_what_only_resuming_needs_changes_nothing(edited):
+    edited.study["training"]["keep_checkpoints"] = 5
+    edited.write()
+    assert edited.jobs() == {}
+
+
+def test_a_shared_hyperparameter_retrains_everything_but_the_base(edited):
+    edited.study["training"]["learning_rate"] = 1e-4
+    edited.write()
+    jobs = edited.jobs()
+    assert jobs["train"] == 4
+    assert "base_model" not in jobs
+    assert "prompts" not in jobs
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("table_t1_0_p1_0", {"generate": 5, "score": 10, "table_t1_0_p1_0": 1}),
+        ("method_stapo", {"train": 1, "generate": 2, "score": 4}),
+        ("results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet", {"generate": 1, "score": 1}),
+        ("figures", {"train": 4, "figure": 5}),
+    ],
+    ids=["one table", "one method", "one file", "figures"],
+)
+def test_named_targets_ask_for_their_part(tmp_path, edited, target, expected):
+    """From nothing: what a target needs, prompts, overlap and base model apart."""
+    start = {"prompts", "overlap", "base_model", *([] if "train" in expected else ["train"])}
+    if target.startswith("table"):
+        expected = {"train": 4, **expected}
+    elsewhere = type(edited)(tmp_path, edited.study)
+    elsewhere.write()
+    jobs = {rule: count for rule, count in elsewhere.jobs(target).items() if rule in expected}
+    assert jobs == expected
+    assert set(elsewhere.jobs(target)) - set(expected) - {target} <= start
+
+
+def test_a_new_benchmark_generates_only_itself(workspace):
+    workspace.study["benchmarks"]["chain-4"] = {"samples": 2}
+    workspace.study["run"]["benchmarks"] = ["chain-2", "chain-3", "chain-4"]
+    workspace.write()
+    jobs = workspace.jobs()
+    assert "train" not in jobs
+    assert "base_model" not in jobs
+    old = workspace.path / "results/smoke/completions/tiny/base/t1.0-p1.0/chain-2.jsonl"
+    before = old.read_bytes()
+    done = workspace.snakemake("table_t1_0_p1_0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = list((workspace.path / "logs/smoke/completions").rglob("t1.0-p1.0.log"))
+    assert len(logs) == 5
+    for log in logs:
+        assert "generated: chain-4\n" in log.read_text()
+    assert old.read_bytes() == before
+
+
+def test_a_failed_training_never_leaves_old_numbers_standing(workspace):
+    workspace.study["methods"] = {"stapo": {"quantile": 0.5}}
+    workspace.write()
+    study = parse_study(merge(CATALOGUE, workspace.study))
+    directory = artifacts.TRAIN_WORK.format(study="smoke", size="tiny", method="stapo", seed=0)
+    obstacle = workspace.path / directory / fingerprint(study.train_config("tiny", "stapo", 0))
+    obstacle.write_text("a file where the work directory should be")
+    failed = workspace.snakemake("--keep-going")
+    assert failed.returncode != 0
+    log = workspace.path / "logs/smoke/runs/tiny/stapo/seed0/model.log"
+    assert "stapo: " in log.read_text()
+    assert "Traceback" not in log.read_text()
+    # The trap: Snakemake now believes that the training has its new parameters.
+    assert workspace.jobs()["train"] == 1
+    assert workspace.jobs()["table_t1_0_p1_0"] == 1
+    obstacle.unlink()
+    done = workspace.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert workspace.jobs() == {}
+
+
+def test_a_killed_training_resumes_and_ends_as_if_nothing_had_been(workspace):
+    published = workspace.path / artifacts.METRICS.format(
+        study="smoke", size="tiny", method="justrl", seed=0
+    )
+    expected = [{**r, "seconds": None} for r in read_jsonl(published)]
+    directory = artifacts.TRAIN_WORK.format(study="smoke", size="tiny", method="justrl", seed=0)
+    for path in (workspace.path / directory).glob("*/*"):
+        if path.is_dir():
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+    target = str(published.relative_to(workspace.path))
+    command = [
+        *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
+        *("--configfile", "study.yaml", "--cores", "2", "--rerun-incomplete"),
+        *("--workflow-profile", "none", "--force", target),
+    ]
+    running = subprocess.Popen(
+        command, cwd=workspace.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    (work,) = (workspace.path / directory).iterdir()
+    deadline = time.monotonic() + 120
+    while not (work / "checkpoint-4").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int((work / "lock").read_text().split()[1]), signal.SIGKILL)
+    output, _ = running.communicate(timeout=300)
+    assert running.returncode == 0, output
+    assert "resuming after step 4 of 8" in output
+    assert [{**r, "seconds": None} for r in read_jsonl(published)] == expected
+
+
+def test_bad_studies_end_with_code_2_and_start_nothing(tmp_path, edited):
+    edited.study["training"]["prompts_per_mini_batch"] = 3
+    edited.study["run"]["seeds"] = []
+    broken = type(edited)(tmp_path, edited.study)
+    broken.write()
+    done = broken.snakemake("-n")
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("study: ")]
+    assert len(lines) == 2
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
