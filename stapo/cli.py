@@ -261,5 +261,3 @@ def _fail(lines: list[Any], code: int) -> None:
     for line in lines:
         print(f"stapo: {line}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)
-
-

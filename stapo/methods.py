@@ -15,7 +15,7 @@ SelectionName = Literal[
 """Names of the functions in `stapo.objective.SELECTIONS`."""
 
 AggregationName = Literal["token_mean", "sequence_mean"]
-"""`token_mean`: over the kept tokens of the mini-batch; `sequence_mean`: per response, then over responses."""
+"""`token_mean`: over the kept tokens of the mini-batch; `sequence_mean`: per response, then over them."""
 
 
 @dataclass(frozen=True, kw_only=True)

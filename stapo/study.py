@@ -388,7 +388,11 @@ def _names(raw: Mapping[str, Any], section: str, key: str | None = None) -> list
     value = raw.get(section)
     if key is not None:
         value = value.get(key) if isinstance(value, Mapping) else None
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list | Mapping) else []
+    return (
+        [item for item in value if isinstance(item, str)]
+        if isinstance(value, list | Mapping)
+        else []
+    )
 
 
 def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
@@ -433,7 +437,9 @@ def _method_errors(raw: Mapping[str, Any]) -> list[str]:
         if base not in METHODS:
             where, hint = ("base", "") if "base" in settings else ("", " or add `base`")
             place = f"methods.{name}" + (f".{where}" if where else "")
-            errors.append(f"{place}: unknown method {base!r}; choose from {', '.join(METHODS)}{hint}")
+            errors.append(
+                f"{place}: unknown method {base!r}; choose from {', '.join(METHODS)}{hint}"
+            )
             continue
         takes = METHODS[base].selection_args
         errors += [

@@ -34,7 +34,8 @@ def like(matrix: list[list], value: object) -> list[list]:
 def without(mask: Bools, silenced: set[tuple[int, int]]) -> Bools:
     """Return `mask` with the silenced positions set to false."""
     return [
-        [true and (b, t) not in silenced for t, true in enumerate(row)] for b, row in enumerate(mask)
+        [true and (b, t) not in silenced for t, true in enumerate(row)]
+        for b, row in enumerate(mask)
     ]
 
 
@@ -126,9 +127,7 @@ def quantile(values: Row, q: float) -> float:
     return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
 
-def candidates(
-    logps: Matrix, advantages: Row, mask: Bools, tau_p: float
-) -> list[tuple[int, int]]:
+def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> list[tuple[int, int]]:
     """Return the response tokens with A > 0 and probability below tau_p, both strict."""
     return [
         (b, t) for b, t in positions(mask) if advantages[b] > 0.0 and safe_exp(logps[b][t]) < tau_p

@@ -98,13 +98,13 @@ def _answer(
     (logged,) = results["samples"].values()
     records = [_record(language_model, sample, evaluation) for sample in logged]
     if any(len(record["responses"]) != samples for record in records):
-        raise RuntimeError(f"{benchmark.name}: lm-eval returned another number of responses than {samples}")
+        raise RuntimeError(
+            f"{benchmark.name}: lm-eval returned another number of responses than {samples}"
+        )
     return sorted(records, key=lambda record: int(record["problem"]))
 
 
-def _record(
-    language_model: Any, sample: dict[str, Any], evaluation: Evaluation
-) -> dict[str, Any]:
+def _record(language_model: Any, sample: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
     (responses,) = sample["resps"]
     lengths = [
         len(language_model.tok_encode(response, add_special_tokens=False)) for response in responses

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify
@@ -59,7 +60,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     judge("1", r"\frac{1}{2}")
-    limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit += int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     print(json.dumps("ready"), file=answers, flush=True)

@@ -69,4 +69,4 @@ def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     with replace_file(output, "wb") as stream:
         pq.write_table(table, stream)
-    return sum(row["correct"] for row in rows) / len(rows)
+    return sum(grade.correct for grade in grades_list) / len(rows)

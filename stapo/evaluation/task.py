@@ -10,9 +10,7 @@ from stapo.models.arithmetic import benchmark_problems
 from stapo.study import TASK_PREFIX, benchmark_definitions, canonical
 
 
-def load_rows(
-    *, builder: str, family: str, rows: int, sha256: str, **_: Any
-) -> dict[str, Dataset]:
+def load_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) -> DatasetDict:
     """Return the rows of a benchmark as split `test`, with columns question and answer.
 
     Args:

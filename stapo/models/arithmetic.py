@@ -92,7 +92,8 @@ def is_held_out(question: str) -> bool:
 
 def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
     """Return distinct held-out problems of one family, always the same for the same arguments."""
-    rng, found = Random(f"benchmark {family} {seed}"), {}
+    rng = Random(f"benchmark {family} {seed}")
+    found: dict[str, Problem] = {}
     while len(found) < rows:
         problem = FAMILIES[family][0](rng)
         if is_held_out(problem.question):
@@ -122,7 +123,9 @@ def sloppy_solution(problem: Problem, rng: Random) -> str:
 
     if rng.random() < GUESS_RATE:
         right = rng.random() < GUESS_RIGHT_RATE
-        value = problem.answer if right else max(0, problem.answer + rng.choice((-3, -2, -1, 1, 2, 3)))
+        value = (
+            problem.answer if right else max(0, problem.answer + rng.choice((-3, -2, -1, 1, 2, 3)))
+        )
         return f"\\boxed{{{value}}}"
     steps, value = problem.work(slip)
     text = ";".join(f"{_filler(rng)}{step}" for step in steps) + "."
@@ -133,5 +136,5 @@ def sloppy_solution(problem: Problem, rng: Random) -> str:
 
 def _filler(rng: Random) -> str:
     # A few words are common and most are rare, as connecting words are.
-    index = min(int(rng.expovariate(0.25)), len(FILLERS) - 1)
+    index = min(int(rng.expovariate(0.21)), len(FILLERS) - 1)
     return FILLERS[index] if rng.random() < FILLER_RATE else ""

@@ -33,7 +33,9 @@ def _tiny_prompts(data: TinyData) -> list[dict[str, Any]]:
         if len(unique) == data.prompts:
             return [{"question": q, "answer": a} for q, a in unique.items()]
     raise StudyError(
-        [f"data.prompts: the tiny world has only about {len(unique)} training problems; ask for fewer"]
+        [
+            f"data.prompts: the tiny world has only about {len(unique)} training problems; ask for fewer"
+        ]
     )
 
 

@@ -35,7 +35,7 @@ DIAGNOSTIC_TAU_P = 0.002
 
 
 @dataclass
-class StapoConfig(GRPOConfig):
+class StapoConfig(GRPOConfig):  # type: ignore[misc]
     """TRL's settings and what ours adds; `per_device_train_batch_size` is the whole mini-batch."""
 
     method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
@@ -75,8 +75,9 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             )
         # The rest of the clip and the aggregation are the method's; TRL's loss is not used.
         config.beta = self.method.kl_coefficient
-        self._behaviour_entropies: Tensor | None = None
-        self._rollout_rewards: Tensor | None = None
+        self._behaviour_entropies: Any = None  # Set on the way by TRL's rollout.
+        self._rollout_rewards: Any = None
+        self._buffered_inputs: Any = None
         self._seconds: dict[str, float] = {}
         self._record: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
@@ -110,7 +111,6 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
                     output["completion_ids"].size(1),
                 )
             output["old_per_token_logps"] = logps
-        assert self._behaviour_entropies is not None and self._rollout_rewards is not None
         output["old_entropies"] = self._behaviour_entropies
         output["rewards"] = self._rollout_rewards
         output["advantages"] = group_advantages(

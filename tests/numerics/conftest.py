@@ -1,10 +1,7 @@
 """Mini-batches for the numerical tests."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch: these tests are about the CPU
 
 import pytest
 import torch
@@ -38,8 +35,8 @@ class Batch:
 def make_batch() -> Callable[..., Batch]:
     """Return a factory of random mini-batches.
 
-    Rewards are +1 and -1 in groups of `group_size`, the last group all equal; about `rare` of the tokens have a
-    probability below 0.002; ratios fall on both sides of both clips; lengths vary; padding holds garbage.
+    The last group has advantage 0; about `rare` of the tokens have a probability below 0.002; importance ratios
+    fall on both sides of both clips; lengths vary; padding holds garbage in `logps` and `entropies`.
     """
 
     def make(

@@ -17,9 +17,7 @@ NOT_FOR_US = (
 def test_snakemake_lint():
     command = [sys.executable, "-m", "snakemake", "--lint"]
     profile = ["--workflow-profile", "workflows/profiles/smoke"]
-    done = subprocess.run(
-        command + profile, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command + profile, cwd=ROOT, capture_output=True, text=True, check=False)
     findings = re.findall(r"^\s+\* (.*?):?$", done.stdout + done.stderr, flags=re.MULTILINE)
     assert findings, "the linter no longer prints as expected"
     assert [finding for finding in findings if finding.rstrip(":") not in NOT_FOR_US] == []

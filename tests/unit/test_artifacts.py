@@ -56,8 +56,9 @@ def test_a_work_directory_of_another_configuration_is_refused(tmp_path):
         pass
     with work_directory(tmp_path, {"seed": 0, "lr": 1}):
         pass
-    with pytest.raises(ForeignDirectoryError, match="another configuration"), work_directory(
-        tmp_path, {"lr": 2, "seed": 0}
+    with (
+        pytest.raises(ForeignDirectoryError, match="another configuration"),
+        work_directory(tmp_path, {"lr": 2, "seed": 0}),
     ):
         pass
 

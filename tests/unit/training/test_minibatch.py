@@ -40,8 +40,6 @@ def test_weights_are_the_aggregation(name, mean):
     values = torch.randn(6, 11, generator=generator, dtype=torch.double)
     weights = token_weights(keep, name)
     # Both sum 40 numbers of size 1 in double precision, weights rounded to single.
-    torch.testing.assert_close(
-        (weights * values).sum(), mean(values, keep), rtol=1e-6, atol=1e-6
-    )
+    torch.testing.assert_close((weights * values).sum(), mean(values, keep), rtol=1e-6, atol=1e-6)
     assert not weights[~keep].any()
     assert token_weights(torch.zeros_like(keep), name).sum() == 0

@@ -227,6 +227,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(world, tmp_path, monkeypatch):
 def test_a_mini_batch_without_gradient_still_takes_its_step(world, tmp_path):
     """Adam's moments decay and move the weights, as in an update that computes the zeros."""
     rewards = iter([parity_reward, *[lambda completions, **_: [1.0] * len(completions)] * 9])
+
     def first_only(completions: Any, **kwargs: Any) -> list[float]:
         return next(rewards)(completions, **kwargs)
 

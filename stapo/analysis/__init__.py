@@ -1,0 +1,1 @@
+"""From files of scores and metrics to tables, figures and the report."""

@@ -1,0 +1,129 @@
+"""The scores of one decoding as arrays, refused where they do not belong together."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from stapo import artifacts
+from stapo.evaluation.statistics import Array
+from stapo.study import Study
+
+SAME_EVERYWHERE = ("processor", "machine")
+SAME_PACKAGES = (
+    "torch",
+    "transformers",
+    "lm-eval",
+    "math-verify",
+    "sympy",
+    "latex2sympy2-extended",
+)
+
+
+class StaleScoreError(ValueError):
+    """Scores that were made by something else than the study asks for."""
+
+
+@dataclass
+class Cell:
+    """All responses of one row (size and method, or base) to one benchmark."""
+
+    correct: Array
+    """(S, P, N): seeds, problems, samples."""
+    num_tokens: float
+    truncated_fraction: float
+    no_box_fraction: float
+    failed_fraction: float
+    """Share of responses on which the grader timed out or crashed."""
+
+
+@dataclass
+class Scores:
+    """The scores of one decoding."""
+
+    cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
+    """By (size, method or `base`, benchmark)."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
+    """Read every score of a decoding.
+
+    Raises:
+        StaleScoreError: with one line for each file that is missing, was made by another
+            configuration, is incomplete, or comes from other packages or hardware than the rest.
+    """
+    scores, errors, rows = Scores(), [], {}
+    for checkpoint in study.checkpoints():
+        for benchmark in study.run.benchmarks:
+            path = artifacts.SCORES.format(
+                study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+            )
+            expected = study.score_identity(checkpoint, decoding, benchmark)
+            try:
+                table = pq.read_table(root / path)
+            except OSError:
+                errors.append(f"{path}: missing; run snakemake")
+                continue
+            identity = json.loads((table.schema.metadata or {}).get(b"stapo", b"{}"))
+            errors += _problems(path, identity, expected, scores.provenance, table.num_rows)
+            scores.provenance = scores.provenance or identity.get("provenance", {})
+            rows[checkpoint, benchmark] = table.to_pydict()
+    if errors:
+        raise StaleScoreError("\n".join(errors))
+    for size in study.run.sizes:
+        for method in ("base", *study.run.methods):
+            seeds = (
+                [f"{size}/base"]
+                if method == "base"
+                else [f"{size}/{method}/seed{seed}" for seed in study.run.seeds]
+            )
+            for benchmark in study.run.benchmarks:
+                samples = study.benchmarks[benchmark].samples
+                parts = [rows[checkpoint, benchmark] for checkpoint in seeds]
+                scores.cells[size, method, benchmark] = _cell(parts, samples)
+    return scores
+
+
+def _problems(
+    path: str, found: dict[str, Any], expected: dict[str, Any], others: dict[str, Any], rows: int
+) -> list[str]:
+    if found.get("fingerprint") != expected["fingerprint"]:
+        return [
+            f"{path}: made by configuration {found.get('fingerprint')}, expected "
+            f"{expected['fingerprint']}; run snakemake again"
+        ]
+    errors = []
+    if rows == 0 or rows % expected["samples"]:
+        errors.append(f"{path}: {rows} rows are no multiple of {expected['samples']} samples")
+    made = found.get("provenance", {})
+    if others:
+        pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+        pairs += [
+            (key, made.get("packages", {}).get(key), others.get("packages", {}).get(key))
+            for key in SAME_PACKAGES
+        ]
+        errors += [
+            f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
+            for key, one, other in pairs
+            if one != other
+        ]
+    return errors
+
+
+def _cell(seeds: list[dict[str, list[Any]]], samples: int) -> Cell:
+    correct = []
+    for rows in seeds:
+        order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
+        correct.append(np.array(rows["correct"], dtype=float)[order].reshape(-1, samples))
+    verdicts = [verdict for rows in seeds for verdict in rows["verdict"]]
+    return Cell(
+        correct=np.stack(correct),
+        num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
+        truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
+        no_box_fraction=verdicts.count("no_box") / len(verdicts),
+        failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
+    )

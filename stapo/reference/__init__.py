@@ -1,0 +1,22 @@
+"""The paper's own numbers, with revision and sureness."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Return the content of `paper.yaml`."""
+    content: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
+    return content
+
+
+def stated_averages(decoding: str) -> dict[str, dict[str, float]]:
+    """Return size -> method -> the average that the paper states, in percent."""
+    return {
+        size: {method: row[-1] for method, row in methods.items()}
+        for size, methods in paper()["table"][decoding].items()
+    }

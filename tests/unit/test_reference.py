@@ -1,0 +1,48 @@
+"""The paper's own numbers: its averages and its headline, recomputed."""
+
+import pytest
+
+from stapo.analysis.tables import headline
+from stapo.reference import paper, stated_averages
+
+ROWS = [
+    (decoding, size, method)
+    for decoding in ("t1.0-p1.0", "t0.7-p0.9")
+    for size in ("1.7B", "8B", "14B")
+    for method in ("grpo", "20-entropy", "justrl", "stapo")
+]
+
+
+def test_23_of_24_stated_averages_follow_from_their_components():
+    differences = {}
+    for decoding, size, method in ROWS:
+        *parts, stated = paper()["table"][decoding][size][method]
+        assert len(parts) == len(paper()["benchmarks"]) == 6
+        differences[decoding, size, method] = round(sum(parts) / 6 - stated, 4)
+    # Components and averages are rounded to 0.01: they may differ by a unit of it.
+    wrong = {row: gap for row, gap in differences.items() if abs(gap) > 0.01}
+    assert wrong == {("t1.0-p1.0", "14B", "stapo"): pytest.approx(0.53, abs=0.005)}
+
+
+@pytest.mark.parametrize(
+    ("decoding", "gains", "mean"),
+    [
+        ("t1.0-p1.0", {"1.7B": 13.50, "8B": 1.96, "14B": 5.94}, 7.13),
+        ("t0.7-p0.9", {"1.7B": 5.21, "8B": 3.61, "14B": 2.31}, 3.71),
+    ],
+)
+def test_the_headline_of_the_papers_averages(decoding, gains, mean):
+    found = headline(stated_averages(decoding))
+    assert {size: round(gain, 2) for size, gain in found.gains.items()} == gains
+    assert round(found.mean, 2) == mean
+
+
+def test_the_strongest_baseline_is_chosen_by_size():
+    assert headline(stated_averages("t1.0-p1.0")).baselines["14B"] == "20-entropy"
+    assert headline(stated_averages("t0.7-p0.9")).baselines["14B"] == "justrl"
+
+
+def test_no_headline_without_stapo_or_without_baselines():
+    assert headline({"a": {"grpo": 1.0}}) is None
+    assert headline({"a": {"stapo": 1.0}, "b": {"stapo": 1.0, "grpo": 1.0}}) is None
+    assert headline({}) is None
