@@ -1,9 +1,9 @@
 """The objective as plain double-precision loops, straight from the formulas.
 
-A second, independent implementation to compare `stapo.objective` with: lists and `math` only, no tensors, and
-nothing of `stapo` is imported. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` are lists of
-rows of bools. B sequences, T response positions; entropies and log-probabilities in nats. "The mini-batch" is
-whatever is passed in one call.
+A second, independent implementation to compare `stapo.objective` with: lists and `math` only, no
+tensors, and nothing of `stapo` is imported. B sequences, T response positions; entropies and
+log-probabilities in nats. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` are
+lists of rows of bools. "The mini-batch" is whatever is passed in one call.
 """
 
 import math
@@ -39,7 +39,7 @@ def without(mask: Bools, silenced: set[tuple[int, int]]) -> Bools:
     ]
 
 
-# Advantages -------------------------------------------------------------------------------------------------------
+# Advantages -------------------------------------------------------------------------------------
 
 
 def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
@@ -56,7 +56,7 @@ def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
     return advantages
 
 
-# Surrogate --------------------------------------------------------------------------------------------------------
+# Surrogate --------------------------------------------------------------------------------------
 
 
 def surrogate_value(
@@ -115,7 +115,7 @@ def kl_k3(logps: Matrix, ref: Matrix) -> Matrix:
     ]
 
 
-# Token selection --------------------------------------------------------------------------------------------------
+# Token selection --------------------------------------------------------------------------------
 
 
 def quantile(values: Row, q: float) -> float:
@@ -186,7 +186,7 @@ def num_silenced_at_random(
 
 
 def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> Bools:
-    """Return the ceil(fraction n) response tokens of highest entropy, of equal ones the first in row-major order."""
+    """Return the ceil(fraction n) tokens of highest entropy, of equal ones the first in row order."""
     tokens = positions(mask)
     num_kept = math.ceil(fraction * len(tokens))
     ordered = sorted(tokens, key=lambda at: (-entropies[at[0]][at[1]], at))
@@ -205,7 +205,7 @@ def token_quadrants(
     return quadrants
 
 
-# Aggregation ------------------------------------------------------------------------------------------------------
+# Aggregation ------------------------------------------------------------------------------------
 
 
 def token_mean(values: Matrix, keep: Bools) -> float:
@@ -215,7 +215,7 @@ def token_mean(values: Matrix, keep: Bools) -> float:
 
 
 def sequence_mean(values: Matrix, mask: Bools) -> float:
-    """Return the mean over responses of the mean over their tokens; responses without a token do not count."""
+    """Return the mean of the responses' means; responses without a token do not count."""
     means = []
     for row, row_mask in zip(values, mask, strict=True):
         kept = [value for value, true in zip(row, row_mask, strict=True) if true]
@@ -236,7 +236,7 @@ def sequence_mean_weights(mask: Bools) -> Matrix:
     return [[1.0 / (num_responses * sum(row)) if true else 0.0 for true in row] for row in mask]
 
 
-# Diagnostics ------------------------------------------------------------------------------------------------------
+# Diagnostics ------------------------------------------------------------------------------------
 
 
 def logit_gradient_norm_sq(weight: float, logp: float, collision: float) -> float:
@@ -255,7 +255,7 @@ def gradient_norm_bounds(
     return lower, upper
 
 
-# Whole methods ----------------------------------------------------------------------------------------------------
+# Whole methods ----------------------------------------------------------------------------------
 
 
 def method_keep(
@@ -283,7 +283,10 @@ def method_loss(
     ref: Matrix | None = None,
     beta: float = 0.0,
 ) -> float:
-    """Return the loss of a method on a mini-batch: minus its objective. `ref` and `beta` are GRPO's KL term."""
+    """Return the loss of a method on a mini-batch, minus its objective.
+
+    `ref` and `beta` belong to GRPO's KL term.
+    """
     keep = method_keep(method, logps, entropies, advantages, mask)
     if method == "grpo":
         loss = -sequence_mean(clipped_surrogate(logps, old, advantages, 0.2, 0.2), mask)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lm_eval import simple_evaluate
+from lm_eval.evaluator import evaluate
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
+from transformers import set_seed
 
 from stapo.artifacts import replace_file, write_jsonl
 from stapo.study import BENCHMARKS, TASK_PREFIX, Decoding, Evaluation, fingerprint
@@ -76,24 +77,17 @@ def _answer(
     benchmark: Benchmark,
 ) -> list[dict[str, Any]]:
     samples, name = benchmark.config["samples"], TASK_PREFIX + benchmark.name
-    task = tasks.load([name])["tasks"][name]
+    loaded = tasks.load([name])
+    task = loaded["tasks"][name]
     task.set_config(key="repeats", value=samples)
-    results = simple_evaluate(
-        model=language_model,
-        tasks=[task],
-        task_manager=tasks,
-        apply_chat_template=True,
-        # Every sampling field explicitly: nothing is inherited from a generation_config.
-        gen_kwargs={
-            "do_sample": True,
-            **decoding.model_dump(),
-            "max_gen_toks": evaluation.max_response_tokens,
-        },
-        random_seed=evaluation.seed,
-        numpy_random_seed=evaluation.seed,
-        torch_random_seed=evaluation.seed,
-        bootstrap_iters=0,
-        log_samples=True,
+    task.set_config(key="num_fewshot", value=0)
+    # Every sampling field explicitly: nothing is inherited from a generation_config.
+    sampling = {**decoding.model_dump(), "max_gen_toks": evaluation.max_response_tokens}
+    task.set_config(key="generation_kwargs", value={"do_sample": True, **sampling}, update=True)
+    # What `lm_eval --seed` does; its `simple_evaluate` would also run `pip list` for every benchmark.
+    set_seed(evaluation.seed)
+    results = evaluate(
+        lm=language_model, task_dict=loaded, apply_chat_template=True, bootstrap_iters=0
     )
     (logged,) = results["samples"].values()
     records = [_record(language_model, sample, evaluation) for sample in logged]

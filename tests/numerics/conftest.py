@@ -35,8 +35,9 @@ class Batch:
 def make_batch() -> Callable[..., Batch]:
     """Return a factory of random mini-batches.
 
-    The last group has advantage 0; about `rare` of the tokens have a probability below 0.002; importance ratios
-    fall on both sides of both clips; lengths vary; padding holds garbage in `logps` and `entropies`.
+    The last group has advantage 0; about `rare` of the tokens have a probability below 0.002;
+    importance ratios fall on both sides of both clips; lengths vary; padding holds garbage in
+    `logps` and `entropies`.
     """
 
     def make(

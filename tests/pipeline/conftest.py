@@ -25,7 +25,7 @@ REDUCED = {
         "prompts_per_mini_batch": 4,
         "checkpoint_every": 1,
     },
-    "benchmarks": {"chain-2": {"samples": 2}, "chain-3": {"samples": 2}},
+    "benchmarks": {"chain-2": {"samples": 4}, "chain-3": {"samples": 2}},
     "run": {"benchmarks": ["chain-2", "chain-3"]},
 }
 """Merged over the smoke study: everything is there, only smaller."""

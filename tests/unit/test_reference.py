@@ -21,7 +21,7 @@ def test_23_of_24_stated_averages_follow_from_their_components():
         differences[decoding, size, method] = round(sum(parts) / 6 - stated, 4)
     # Components and averages are rounded to 0.01: they may differ by a unit of it.
     wrong = {row: gap for row, gap in differences.items() if abs(gap) > 0.01}
-    assert wrong == {("t1.0-p1.0", "14B", "stapo"): pytest.approx(0.53, abs=0.005)}
+    assert wrong == {("t1.0-p1.0", "14B", "stapo"): pytest.approx(0.525, abs=0.001)}
 
 
 @pytest.mark.parametrize(

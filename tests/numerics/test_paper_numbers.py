@@ -1,0 +1,104 @@
+"""Numbers printed in the paper and its theorem on gradient norms."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stapo.objective import gradient_norm_bounds, group_advantages, logit_gradient_norm_sq
+
+# The advantages printed in the paper's case tables, by the number of right responses out of 8.
+PRINTED = {7: "0.35", 6: "0.54", 5: "0.72", 4: "0.94", 3: "1.21", 2: "1.62", 1: "2.47"}
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0], ids=["+1/-1", "1/0"])
+@pytest.mark.parametrize("num_right", sorted(PRINTED))
+def test_printed_advantages(num_right: int, wrong: float) -> None:
+    rewards = torch.tensor([1.0] * num_right + [wrong] * (8 - num_right), dtype=torch.float64)
+    advantages = group_advantages(rewards, 8)
+    assert {f"{a:.2f}" for a in advantages[:num_right].tolist()} == {PRINTED[num_right]}
+    # The population standard deviation gives another number: the test tells the two apart.
+    population = (rewards - rewards.mean()) / rewards.std(correction=0)
+    assert f"{population[0]:.2f}" != PRINTED[num_right]
+
+
+def test_printed_advantages_in_the_order_of_the_rollout() -> None:
+    rewards = torch.tensor([[1.0, -1, -1, 1, -1, -1, -1, -1], [-1.0, 1, 1, 1, 1, 1, 1, 1]])
+    advantages = group_advantages(rewards.flatten(), 8)
+    assert [f"{a:.2f}" for a in advantages[rewards.flatten() > 0].tolist()] == ["1.62"] * 2 + [
+        "0.35"
+    ] * 7
+
+
+# Gradient norms ---------------------------------------------------------------------------------
+
+
+def distributions(vocab_size: int, scale: float) -> tuple[Tensor, ...]:
+    """Random logits (4, 10, V), sampled tokens and weights, and what follows from them."""
+    generator = torch.Generator().manual_seed(vocab_size)
+    logits = scale * torch.randn(4, 10, vocab_size, generator=generator, dtype=torch.float64)
+    tokens = torch.randint(vocab_size, (4, 10, 1), generator=generator)
+    weights = 2 * torch.randn(4, 10, generator=generator, dtype=torch.float64)
+    log_probs = torch.log_softmax(logits, dim=-1)
+    entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
+    return logits, tokens, weights, log_probs.gather(2, tokens)[..., 0], entropies
+
+
+SIZES = pytest.mark.parametrize("vocab_size", [2, 3, 57, 1000])
+# Scales from nearly uniform to nearly deterministic.
+SCALES = pytest.mark.parametrize("scale", [0.01, 1.0, 5.0, 30.0])
+
+
+@SIZES
+@SCALES
+def test_gradient_norm_equals_autograd(vocab_size: int, scale: float) -> None:
+    logits, tokens, weights, logps, _ = distributions(vocab_size, scale)
+    logits.requires_grad_()
+    objective = weights * torch.log_softmax(logits, dim=-1).gather(2, tokens)[..., 0]
+    (gradient,) = torch.autograd.grad(objective.sum(), logits)
+    expected = gradient.square().sum(dim=-1)
+    collision = torch.softmax(logits.detach(), dim=-1).square().sum(dim=-1)
+    norms = logit_gradient_norm_sq(weights, logps, collision)
+    # 1 - 2p + sum p^2 cancels to 0 as p -> 1: an error of some 1e-16 of w^2 (up to 50), whatever the result.
+    torch.testing.assert_close(norms, expected, rtol=1e-12, atol=1e-13)
+
+
+@SIZES
+@SCALES
+def test_gradient_norm_lies_within_the_bounds(vocab_size: int, scale: float) -> None:
+    logits, _, weights, logps, entropies = distributions(vocab_size, scale)
+    collision = torch.softmax(logits, dim=-1).square().sum(dim=-1)
+    norms = logit_gradient_norm_sq(weights, logps, collision)
+    lower, upper = gradient_norm_bounds(weights, logps, entropies, vocab_size)
+    rounding = 1e-14 * (
+        1 + weights.square()
+    )  # the bounds touch the norm at the uniform and at one-hot
+    assert (lower <= norms + rounding).all()
+    assert (norms <= upper + rounding).all()
+    if (
+        scale == 1.0 and vocab_size > 2
+    ):  # neither uniform nor one-hot: the bounds are not the norm itself
+        assert (lower < norms).all()
+        assert (norms < upper).all()
+
+
+@pytest.mark.parametrize("vocab_size", [2, 57, 151_936])
+def test_bounds_meet_at_the_uniform_and_at_one_hot(vocab_size: int) -> None:
+    weights = torch.tensor([[-2.0, -2.0]], dtype=torch.float64)
+    logps = torch.tensor([[-math.log(vocab_size), 0.0]], dtype=torch.float64)
+    entropies = torch.tensor([[math.log(vocab_size), 0.0]], dtype=torch.float64)
+    collision = torch.tensor([[1 / vocab_size, 1.0]], dtype=torch.float64)
+    norms = logit_gradient_norm_sq(weights, logps, collision)
+    lower, upper = gradient_norm_bounds(weights, logps, entropies, vocab_size)
+    expected = torch.tensor([[4 * (1 - 1 / vocab_size), 0.0]], dtype=torch.float64)
+    for value in (norms, lower, upper):
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)  # a few roundings
+
+
+def test_a_rare_token_of_a_certain_policy_moves_the_logits_most() -> None:
+    # The paper's reason for S2T: the norm at weight 1 nears 2 for low p and low H, and 1 for high H.
+    p = torch.tensor([[0.001, 0.001]], dtype=torch.float64)
+    collision = torch.tensor([[0.999**2 + 0.001**2, 0.001]], dtype=torch.float64)
+    norms = logit_gradient_norm_sq(torch.ones(1, 2).double(), p.log(), collision)
+    assert norms[0].tolist() == pytest.approx([2 * 0.999**2, 0.999], rel=1e-12)

@@ -1,0 +1,53 @@
+"""Synthetic results in the real formats, for tests of what reads them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo import artifacts
+from stapo.evaluation.scores import SCHEMA
+from stapo.study import Study
+
+RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
+PROBLEMS = 20
+PROVENANCE = {"processor": "a", "machine": "b", "packages": {"torch": "1"}, "commit": "c"}
+
+
+def write_score(root: Path, study: Study, checkpoint: str, benchmark: str, **identity: Any) -> Path:
+    """Write the scores of one cell at the first decoding."""
+    decoding, samples = study.run.decodings[0], study.benchmarks[benchmark].samples
+    rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
+    rate = RATES[checkpoint.split("/")[1]]
+    rows = []
+    for problem in range(PROBLEMS):
+        for sample in range(samples):
+            correct = bool(rng.random() < rate)
+            rows.append(
+                {
+                    "problem": problem,
+                    "sample": sample,
+                    "gold": "7",
+                    "answer": "7" if correct else None,
+                    "verdict": "correct" if correct else "no_box",
+                    "correct": correct,
+                    "num_tokens": 10,
+                    "truncated": False,
+                }
+            )
+    rng.shuffle(rows)  # The order of rows must not matter.
+    found = {
+        **study.score_identity(checkpoint, decoding, benchmark),
+        "provenance": PROVENANCE,
+        **identity,
+    }
+    path = root / artifacts.SCORES.format(
+        study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = SCHEMA.with_metadata({b"stapo": json.dumps(found)})
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path

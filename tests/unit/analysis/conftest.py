@@ -1,0 +1,51 @@
+"""A finished study made of synthetic files in the real formats."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import write_score
+
+from stapo import artifacts
+from stapo.study import Study, parse_study
+
+HOSTILE = '<script>alert(1)</script> [red]markup[/red] \x1b[31m 100% & _x_ {y} \\boxed{7}'
+
+
+@pytest.fixture
+def study(raw_study: dict[str, Any]) -> Study:
+    raw_study["name"] = "demo"
+    raw_study["run"]["decodings"] = ["t1.0-p1.0"]
+    raw_study["run"]["benchmarks"] = ["chain-2", "linear-equation"]
+    raw_study["methods"] = {"grpo": {"title": "G_R&P|O <b>"}}
+    return parse_study(raw_study)
+
+
+@pytest.fixture
+def finished(study: Study, tmp_path: Path) -> Path:
+    for checkpoint in study.checkpoints():
+        for benchmark in study.run.benchmarks:
+            write_score(tmp_path, study, checkpoint, benchmark)
+            path = artifacts.COMPLETIONS.format(
+                study=study.name,
+                checkpoint=checkpoint,
+                decoding=study.run.decodings[0],
+                benchmark=benchmark,
+            )
+            record = {"problem": 0, "question": "What <i>is</i> 7?", "gold": "7"}
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            artifacts.write_jsonl(tmp_path / path, [{**record, "responses": [HOSTILE] * 4}])
+    for i, metrics in enumerate(artifacts.metrics_paths(study)):
+        records = [
+            {
+                "step": step,
+                "entropy": 1 / step + i,
+                "reward": -1 + step / 50,
+                "silenced_fraction": 1e-4 * (i == 3),
+                "response_length": 30 + i,
+                "gradient_norm": 1.0,
+            }
+            for step in range(1, 41)
+        ]
+        artifacts.write_jsonl(tmp_path / metrics, records)
+    return tmp_path

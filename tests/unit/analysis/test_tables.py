@@ -1,0 +1,124 @@
+"""Tables: right numbers, nothing stale or mixed, and safe in every format."""
+
+import csv
+import io
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from synthetic import write_score
+
+from stapo import artifacts
+from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.tables import AVERAGE, main_table, print_table, render, write_tables
+from stapo.study import parse_study
+
+DECODING = "t1.0-p1.0"
+
+
+def test_values_are_the_means_of_the_files(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert [row.method for row in table.rows] == ["base", "grpo", "20-entropy", "justrl", "stapo"]
+    for row in table.rows:
+        checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
+        means = []
+        for benchmark in study.run.benchmarks:
+            path = artifacts.SCORES.format(
+                study="demo", checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
+            )
+            means.append(100 * np.mean(pq.read_table(finished / path)["correct"].to_pylist()))
+            cell = row.cells[benchmark]
+            assert cell.value == pytest.approx(means[-1])
+            assert cell.low < cell.value < cell.high
+        assert row.cells[AVERAGE].value == pytest.approx(np.mean(means))
+    averages = {row.method: row.cells[AVERAGE].value for row in table.rows}
+    strongest = max(("grpo", "20-entropy", "justrl"), key=averages.__getitem__)
+    assert table.headline.baselines == {"tiny": strongest}
+    assert table.headline.mean == pytest.approx(
+        100 * (averages["stapo"] / averages[strongest] - 1)
+    )
+    assert table.headline_interval.low < table.headline.mean < table.headline_interval.high
+    assert [c.baseline for c in table.comparisons] == ["grpo", "20-entropy", "justrl"]
+    gap = (averages["stapo"] - averages["grpo"]) / 100
+    assert table.comparisons[0].difference.value == pytest.approx(gap)
+    assert table.comparisons[0].questions == pytest.approx(gap * 40)
+    assert any("1 training seed" in note for note in table.notes)
+
+
+def test_samples_of_a_problem_stay_together_whatever_the_order_of_rows(study, finished):
+    path = artifacts.SCORES.format(
+        study="demo", checkpoint="tiny/base", decoding=DECODING, benchmark="chain-2"
+    )
+    rows = pq.read_table(finished / path).to_pylist()
+    cell = read_scores(study, DECODING, finished).cells["tiny", "base", "chain-2"]
+    for row in rows:
+        assert cell.correct[0, row["problem"], row["sample"]] == row["correct"]
+
+
+def test_the_best_of_each_column_is_bold_and_ties_all(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    for column in (*study.run.benchmarks, AVERAGE):
+        values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
+        bold = {row.method for row in table.rows if column in row.best}
+        assert bold == {name for name, value in values.items() if value == max(values.values())}
+    assert "**" in render(table, "md")
+    assert r"\textbf{" in render(table, "tex")
+
+
+def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_study):
+    write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
+    other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
+    write_score(finished, study, "tiny/stapo/seed0", "chain-2", provenance=other)
+    missing = artifacts.SCORES.format(
+        study="demo", checkpoint="tiny/grpo/seed0", decoding=DECODING, benchmark="chain-2"
+    )
+    (finished / missing).unlink()
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(study, DECODING, finished)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert "made by configuration old" in lines[0]
+    assert "missing; run snakemake" in lines[1]
+    assert "processor z, others with a" in lines[2]
+    assert not (finished / "results/demo/tables").exists()
+
+
+def test_a_changed_study_refuses_the_old_scores(finished, study):
+    raw = study.model_dump(exclude_none=True)
+    raw["methods"] = {"stapo": {"quantile": 0.5}}
+    with pytest.raises(StaleScoreError) as caught:
+        read_scores(parse_study(raw), DECODING, finished)
+    assert len(str(caught.value).splitlines()) == 2  # STAPO's two cells and no other.
+
+
+def test_files_are_the_same_bytes_every_time(study, finished):
+    first = [path.read_bytes() for path in write_tables(study, DECODING, finished)]
+    second = [path.read_bytes() for path in write_tables(study, DECODING, finished)]
+    assert first == second
+
+
+def test_names_are_text_in_every_format(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert r"G_R&P\|O <b>" in render(table, "md")
+    assert r"G\_R\&P|O <b>" in render(table, "tex")
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    assert len(rows) == 5 * 3
+    assert {row["benchmark"] for row in rows} == {"chain-2", "linear-equation", "Avg"}
+    assert rows[0]["problems"] == "20"
+    assert rows[0]["samples"] == "4"
+    stream = io.StringIO()
+    print_table(table, Console(file=stream, width=160))
+    assert "G_R&P|O <b>" in stream.getvalue()
+
+
+def test_several_training_seeds_are_averaged_and_widen_the_interval(raw_study, tmp_path):
+    raw_study["run"] |= {"seeds": [0, 1, 2], "decodings": [DECODING], "benchmarks": ["chain-2"]}
+    study = parse_study(raw_study)
+    for checkpoint in study.checkpoints():
+        write_score(tmp_path, study, checkpoint, "chain-2")
+    scores = read_scores(study, DECODING, tmp_path)
+    assert scores.cells["tiny", "stapo", "chain-2"].correct.shape == (3, 20, 4)
+    table = main_table(study, DECODING, scores)
+    assert not any("1 training seed" in note for note in table.notes)
+    assert table.rows[-1].seeds == 3

@@ -1,0 +1,77 @@
+"""Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
+
+import pytest
+import yaml
+from lm_eval.tasks import TaskManager
+
+from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
+from stapo.models.arithmetic import is_held_out
+from stapo.study import BENCHMARKS, TASK_PREFIX, benchmark_definitions
+
+FILES = sorted(BENCHMARKS.rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def tasks() -> TaskManager:
+    return TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
+
+
+def test_lm_eval_sees_every_file_under_its_name(tasks):
+    """It skips a file that it cannot load without a word."""
+    named = [path for path in FILES if not path.name.startswith("_")]
+    names = {TASK_PREFIX + path.stem for path in named}
+    assert set(tasks.all_subtasks) == names
+    assert {TASK_PREFIX + name for name in benchmark_definitions()} == names
+    for path in FILES:
+        assert ("task:" in path.read_text()) == (path in named), path
+
+
+def test_no_name_is_one_of_lm_evals_own(tasks):
+    own = set(TaskManager().all_tasks)
+    assert not own & set(tasks.all_subtasks)
+
+
+@pytest.mark.parametrize("name", benchmark_definitions())
+def test_a_task_loads_and_keeps_every_repeat(tasks, name):
+    task = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
+    definition = benchmark_definitions()[name]
+    assert len(list(task.test_docs())) == definition["metadata"]["rows"]
+    responses = [["a", "b", "c"], ["d", "e", "f"]]
+    (ensemble,) = task._filters
+    (step,) = ensemble.filters
+    assert list(step().apply(responses, [{}, {}])) == responses
+    doc = next(iter(task.test_docs()))
+    answer = f"\\boxed{{{task.doc_to_target(doc)}}}"
+    graded = task.process_results(doc, [[answer, "none", "\\boxed{-9}", answer]])
+    assert graded == {"average_at_n": 0.5}
+
+
+def test_all_n_samples_count():
+    doc = {"question": "", "answer": "7"}
+    results = [[r"\boxed{7}", r"\boxed{8}", r"\boxed{7}", r"\boxed{7}"]]
+    assert process_results(doc, results) == {"average_at_n": 0.75}
+    assert all_samples([["a", "b"]], [doc]) == [["a", "b"]]
+
+
+def test_rows_of_another_checksum_are_refused():
+    metadata = {**benchmark_definitions()["chain-2"]["metadata"], "sha256": "0" * 64}
+    with pytest.raises(ValueError, match="expected rows of sha256 000.*found"):
+        load_rows(**metadata)
+    with pytest.raises(ValueError, match="unknown builder"):
+        load_rows(**{**metadata, "builder": "other"})
+
+
+def test_problems_are_held_out():
+    for name in benchmark_definitions():
+        assert all(is_held_out(question) for question in benchmark_questions(name))
+
+
+def test_every_task_says_where_its_rows_come_from():
+    for path in FILES:
+        content = path.read_text()
+        if "task:" in content:
+            metadata = yaml.safe_load(content.replace("!function", ""))["metadata"]
+            assert {"version", "rows", "sha256"} <= set(metadata)
+            assert f"`{TASK_PREFIX}{path.stem}`" in (BENCHMARKS / "README.md").read_text() or (
+                path.stem.startswith("chain-")
+            )
