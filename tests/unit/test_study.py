@@ -1,5 +1,7 @@
 """Schema, errors, expansion and fingerprints of studies."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -16,6 +18,7 @@ from stapo.study import (
     merge,
     parse_study,
     read_study,
+    study_schema,
 )
 
 STUDIES = sorted((ROOT / "workflows" / "studies").glob("*.yaml"))
@@ -168,3 +171,14 @@ def test_task_definitions_have_their_includes_and_functions():
 def test_study_and_program_start_without_torch():
     code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_schema_for_editors_is_current():
+    path = ROOT / "workflows" / "study.schema.json"
+    assert json.loads(path.read_text()) == study_schema(), "renew it with `make schema`"
+
+
+def test_readme_names_only_what_exists():
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\((?!http)([^)#]+)", text):
+        assert (ROOT / target).exists(), target
