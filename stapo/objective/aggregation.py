@@ -18,7 +18,7 @@ def token_mean(values: Tensor, keep: Tensor) -> Tensor:
 
     Source: STAPO, objective: the divisor counts the tokens that are not silenced.
     """
-    check_shapes(mask=keep, values=values)
+    check_shapes(keep=keep, values=values)
     return torch.where(keep, values, 0.0).sum() / keep.sum().clamp(min=1)
 
 

@@ -3,6 +3,8 @@
 B sequences, T response positions; log-probabilities in nats.
 """
 
+from math import log
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,9 @@ def clipped_surrogate(
     if dual_clip is not None and dual_clip <= 1:
         raise ValueError(f"dual_clip: expected a number above 1, found {dual_clip}")
     weights = advantages.unsqueeze(1)
-    ratio = torch.exp(logps - old_logps)
+    # Finite wherever the dtype allows: infinity times the 0 of an advantage or a clip is no number.
+    largest = log(torch.finfo(logps.dtype).max) - 2
+    ratio = torch.exp((logps - old_logps).clamp(max=largest))
     surrogate = torch.min(ratio * weights, ratio.clamp(1 - clip_low, 1 + clip_high) * weights)
     if dual_clip is None:
         return surrogate

@@ -9,7 +9,7 @@ from synthetic import write_score
 from stapo import artifacts
 from stapo.study import Study, parse_study
 
-HOSTILE = '<script>alert(1)</script> [red]markup[/red] \x1b[31m 100% & _x_ {y} \\boxed{7}'
+HOSTILE = "<script>alert(1)</script> [red]markup[/red] \x1b[31m 100% & _x_ {y} \\boxed{7}"
 
 
 @pytest.fixture

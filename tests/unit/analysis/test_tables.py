@@ -35,9 +35,7 @@ def test_values_are_the_means_of_the_files(study, finished):
     averages = {row.method: row.cells[AVERAGE].value for row in table.rows}
     strongest = max(("grpo", "20-entropy", "justrl"), key=averages.__getitem__)
     assert table.headline.baselines == {"tiny": strongest}
-    assert table.headline.mean == pytest.approx(
-        100 * (averages["stapo"] / averages[strongest] - 1)
-    )
+    assert table.headline.mean == pytest.approx(100 * (averages["stapo"] / averages[strongest] - 1))
     assert table.headline_interval.low < table.headline.mean < table.headline_interval.high
     assert [c.baseline for c in table.comparisons] == ["grpo", "20-entropy", "justrl"]
     gap = (averages["stapo"] - averages["grpo"]) / 100
