@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stapo.artifacts import BusyError, ForeignDirectoryError
+from stapo.artifacts import BusyError, ForeignDirectoryError, write_json
 from stapo.study import (
     Study,
     StudyError,
@@ -94,10 +94,14 @@ def overlap(
 
     Example: stapo overlap --prompts p.jsonl --benchmark chain-3 --out overlap.json
     """
+    write_json(out, _overlap(prompts, benchmark))
+
+
+def _overlap(prompts: Path, benchmarks: list[str]) -> dict[str, Any]:
     from stapo.evaluation.task import benchmark_questions
     from stapo.training.prompts import check_overlap
 
-    check_overlap(prompts, {name: benchmark_questions(name) for name in benchmark}, out)
+    return check_overlap(prompts, {name: benchmark_questions(name) for name in benchmarks})
 
 
 @app.command()
@@ -130,6 +134,7 @@ def train(
     --work work/by-hand --out by-hand/model --metrics by-hand/metrics.jsonl
     """
     found = _study(study)
+    _overlap(prompts, found.run.benchmarks)
     from stapo.training.run import train as run
 
     run(

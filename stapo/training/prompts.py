@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.artifacts import read_jsonl, write_json, write_jsonl
+from stapo.artifacts import read_jsonl, write_jsonl
 from stapo.models.arithmetic import training_problems
 from stapo.study import Data, HubData, StudyError, TinyData, fingerprint
 
@@ -61,8 +61,8 @@ def _normal(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip().casefold()
 
 
-def check_overlap(prompts: Path, benchmarks: dict[str, list[str]], path: Path) -> None:
-    """Write how many problems of each benchmark are training prompts.
+def check_overlap(prompts: Path, benchmarks: dict[str, list[str]]) -> dict[str, Any]:
+    """Return how many problems of each benchmark are training prompts: none, or it is an error.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.
@@ -77,7 +77,7 @@ def check_overlap(prompts: Path, benchmarks: dict[str, list[str]], path: Path) -
     ]
     if errors:
         raise StudyError(errors)
-    write_json(path, {"prompts": fingerprint(questions), "shared": {name: 0 for name in found}})
+    return {"prompts": fingerprint(questions), "shared": {name: 0 for name in found}}
 
 
 def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:

@@ -61,7 +61,8 @@ class Workspace:
 
     def jobs(self, *args: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run announces."""
-        done = self.snakemake("-n", "--quiet", "rules", *args)
+        # Targets first: behind `--quiet rules` they would be taken for more of its values.
+        done = self.snakemake(*args, "-n", "--quiet", "rules")
         assert done.returncode == 0, done.stderr + done.stdout
         lines = (done.stdout + done.stderr).split("Job stats:")
         if len(lines) == 1:

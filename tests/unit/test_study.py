@@ -1,7 +1,6 @@
 """Schema, errors, expansion and fingerprints of studies."""
 
 import json
-import re
 import subprocess
 import sys
 
@@ -176,9 +175,3 @@ def test_study_and_program_start_without_torch():
 def test_the_schema_for_editors_is_current():
     path = ROOT / "workflows" / "study.schema.json"
     assert json.loads(path.read_text()) == study_schema(), "renew it with `make schema`"
-
-
-def test_readme_names_only_what_exists():
-    text = (ROOT / "README.md").read_text()
-    for target in re.findall(r"\]\((?!http)([^)#]+)", text):
-        assert (ROOT / target).exists(), target

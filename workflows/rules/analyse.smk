@@ -16,6 +16,7 @@ for name in RUN.decodings:
             f"table_{slug(name)}"
         input:
             artifacts.score_paths(STUDY, [name]),
+            at(artifacts.OVERLAP),
         output:
             expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=SUFFIXES),
         log:

@@ -5,7 +5,6 @@
 rule generate:
     input:
         model=lambda w: artifacts.checkpoint_path(STUDY.name, w.checkpoint),
-        overlap=ancient(at(artifacts.OVERLAP)),
     output:
         expand(at(artifacts.COMPLETIONS), benchmark=RUN.benchmarks, allow_missing=True),
     log:

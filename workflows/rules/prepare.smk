@@ -13,6 +13,9 @@ rule prompts:
         STAPO + " prompts --config {params.config:q} --out {output} > {log} 2>&1"
 
 
+# An input of the tables alone: as an input of the trainings a new benchmark would train all anew, and
+# `ancient` makes Snakemake 9.27 end after this job without having run the target. Each training looks
+# for itself before it starts.
 rule overlap:
     input:
         at(artifacts.PROMPTS),

