@@ -1,19 +1,33 @@
-"""Grading: every verdict, known traps of math-verify, and hostile answers."""
+"""Grading: every verdict, known traps of math-verify, hostile answers, and the worker's life."""
 
 import os
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from stapo.evaluation import grading
 from stapo.evaluation.grading import (
+    MAX_FAILURE_FRACTION,
+    Grade,
     failure_fraction,
     grade,
     grade_all,
     last_boxed,
     normalise_gold,
 )
-from stapo.evaluation.grading_worker import judge
+
+NEEDS_WORKER = (r"\frac{10}{4}", r"\boxed{2.5}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_worker_left():
+    yield
+    grading._stop_idle()
 
 
 @pytest.mark.parametrize(
@@ -22,10 +36,13 @@ from stapo.evaluation.grading_worker import judge
         (r"\boxed{1}", "1"),
         (r"\boxed{1} then \boxed{2}.", "2"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
         (r"\boxed{}", ""),
         (r"\boxed{1} and \boxed{2", "1"),
         (r"\boxed{\frac{1}{2} and \boxed{", None),
+        (r"} } { \boxed{1} }", "1"),
         ("boxed{1}", None),
+        (r"\fbox{1}", None),
         ("", None),
         (r"\boxed{a \boxed{b} c}", "b"),
     ],
@@ -35,74 +52,167 @@ def test_last_boxed(text, content):
 
 
 @pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("{" * 200_000, None),
+        ("}" * 200_000, None),
+        (r"\boxed{" * 30_000, None),
+        (r"\boxed{1}" * 20_000 + r"\boxed{", "1"),
+        (r"\boxed{" * 20_000 + "2" + "}" * 20_000, "2"),
+        ("\\" * 200_000, None),
+    ],
+    ids=["open", "close", "unclosed", "boxes", "nested", "backslashes"],
+)
+def test_last_boxed_is_linear(text, content):
+    start = time.process_time()
+    assert last_boxed(text) == content
+    # Measured: 0.03 s. Anything quadratic takes minutes.
+    assert time.process_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
     ("gold", "normal"),
     [
         ("4.5e33", r"4.5\times10^{33}"),
         ("-2.0E+07", r"-2.0\times10^{7}"),
         ("1e-5", r"1\times10^{-5}"),
+        (".5e3", r".5\times10^{3}"),
+        ("4.e0", r"4.\times10^{0}"),
+        ("(1e2, 2e3)", r"(1\times10^{2}, 2\times10^{3})"),
         (" x^2 ", "x^2"),
         ("2e", "2e"),
         (r"e^{33}", r"e^{33}"),
         ("3e2x", "3e2x"),
+        ("3e2.5", "3e2.5"),
+        ("a1e5", "a1e5"),
+        ("12345", "12345"),
     ],
 )
 def test_scientific_notation_is_rewritten(gold, normal):
     assert normalise_gold(gold) == normal
 
 
-@pytest.mark.parametrize(
-    ("gold", "answer", "verdict"),
-    [
-        ("132", "132", "correct"),
-        ("132", " 132 ", "correct"),
-        ("132", "0132", "correct"),
-        ("132", "133", "wrong"),
-        ("0.5", r"\frac12", "correct"),
-        (r"\frac{1}{2}", "0.5", "correct"),
-        ("4.5e33", r"4.5\times10^{33}", "correct"),
-        ("4.5e33", r"4.5\times10^{32}", "wrong"),
-        ("1000", "1,000", "correct"),
-        ("x=5", "5", "correct"),
-        ("(1,2)", "(1, 2)", "correct"),
-        (r"\{1,2\}", r"\{2,1\}", "correct"),
-        ("1", "", "unparsable"),
-        # What math-verify 0.9.0 takes for equal.
-        ("4", r"4\sqrt{2}", "wrong"),
-        (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}", "wrong"),
-        ("3*x-1*y+13=0", "3x+4y+14=0", "wrong"),
-        ("(1,2)", r"\{1,2\}", "wrong"),
-    ],
-)
-def test_verdicts(gold, answer, verdict):
-    assert grade(gold, rf"So \boxed{{{answer}}}.").verdict == verdict
+EQUAL = [
+    ("132", "132"),
+    ("132", " 132 "),
+    ("132", "0132"),
+    ("0.5", r"\frac12"),
+    (r"\frac{1}{2}", "0.5"),
+    (r"\frac{1}{3}", "0.333333"),
+    (r"\sqrt{2}", "1.414214"),
+    ("4.5e33", r"4.5\times10^{33}"),
+    ("1e-5", "0.00001"),
+    ("1000", "1,000"),
+    ("1,000", "1000"),
+    ("x=5", "5"),
+    ("5", "x=5"),
+    ("(1,2)", "(1, 2)"),
+    ("(1,2)", "1,2"),
+    ("1,2", "(2,1)"),
+    ("1,2", "2,1"),
+    (r"\{1,2\}", r"\{2,1\}"),
+    (r"\{1,2\}", "1,2"),
+    (r"\frac{1}{2^{99}}", "2^{-99}"),
+    (r"x+\frac{1}{2^{99}}", "2^{-99}+x"),
+    (r"\sin^2(1)+\cos^2(1)-1", "0"),
+    (r"50\%", "50"),
+    (r"50\%", "0.5"),
+    ("50", r"50\%"),
+    (r"\infty", r"+\infty"),
+    (r"\text{Evelyn}", "Evelyn"),
+    (r"(-\infty,2)\cup(3,\infty)", r"\mathbb{R}\setminus[2,3]"),
+    ("y=2x+1", "2x-y+1=0"),
+    ("x^2+y^2=1", "2x^2+2y^2=2"),
+    ("x^2+1=0", "-1=x^2"),
+    (r"\frac{y}{x}=2", "y=2x"),
+    ("x>2", r"(2,\infty)"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_equal_answers_are_correct(gold, answer):
+    assert grade(gold, rf"So \boxed{{{answer}}}.") == Grade("correct", answer)
+
+
+UNEQUAL = [
+    ("132", "133"),
+    ("4.5e33", r"4.5\times10^{32}"),
+    (r"\frac{1}{3}", "0.3333"),
+    ("(1,2)", "(2,1)"),
+    ("[1,2]", "(1,2)"),
+    # Differences below 1e-15 that math-verify chops, wherever they stand.
+    (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}"),
+    ("1/2^{99}", "1/2^{98}"),
+    ("e^{-100}", "e^{-101}"),
+    ("x+2^{-99}", "x+2^{-98}"),
+    ("x=1/2^{99}", "x=1/2^{98}"),
+    ("x<2^{-99}", "x<2^{-98}"),
+    ("1/2^{99},1", "1/2^{98},1"),
+    ("[1/2^{99},1]", "[1/2^{98},1]"),
+    # Decimals that it rounds to six places.
+    ("0.0000001", "0.0000002"),
+    ("1e-7", "0.0000002"),
+    # Roots in parentheses.
+    ("(1,2)", r"\{1,2\}"),
+    (r"\{1,2\}", "(1,2)"),
+    ("(1,2,3)", r"\left\{1,2,3\right\}"),
+    # Equations without real solutions.
+    ("x^2+1=0", "x^2+2=0"),
+    ("x+1=x", "x+2=x"),
+    ("2+2=4", "5+5=4"),
+    # What its reader of plain text takes for the last number.
+    ("4", r"4\sqrt{2}"),
+    ("3*x-1*y+13=0", "3x+4y+14=0"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), UNEQUAL)
+def test_unequal_answers_are_wrong(gold, answer):
+    assert grade(gold, rf"So \boxed{{{answer}}}.") == Grade("wrong", answer)
+
+
+@pytest.mark.parametrize("answer", ["", "?", r"\text{}", "4\u221a(2)", "-1./3"])
+def test_an_answer_that_cannot_be_read_is_not_wrong(answer):
+    assert grade("4", rf"\boxed{{{answer}}}") == Grade("unparsable", answer)
 
 
 def test_no_box_is_not_wrong():
-    assert grade("5", "the answer is 5").verdict == "no_box"
+    assert grade("5", "the answer is 5") == Grade("no_box", None)
 
 
 HOSTILE = {
     "tower": "9^{9^{9^{9}}}",
-    "factorial": "100000!!!",
+    "factorial": "100000!",
+    "factorials": "100000!!!",
     "digits": "7" * 200_000,
+    "boxes": r"\boxed{5}" * 20_000 + "4",
     "roots": r"\sqrt{" * 300 + "2" + "}" * 300,
     "braces": "{" * 5000 + "}" * 5000,
     "control": "\x00\x1b[31m\x07\u202e",
-    "newlines": '1\n["correct"]\n"correct"',
+    "newlines": '1\n["correct", false]\n"correct"',
     "code": "__import__('os').system('touch executed')",
+    "text code": r"\text{__import__('os').system('touch executed')}",
     "surrogate": "\ud800",
 }
 
 
-def test_hostile_answers_neither_hang_nor_change_their_neighbours(tmp_path, monkeypatch):
+def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pairs = []
-    for text in HOSTILE.values():
-        pairs += [("5", rf"\boxed{{{text}}}"), (r"\frac{10}{4}", r"\boxed{2.5}")]
+    for i, text in enumerate(HOSTILE.values()):
+        # Unequal neighbours, or they would be graded once.
+        pairs += [
+            ("5", rf"\boxed{{{text}}}"),
+            (rf"\frac{{{10 + 4 * i}}}{{4}}", rf"\boxed{{{i}+2.5}}"),
+        ]
+    # As the answer to be judged: the last box would be a harmless one.
+    monkeypatch.setattr(grading, "last_boxed", lambda response: response[len(r"\boxed{") : -1])
     grades = grade_all(pairs, seconds=1.0)
     assert [g.verdict for g in grades[1::2]] == ["correct"] * len(HOSTILE)
-    assert "correct" not in [g.verdict for g in grades[::2]]
-    assert grades[0].verdict == "timeout"
+    hostile = dict(zip(HOSTILE, (g.verdict for g in grades[::2]), strict=True))
+    assert "correct" not in hostile.values()
+    assert hostile["tower"] == "timeout"
+    assert hostile["code"] == "unparsable"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,35 +221,221 @@ def test_many_boxes_are_read_once():
     assert grade("4", r"\boxed{" * 20_000).verdict == "no_box"
 
 
-def test_too_much_memory_is_a_crash_or_a_limit_not_ours():
-    (one,) = grade_all([("5", r"\boxed{2^{2^{40}}}")], seconds=4.0, memory_bytes=2**28)
-    assert one.verdict in ("crash", "timeout", "wrong")
-    assert grade(r"\frac{10}{4}", r"\boxed{2.5}").correct
+def test_too_much_memory_is_a_crash():
+    # 30 MB of white space do not fit into 16 MiB.
+    pairs = [(r"\frac{10}{4}", rf"\boxed{{2.5{' ' * 30_000_000}}}"), NEEDS_WORKER]
+    first, second = grade_all(pairs, memory_bytes=2**24)
+    assert first.verdict == "crash"
+    assert second.correct
 
 
-def test_order_is_kept_and_equal_answers_agree():
-    pairs = [("2", r"\boxed{2}"), ("2", "none"), ("2", r"\boxed{3}"), ("3", r"\boxed{3}")] * 50
-    verdicts = [g.verdict for g in grade_all(pairs)]
-    assert verdicts == ["correct", "no_box", "wrong", "correct"] * 50
+def test_a_worker_may_add_the_given_memory_and_no_more():
+    grading._stop_idle()
+    assert grade_all([NEEDS_WORKER], memory_bytes=2**28)[0].correct
+    (process,) = grading._idle[2**28]
+    lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+    (limit,) = [line.split()[3] for line in lines if line.startswith("Max address space")]
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[0])
+    added = int(limit) - pages * os.sysconf("SC_PAGE_SIZE")
+    assert 2**27 < added <= 2**28
+
+
+def _kill_after_start(monkeypatch, seconds):
+    started = grading._start
+
+    def start(memory_bytes):
+        process = started(memory_bytes)
+        threading.Timer(seconds, process.kill).start()
+        return process
+
+    monkeypatch.setattr(grading, "_start", start)
+
+
+def test_a_killed_worker_is_a_crash(monkeypatch):
+    grading._stop_idle()
+    _kill_after_start(monkeypatch, 0.3)
+    assert grade("5", r"\boxed{9^{9^{9^{9}}}}").verdict == "crash"
+
+
+def test_a_worker_that_died_between_two_answers_is_nobodys_fault():
+    assert grade(*NEEDS_WORKER).correct
+    for process in grading._idle[grading.MEMORY_BYTES]:
+        process.kill()
+        process.wait()
+    assert grade(*NEEDS_WORKER).correct
+
+
+def test_an_interrupted_answer_is_not_taken_for_the_next(monkeypatch):
+    assert grade(*NEEDS_WORKER).correct
+    read = grading._read
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grading, "_read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        grade(*NEEDS_WORKER)
+    monkeypatch.setattr(grading, "_read", read)
+    assert grade(r"\frac{10}{4}", r"\boxed{2.6}").verdict == "wrong"
+
+
+def test_the_start_of_a_worker_does_not_count(monkeypatch):
+    grading._stop_idle()
+    started = grading._start
+    seconds = []
+
+    def start(memory_bytes):
+        before = time.perf_counter()
+        process = started(memory_bytes)
+        seconds.append(time.perf_counter() - before)
+        return process
+
+    monkeypatch.setattr(grading, "_start", start)
+    assert grade_all([NEEDS_WORKER], seconds=0.2)[0].correct
+    assert seconds[0] > 0.2
+
+
+def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
+    grading._stop_idle()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="does not start; see /bin/false"):
+        grade(*NEEDS_WORKER)
+
+
+def _count_requests(monkeypatch):
+    requests = []
+    ask = grading._ask
+    monkeypatch.setattr(grading, "_ask", lambda *args: requests.append(args[1]) or ask(*args))
+    return requests
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_order_is_kept_and_equal_answers_are_graded_once(monkeypatch, workers):
+    requests = _count_requests(monkeypatch)
+    pairs = [
+        ("2", r"\boxed{\frac{4}{2}}"),
+        ("2", "none"),
+        ("2", r"\boxed{\frac{5}{2}}"),
+        ("3", r"\boxed{\frac{4}{2}}"),
+        ("3", r"\boxed{3}"),
+        ("2", r"otherwise put, \boxed{\frac{4}{2}}"),
+    ] * 50
+    verdicts = [g.verdict for g in grade_all(pairs, workers=workers)]
+    assert verdicts == ["correct", "no_box", "wrong", "wrong", "correct", "correct"] * 50
+    assert len(requests) == 3
+
+
+def test_what_needs_no_mathematics_needs_no_worker(monkeypatch):
+    requests = _count_requests(monkeypatch)
+    pairs = [("np.arcsin(1)", r"\boxed{ np.arcsin(1) }"), ("5", r"\boxed{05}"), ("5", "5")]
+    assert [g.verdict for g in grade_all(pairs)] == ["correct", "correct", "no_box"]
+    assert grade_all([]) == []
+    assert requests == []
+
+
+def test_it_works_in_a_thread():
+    verdicts = []
+    thread = threading.Thread(target=lambda: verdicts.append(grade(*NEEDS_WORKER).verdict))
+    thread.start()
+    thread.join()
+    assert verdicts == ["correct"]
+
+
+def _run(script, *, check=True):
+    """Run a script that grades; return its last line, the pid of its worker."""
+    prelude = "import os, signal, sys\nfrom stapo.evaluation import grading\n"
+    prelude += r"PAIR = (r'\frac{10}{4}', r'\boxed{2.5}')" + "\n"
+    prelude += "def pid(): return grading._idle[grading.MEMORY_BYTES][0].pid\n"
+    result = subprocess.run(
+        [sys.executable, "-c", prelude + script], capture_output=True, text=True, timeout=60
+    )
+    if check:
+        assert result.returncode == 0, result.stderr
+    return int(result.stdout.split()[-1])
+
+
+def _has_ended(pid):
+    # Nobody may have reaped it yet; a zombie has no address space.
+    statm = Path(f"/proc/{pid}/statm")
+    return not statm.exists() or statm.read_text().startswith("0 ")
+
+
+def test_the_caller_never_imports_mathematics():
+    assert _run(
+        "assert grading.grade(*PAIR).correct\n"
+        "heavy = {'torch', 'transformers', 'sympy', 'math_verify'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "print(pid())"
+    )
+
+
+def test_the_worker_ends_with_its_caller():
+    pid = _run("grading.grade(*PAIR); print(pid())")
+    assert _has_ended(pid)
+
+
+def test_the_worker_ends_after_its_caller_was_killed_even_within_an_answer():
+    pid = _run(
+        "import threading, time\n"
+        "grading.grade(*PAIR); print(pid(), flush=True)\n"
+        r"hostile = ('5', r'\boxed{9^{9^{9^{9}}}}')" + "\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+        "grading.grade_all([hostile], seconds=1.0)",
+        check=False,
+    )
+    # The wall limit, the grace, and as much again for a busy machine.
+    deadline = time.monotonic() + 2 * (1.0 + grading.GRACE_SECONDS)
+    while not _has_ended(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _has_ended(pid)
+
+
+def test_a_fork_neither_uses_nor_ends_the_worker_of_its_parent():
+    _run(
+        "assert grading.grade(*PAIR).correct\n"
+        "mine = pid()\n"
+        "if not (child := os.fork()):\n"
+        "    assert grading.grade(*PAIR).correct\n"
+        "    assert pid() != mine\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert grading.grade(*PAIR).correct\n"
+        "assert pid() == mine\n"
+        "print(mine)"
+    )
+
+
+def test_timed_out_workers_leave_no_zombie():
+    grade_all([("5", rf"\boxed{{9^{{9^{{9^{{{n}}}}}}}}}") for n in (8, 9)], seconds=0.3)
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] for pid in children]
+    assert "Z" not in states
 
 
 def test_the_share_of_failures_counts_the_graders_own():
-    grades = grade_all([("5", r"\boxed{9^{9^{9^{9}}}}"), ("5", r"\boxed{4}")], seconds=0.5)
-    assert failure_fraction(grades) == 0.5
+    verdicts = ["timeout", "crash", "wrong", "unparsable", "no_box", "correct", "correct", "wrong"]
+    assert failure_fraction([Grade(verdict, None) for verdict in verdicts]) == 0.25
     assert failure_fraction([]) == 0.0
+    assert MAX_FAILURE_FRACTION == 0.005
 
 
 @pytest.mark.skipif(
-    "STAPO_BENCHMARK_ROWS" not in os.environ, reason="STAPO_BENCHMARK_ROWS names no directory"
+    "STAPO_BENCHMARK_ROWS" not in os.environ,
+    reason="STAPO_BENCHMARK_ROWS names no directory of parquet files with the benchmarks' rows",
 )
 def test_every_gold_answer_of_the_real_benchmarks_grades_itself():
-    failed = []
-    for path in sorted(Path(os.environ["STAPO_BENCHMARK_ROWS"]).glob("*.parquet")):
-        golds = [row["reward_model"]["ground_truth"] for row in pq.read_table(path).to_pylist()]
-        # Past the comparison of strings: math-verify itself must agree.
-        failed += [
-            (path.stem, gold)
-            for gold in golds
-            if judge(normalise_gold(gold), normalise_gold(gold)) != "correct"
-        ]
+    rows = [
+        (path.stem, row["reward_model"]["ground_truth"])
+        for path in sorted(Path(os.environ["STAPO_BENCHMARK_ROWS"]).glob("*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
+    assert rows
+    boxed = grade_all([(gold, rf"\boxed{{{gold}}}") for _, gold in rows])
+    assert [row for row, one in zip(rows, boxed, strict=True) if not one.correct] == []
+    # Past the comparison of strings: the worker itself must agree.
+    failed = [
+        row
+        for row in rows
+        if grading._verdict(row[1], normalise_gold(row[1]), 5.0, grading.MEMORY_BYTES) != "correct"
+    ]
     assert failed == []
