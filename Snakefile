@@ -23,7 +23,10 @@ configfile: f"{workflow.basedir}/workflows/catalogue.yaml"
 try:
     STUDY = parse_study(config)
 except StudyError as error:
-    print(*(f"study: {line}" for line in error.errors), sep="\n", file=sys.stderr)
+    # A misspelt --workflow-profile is ignored by Snakemake without a word.
+    hint = "study: none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
+    lines = [f"study: {line}" for line in error.errors] if "name" in config else [hint]
+    print(*lines, sep="\n", file=sys.stderr)
     sys.exit(2)
 
 RUN = STUDY.run

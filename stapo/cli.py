@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from safetensors import SafetensorError
 
 from stapo.artifacts import BusyError, ForeignDirectoryError, write_json
 from stapo.study import (
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+FULL_DISK = ("No space left on device", "inline_container.cc", "file write failed")
 
 StudyArgument = Annotated[str, typer.Option("--study", help="Study file, or its merged JSON")]
 ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake -p` prints it")]
@@ -253,13 +255,18 @@ def main() -> None:
     except OSError as error:
         # A full disk, a directory that may not be written: what is published stays whole.
         where = f"{error.filename}: " if error.filename else ""
-        _fail([f"{where}{error.strerror or error}"], 1)
-    except (ValueError, RuntimeError, FloatingPointError) as error:
-        if "--debug" in sys.argv:
-            raise
-        _fail([str(error)], 1)
+        _fail([_plain(f"{where}{error.strerror or error}")], 1)
+    except (ValueError, RuntimeError, FloatingPointError, SafetensorError) as error:
+        _fail([_plain(str(error))], 1)
     except KeyboardInterrupt:
         _fail(["stopped; the same command continues from the last checkpoint"], INTERRUPTED)
+
+
+def _plain(message: str) -> str:
+    """Say what the writers of weights and optimiser states mean by their errors on a full disk."""
+    if any(words in message for words in FULL_DISK):
+        return "no space left on the device; make some and run the same command again, it continues"
+    return message
 
 
 def _fail(lines: list[Any], code: int) -> None:

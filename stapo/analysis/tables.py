@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -319,10 +320,13 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
 
 def print_table(table: MainTable, console: Console) -> None:
     """Print the table; every name is plain text."""
-    shown = RichTable(title=Text(f"{table.study}, {table.decoding}, accuracy in %"))
+    samples = sorted({heading.rsplit(" ", 1)[1] for heading in table.benchmarks.values()})
+    title = f"{table.study}, {table.decoding}, {', '.join(samples)} in %"
+    # Without vertical lines seven columns fit into 80 characters.
+    shown = RichTable(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("size", "method"):
         shown.add_column(Text(heading), no_wrap=True)
-    for heading in (*table.benchmarks.values(), AVERAGE):
+    for heading in (*table.benchmarks, AVERAGE):
         shown.add_column(Text(heading), justify="right", overflow="fold", min_width=6)
     for i, row in enumerate(table.rows):
         cells = [
