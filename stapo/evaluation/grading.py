@@ -6,7 +6,7 @@ an answer that cannot be read, no box and a wrong answer are different verdicts.
 
 math-verify 0.9.0 takes unequal things for equal. Why, and what is done here:
 
-- 4 = 4√(2), 3*x-1*y+13=0 = 3x+4y+14=0: what is no LaTeX falls back to the last number in the text,
+- 4 = 4\u221a(2), 3*x-1*y+13=0 = 3x+4y+14=0: what is no LaTeX falls back to the last number in the text,
   and to Python's eval. Only its LaTeX reader is used.
 - 1/2^{99} = 1/2^{98}, x+2^{-99} = x+2^{-98}: differences below 1e-15 are chopped; 1e-7 = 2e-7: decimals
   are rounded to six places. `_agree` compares relative to the size, with 50 digits.
@@ -15,9 +15,9 @@ math-verify 0.9.0 takes unequal things for equal. Why, and what is done here:
 
 Known and left: it drops what follows a symbol and a space (a = `a b c`), adds numbers apart by a space
 (9 = `4 5`), ignores units and degree signs, takes the last side of a chain (5 = `2+2=5`), takes 50\%
-for 50 and for 0.5, knows no \sqrt{1/n} = 1/\sqrt{n}, and reads 1e5 in an answer as 1*e*5. Braces are
-counted in `last_boxed` whether escaped or not, as all published verifiers do: a box with
-\left\{ ... \right. does not close. Linux only: the memory limit is measured from /proc.
+for 50 and for 0.5, knows no \sqrt{1/n} = 1/\sqrt{n}, reads 1e5 in an answer as 1*e*5, and swallows a
+MemoryError of its reader, which then counts as unparsable. Braces are counted in `last_boxed` whether
+escaped or not: a box with \left\{ ... \right. does not close. Linux only: memory is read from /proc.
 """
 
 import atexit
