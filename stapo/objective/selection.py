@@ -139,7 +139,7 @@ def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) ->
     """
     check_shapes(mask=mask, entropies=entropies)
     count = int(mask.sum())
-    # 0.2 * 5 is 1.0000000000000002 in floating point for some counts: not a reason for one more.
+    # 0.55 * 20 is 11.000000000000002 in floating point: not a reason for a twelfth.
     kept = min(count, ceil(round(fraction * count, 9)))
     order = torch.sort(entropies[mask], descending=True, stable=True).indices
     chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)
