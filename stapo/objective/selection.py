@@ -139,7 +139,7 @@ def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) ->
     """
     check_shapes(mask=mask, entropies=entropies)
     count = int(mask.sum())
-    # 0.55 * 20 is 11.000000000000002 in floating point: not a reason for a twelfth.
+    # 0.55 * 100 is 55.00000000000001 in floating point: not a reason for one more.
     kept = min(count, ceil(round(fraction * count, 9)))
     order = torch.sort(entropies[mask], descending=True, stable=True).indices
     chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)
