@@ -80,7 +80,7 @@ def prompts(config: ConfigOption, out: OutOption) -> None:
     """
     from pydantic import TypeAdapter
 
-    from stapo.study import Data
+    from stapo.schema import Data
     from stapo.training.prompts import write_prompts
 
     write_prompts(TypeAdapter(Data).validate_python(json.loads(config)), out)

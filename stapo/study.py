@@ -10,22 +10,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    StringConstraints,
-    Tag,
-    ValidationError,
-)
+from pydantic import Field, ValidationError
 
-from stapo.methods import METHODS, AggregationName, Method
+from stapo.methods import METHODS, Method
+from stapo.schema import (
+    SELECTION_ARGS,
+    BenchmarkSettings,
+    Data,
+    Decoding,
+    Evaluation,
+    MethodSettings,
+    Model,
+    Name,
+    Run,
+    Strict,
+    Training,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
@@ -36,12 +39,6 @@ TASK_PREFIX = "stapo_"
 RECIPES = {"data": 1, "base": 1, "train": 1, "generate": 1, "score": 1}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
-"""Becomes a directory and a wildcard; no underscore, which separates the words of rule names."""
-Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-OpenUnit = Annotated[float, Field(gt=0, lt=1)]
-Fraction = Annotated[float, Field(gt=0, le=1)]
-
 
 class StudyError(ValueError):
     """Everything that is wrong with a study, one line each."""
@@ -51,138 +48,6 @@ class StudyError(ValueError):
         self.errors = errors
 
 
-class Strict(BaseModel):
-    """Unknown keys are errors; NaN and infinity are no numbers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class HubModel(Strict):
-    """A model on the Hugging Face Hub."""
-
-    hub: str = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits")
-
-
-class TinyModel(Strict):
-    """A Qwen3 built from scratch and supervised on sloppy worked solutions of the tiny world."""
-
-    builder: Literal["tiny-arithmetic"]
-    hidden_size: PositiveInt = Field(96, description="Width")
-    layers: PositiveInt = 2
-    heads: PositiveInt = Field(4, description="Query heads of 32; half as many key-value heads")
-    intermediate_size: PositiveInt = 320
-    supervised_steps: PositiveInt = Field(description="Updates of the supervised start")
-    supervised_batch: PositiveInt = 96
-    learning_rate: PositiveFloat = 3.0e-3
-    seed: int = 0
-
-
-class HubData(Strict):
-    """Training prompts on the Hugging Face Hub."""
-
-    hub: str
-    revision: Revision
-    split: str = "train"
-
-
-class TinyData(Strict):
-    """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
-
-    builder: Literal["tiny-arithmetic"]
-    prompts: PositiveInt = Field(description="Unique prompts")
-    seed: int = 0
-
-
-def _source(value: Any) -> str:
-    has_hub = "hub" in value if isinstance(value, Mapping) else hasattr(value, "hub")
-    return "hub" if has_hub else "builder"
-
-
-Model = Annotated[
-    Annotated[HubModel, Tag("hub")] | Annotated[TinyModel, Tag("builder")], Discriminator(_source)
-]
-Data = Annotated[
-    Annotated[HubData, Tag("hub")] | Annotated[TinyData, Tag("builder")], Discriminator(_source)
-]
-
-
-class Training(Strict):
-    """What all methods of a study share."""
-
-    steps: PositiveInt = Field(description="Optimiser steps, one per mini-batch")
-    prompts_per_batch: PositiveInt = Field(description="Prompts per rollout")
-    group_size: int = Field(ge=2, description="Responses per prompt, G")
-    prompts_per_mini_batch: PositiveInt = Field(description="Prompts per optimiser step")
-    micro_batch_tokens: PositiveInt = Field(
-        description="Token budget (prompt and response, padded) of one forward and backward pass"
-    )
-    learning_rate: PositiveFloat
-    warmup_steps: int = Field(0, ge=0)
-    weight_decay: float = Field(0.0, ge=0)
-    gradient_clip: PositiveFloat = 1.0
-    max_prompt_tokens: PositiveInt
-    max_response_tokens: PositiveInt
-    temperature: PositiveFloat = 1.0
-    top_p: Fraction = 1.0
-    advantage_epsilon: PositiveFloat = 1.0e-6
-    instruction: str = Field("", description="Appended to every training prompt")
-    checkpoint_every: PositiveInt = Field(1, description="Rollouts between step checkpoints")
-    keep_checkpoints: PositiveInt = Field(2, description="Step checkpoints kept for resuming")
-
-
-class MethodSettings(Strict):
-    """Deviations from a method of `stapo.methods`; with `base`, a method of its own name."""
-
-    base: str | None = Field(None, description="Method to start from; default: that of this name")
-    title: str | None = None
-    clip_low: PositiveFloat | None = None
-    clip_high: PositiveFloat | None = None
-    aggregation: AggregationName | None = None
-    kl_coefficient: float | None = Field(None, ge=0)
-    dual_clip: float | None = Field(None, gt=1)
-    tau_p: OpenUnit | None = Field(None, description="Probability below which a token is rare")
-    quantile: OpenUnit | None = Field(None, description="Of the entropies, for the threshold")
-    scope: Literal["candidates", "all"] | None = None
-    fraction: Fraction | None = Field(None, description="Share of tokens that 20-Entropy keeps")
-
-
-SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
-
-
-class Decoding(Strict):
-    """How responses are sampled in evaluation."""
-
-    temperature: PositiveFloat
-    top_p: Fraction
-    top_k: int = Field(0, ge=0, description="0: off")
-
-
-class BenchmarkSettings(Strict):
-    """What a study says of a benchmark; the rest stands in `benchmarks/`."""
-
-    samples: PositiveInt = Field(description="Responses per problem, N of avg@N")
-
-
-class Evaluation(Strict):
-    """How checkpoints are evaluated."""
-
-    backend: Literal["hf"] = "hf"
-    batch_size: PositiveInt
-    max_response_tokens: PositiveInt
-    seed: int = 1234
-
-
-class Run(Strict):
-    """Which cells of the study are run."""
-
-    sizes: list[Name] = Field(min_length=1)
-    methods: list[Name] = Field(min_length=1)
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
-    decodings: list[Name] = Field(min_length=1)
-    benchmarks: list[Name] = Field(min_length=1)
-
-
 class Study(Strict):
     """A whole study."""
 
@@ -190,7 +55,9 @@ class Study(Strict):
     models: dict[Name, Model]
     data: Data
     training: Training
-    methods: dict[Name, MethodSettings] = {}
+    methods: dict[Name, MethodSettings] = Field(
+        default_factory=dict, description="Deviations from methods, and variants of them"
+    )
     decodings: dict[Name, Decoding]
     benchmarks: dict[Name, BenchmarkSettings]
     evaluation: Evaluation
@@ -476,6 +343,3 @@ def study_schema() -> dict[str, Any]:
     schema = Study.model_json_schema()
     schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
     return schema
-
-
-assert {"token_mean", "sequence_mean"} == set(get_args(AggregationName))

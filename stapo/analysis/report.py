@@ -22,7 +22,8 @@ from stapo.analysis.tables import (
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
 from stapo.reference import paper
-from stapo.study import HubModel, Study, fingerprint
+from stapo.schema import HubModel
+from stapo.study import Study, fingerprint
 
 EXAMPLES = 3
 """Problems of which every method's first response is shown."""

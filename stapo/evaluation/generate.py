@@ -16,7 +16,8 @@ from lm_eval.tasks import TaskManager
 from transformers import set_seed
 
 from stapo.artifacts import replace_file, write_jsonl
-from stapo.study import BENCHMARKS, TASK_PREFIX, Decoding, Evaluation, fingerprint
+from stapo.schema import Decoding, Evaluation
+from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from stapo.artifacts import replace_directory
-from stapo.study import HubModel, Model, TinyModel
+from stapo.schema import HubModel, Model, TinyModel
 
 
 def write_base(config: dict[str, Any], path: Path) -> None:

@@ -18,7 +18,7 @@ from stapo.models.arithmetic import (
     sloppy_solution,
     training_problems,
 )
-from stapo.study import TinyModel
+from stapo.schema import TinyModel
 
 CONTEXT = 96
 HEAD_SIZE = 32

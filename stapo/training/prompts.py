@@ -9,7 +9,8 @@ from typing import Any
 
 from stapo.artifacts import read_jsonl, write_jsonl
 from stapo.models.arithmetic import training_problems
-from stapo.study import Data, HubData, StudyError, TinyData, fingerprint
+from stapo.schema import Data, HubData, TinyData
+from stapo.study import StudyError, fingerprint
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "

@@ -20,7 +20,7 @@ from stapo.artifacts import (
     write_jsonl,
 )
 from stapo.methods import Method
-from stapo.study import Training
+from stapo.schema import Training
 from stapo.training.prompts import prompt_order
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer, checkpoints

@@ -8,19 +8,20 @@ from stapo.study import ROOT
 
 ALLOWED = {
     "methods": set(),
-    "study": {"methods"},
+    "schema": {"methods"},
+    "study": {"methods", "schema"},
     "artifacts": {"study"},
     "reference": set(),
     "objective": set(),
-    "models": {"artifacts", "study"},
-    "evaluation": {"artifacts", "study", "models.arithmetic"},
+    "models": {"artifacts", "schema", "study"},
+    "evaluation": {"artifacts", "schema", "study", "models.arithmetic"},
     "training": {
-        "artifacts", "study", "methods", "objective", "models.arithmetic", "evaluation.grading",
+        "artifacts", "schema", "study", "methods", "objective", "models.arithmetic", "evaluation.grading",
     },
     "analysis": {
-        "artifacts", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
+        "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
-    "cli": {"artifacts", "study", "models", "evaluation", "training", "analysis"},
+    "cli": {"artifacts", "schema", "study", "models", "evaluation", "training", "analysis"},
     "__main__": {"cli"},
     "__init__": set(),
 }  # fmt: skip

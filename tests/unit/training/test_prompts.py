@@ -7,7 +7,8 @@ import pytest
 from stapo.artifacts import read_jsonl
 from stapo.evaluation.task import benchmark_questions
 from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.study import StudyError, TinyData
+from stapo.schema import TinyData
+from stapo.study import StudyError
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import check_overlap, overlap, prompt_order, write_prompts
 

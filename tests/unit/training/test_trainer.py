@@ -25,7 +25,7 @@ from stapo.objective import (
     sequence_mean,
     token_mean,
 )
-from stapo.study import TinyData, TinyModel, Training
+from stapo.schema import TinyData, TinyModel, Training
 from stapo.training import run as run_module
 from stapo.training.prompts import write_prompts
 
