@@ -1,6 +1,5 @@
 #!/bin/sh
-# Renew the locks from pyproject.toml. Afterwards look at the diff: hashes of other builds of torch 2.13.0
-# (ordinary and CPU) are kept by hand, since an index shows only one of them.
+# Renew the locks from pyproject.toml.
 set -eu
 cd "$(dirname "$0")/.."
 python3.11 -m venv .cache/lock
@@ -9,5 +8,9 @@ compile() {
     .cache/lock/bin/pip-compile --quiet --generate-hashes --no-annotate --no-header --allow-unsafe \
         --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras "$@"
 }
+cp requirements/lock.txt .cache/old-lock.txt
+cp requirements/cuda.txt .cache/old-cuda.txt
 compile --extra dev --output-file requirements/lock.txt pyproject.toml
 compile --output-file requirements/cuda.txt requirements/cuda.in
+python3.11 requirements/tidy_lock.py .cache/old-cuda.txt requirements/cuda.txt /dev/null
+python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt requirements/cuda.txt

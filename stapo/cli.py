@@ -149,6 +149,7 @@ def train(
         work=work,
         model_path=out,
         metrics_path=metrics,
+        engine=found.engine,
     )
 
 

@@ -98,9 +98,31 @@ class Training(Strict):
     temperature: PositiveFloat = 1.0
     top_p: Fraction = 1.0
     advantage_epsilon: PositiveFloat = 1.0e-6
+    statistics: Literal["behaviour", "current"] = Field(
+        "behaviour",
+        description="Policy whose probabilities and entropies select tokens",
+    )
+    rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
+        "transformers", description="What generates the responses of the training"
+    )
     instruction: str = Field("", description="Appended to every training prompt")
     checkpoint_every: PositiveInt = Field(1, description="Rollouts between step checkpoints")
     keep_checkpoints: PositiveInt = Field(2, description="Step checkpoints kept for resuming")
+
+
+class Engine(Strict):
+    """How trainings run on the machines at hand; nothing here determines a result."""
+
+    tracker: Literal["tensorboard", "wandb", "trackio", "none"] = Field(
+        "tensorboard", description="Where curves go while a training runs, besides metrics.jsonl"
+    )
+    vllm_gpu_memory: OpenUnit = Field(
+        0.3, description="Share of a GPU's memory for colocated vLLM, asleep during updates"
+    )
+    vllm_tensor_parallel: PositiveInt = Field(1, description="GPUs of one colocated vLLM engine")
+    vllm_server: str = Field(
+        "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
+    )
 
 
 class MethodSettings(Strict):

@@ -21,6 +21,7 @@ from stapo.schema import (
     BenchmarkSettings,
     Data,
     Decoding,
+    Engine,
     Evaluation,
     MethodSettings,
     Model,
@@ -55,6 +56,7 @@ class Study(Strict):
     models: dict[Name, Model]
     data: Data
     training: Training
+    engine: Engine = Engine()
     methods: dict[Name, MethodSettings] = Field(
         default_factory=dict, description="Deviations from methods, and variants of them"
     )

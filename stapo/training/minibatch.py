@@ -1,7 +1,7 @@
-"""How a mini-batch is cut into micro-batches, and what each token weighs in the loss.
+"""How a mini-batch is dealt to ranks and cut into micro-batches, and what each token weighs in the loss.
 
 B sequences, T response positions. Nothing here changes a result: thresholds and divisors are those of
-the whole mini-batch, micro-batches only decide what is computed together.
+the whole mini-batch; ranks and micro-batches only decide what is computed where and together.
 """
 
 import torch
@@ -38,6 +38,33 @@ def cut(
             prompt, response = int(prompt_lengths[row]), int(response_lengths[row])
         longest_prompt, longest_response = prompt, response
     return [torch.tensor(micro_batch, device=rows.device) for micro_batch in micro_batches]
+
+
+def deal(
+    prompt_lengths: Tensor,
+    response_lengths: Tensor,
+    rows: Tensor,
+    token_budget: int,
+    num_ranks: int,
+) -> list[list[Tensor]]:
+    """Return the micro-batches of every rank: as many on each, of about the same work.
+
+    Every rank computes the whole plan from lengths that all know, so nothing needs to be agreed on.
+    A rank that has fewer gets empty ones at its end: sharded parameters are gathered by all ranks
+    together, so a rank with nothing left to do must go through as many passes as the others.
+
+    Args:
+        prompt_lengths: (B,) tokens of each prompt.
+        response_lengths: (B,) tokens of each response.
+        rows: (R,) indices of the sequences to compute.
+        token_budget: as in `cut`.
+        num_ranks: among how many to deal.
+    """
+    order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
+    hands = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
+    parts = [cut(prompt_lengths, response_lengths, hand, token_budget) for hand in hands]
+    most = max(len(part) for part in parts)
+    return [part + [rows[:0]] * (most - len(part)) for part in parts]
 
 
 def token_weights(keep: Tensor, aggregation: AggregationName) -> Tensor:

@@ -1,15 +1,16 @@
 """One training run: from prompts and base model to published weights and metrics."""
 
+import os
 import shutil
-import signal
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 
 from stapo.artifacts import (
     append_jsonl,
@@ -20,75 +21,41 @@ from stapo.artifacts import (
     write_jsonl,
 )
 from stapo.methods import Method
-from stapo.schema import Training
+from stapo.schema import Engine, Training
+from stapo.study import fingerprint
+from stapo.training.checkpoints import checkpoints, newest_whole, step_of
+from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import prompt_order
 from stapo.training.rewards import boxed_reward
-from stapo.training.trainer import StapoConfig, StapoTrainer, checkpoints
+from stapo.training.trainer import StapoConfig, StapoTrainer
 
 
-class Progress(TrainerCallback):  # type: ignore[misc]
-    """A progress bar with time left, reward, entropy and silenced tokens."""
+def trainer_config(
+    training: Training, engine: Engine, seed: int, output: Path, run_fingerprint: str
+) -> StapoConfig:
+    """Return the trainer's settings for a study's.
 
-    def __init__(self, title: str) -> None:
-        self.title = title
-        self.bar: tqdm[Any] | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start at the step that training resumes from."""
-        # A log file gets a line every few seconds, not ten per second.
-        interval = 0.2 if sys.stderr.isatty() else 10.0
-        self.bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=interval
-        )
-
-    def show(self, record: dict[str, Any]) -> None:
-        """Advance by one step."""
-        if self.bar is not None:
-            self.bar.set_postfix_str(
-                f"reward {record['reward']:+.2f}, entropy {record['entropy']:.3f}, "
-                f"silenced {record['num_silenced']}",
-                refresh=False,
-            )
-            self.bar.update()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave the finished bar behind."""
-        if self.bar is not None:
-            self.bar.close()
-
-
-class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
-    """After SIGTERM or SIGINT, finish the step in progress, save where possible, and stop."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        for name in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(name, self._ask)
-
-    def _ask(self, *_: Any) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop here; a checkpoint only where the rollout is used up."""
-        if self.asked:
-            control.should_training_stop = True
-            control.should_save = state.global_step % args.steps_per_generation == 0
-
-
-def trainer_config(training: Training, seed: int, output: Path) -> StapoConfig:
-    """Return the trainer's settings for a study's."""
+    Raises:
+        ValueError: the mini-batch cannot be shared by this many processes.
+    """
     per_rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     accelerator = torch.cuda.is_available()
+    num_processes = PartialState().num_processes
+    mini_batch = training.prompts_per_mini_batch * training.group_size
+    if mini_batch % num_processes:
+        raise ValueError(
+            f"training: {num_processes} processes cannot share a mini-batch of {mini_batch} responses; "
+            f"start a number of processes that divides {mini_batch}"
+        )
     return StapoConfig(
         output_dir=str(output),
+        run_fingerprint=run_fingerprint,
         seed=seed,
         data_seed=seed,
         max_steps=training.steps,
         num_train_epochs=1,
         shuffle_dataset=False,
-        per_device_train_batch_size=training.prompts_per_mini_batch * training.group_size,
+        per_device_train_batch_size=mini_batch // num_processes,
         steps_per_generation=per_rollout,
         gradient_accumulation_steps=1,
         num_generations=training.group_size,
@@ -103,6 +70,7 @@ def trainer_config(training: Training, seed: int, output: Path) -> StapoConfig:
         weight_decay=training.weight_decay,
         max_grad_norm=training.gradient_clip,
         advantage_epsilon=training.advantage_epsilon,
+        statistics=training.statistics,
         micro_batch_tokens=training.micro_batch_tokens,
         disable_dropout=True,
         bf16=accelerator,
@@ -114,11 +82,30 @@ def trainer_config(training: Training, seed: int, output: Path) -> StapoConfig:
         save_total_limit=training.keep_checkpoints,
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to=[],
+        report_to=[] if engine.tracker == "none" else [engine.tracker],
         disable_tqdm=True,
         dataloader_num_workers=0,
+        ddp_find_unused_parameters=False,
         remove_unused_columns=False,
+        **_vllm(training, engine),
     )
+
+
+def _vllm(training: Training, engine: Engine) -> dict[str, Any]:
+    """Return TRL's settings of vLLM rollouts."""
+    if training.rollouts == "transformers":
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": training.rollouts.removeprefix("vllm-"),
+        "vllm_enable_sleep_mode": training.rollouts == "vllm-colocate",
+        "vllm_gpu_memory_utilization": engine.vllm_gpu_memory,
+        "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
+        "vllm_server_base_url": engine.vllm_server,
+        "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
+        # The paper's objective has no such factor; the mismatch is recorded instead.
+        "vllm_importance_sampling_correction": False,
+    }
 
 
 def train(
@@ -132,8 +119,12 @@ def train(
     work: Path,
     model_path: Path,
     metrics_path: Path,
+    engine: Engine | None = None,
 ) -> None:
-    """Train, resuming from the newest step checkpoint in `work`, and publish the result.
+    """Train, resuming from the newest whole step checkpoint in `work`, and publish the result.
+
+    Started by `accelerate launch`, all its processes call this with the same arguments and see the same
+    file system.
 
     Args:
         config: all that determines the result; `work` is bound to it.
@@ -145,18 +136,22 @@ def train(
         work: directory for step checkpoints, of this run alone.
         model_path: where the final weights appear, by one rename.
         metrics_path: where the metrics appear, before the weights.
+        engine: how it runs; nothing in it determines the result.
 
     Raises:
         BusyError: another process trains in `work`.
         ForeignDirectoryError: `work` holds another run.
+        FloatingPointError: a loss or gradient that is not finite.
         KeyboardInterrupt: stopped between two steps; resumable.
     """
-    with work_directory(work, config):
-        resume = next(reversed(checkpoints(work)), None)
-        done = int(resume.name.removeprefix("checkpoint-")) if resume else 0
+    engine = engine or Engine()
+    state = PartialState(cpu=not torch.cuda.is_available())
+    with ExitStack() as stack:
+        if state.is_main_process:
+            stack.enter_context(work_directory(work, config))
+        state.wait_for_everyone()
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(work / "tensorboard"))
         log = work / "metrics.jsonl"
-        # Steps after the checkpoint are done again: their records go.
-        write_jsonl(log, [record for record in read_jsonl(log) if record["step"] <= done])
         progress = Progress(method.title)
 
         def on_metrics(record: dict[str, Any]) -> None:
@@ -169,7 +164,7 @@ def train(
             model=AutoModelForCausalLM.from_pretrained(
                 base, dtype=torch.float32, use_safetensors=True
             ),
-            args=trainer_config(training, seed, work),
+            args=trainer_config(training, engine, seed, work, fingerprint(config)),
             reward_funcs=boxed_reward,
             train_dataset=_dataset(prompts, training, seed),
             processing_class=tokenizer,
@@ -178,19 +173,60 @@ def train(
             on_metrics=on_metrics,
         )
         trainer.remove_callback(PrinterCallback)
+        resume = _resume(trainer, work)
+        done = step_of(resume) if resume else 0
+        if state.is_main_process:
+            # Steps after the checkpoint are done again: their records go.
+            write_jsonl(log, [record for record in read_jsonl(log) if record["step"] <= done])
         if resume:
-            print(f"resuming after step {done} of {training.steps}", flush=True)  # noqa: T201
+            _say(
+                f"resuming after step {done} of {training.steps}"
+                if done < training.steps
+                else f"all {done} steps were done before: nothing to train, publishing their result"
+            )
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-        if trainer.state.global_step < training.steps:
+        if stop.asked and trainer.state.global_step < training.steps:
             raise KeyboardInterrupt
+        if trainer.state.global_step < training.steps:
+            raise RuntimeError(
+                f"the training ended after step {trainer.state.global_step} of {training.steps} "
+                "although nobody asked it to; nothing was published"
+            )
+        _publish(trainer, work, model_path, metrics_path)
+
+
+def _resume(trainer: StapoTrainer, work: Path) -> Path | None:
+    """Return the checkpoint to continue from, the main process's choice for all."""
+    found: list[Path | None] = [None]
+    if trainer.accelerator.is_main_process:
+        found = [newest_whole(work, trainer.checkpoint_identity(), _say)]
+    broadcast_object_list(found)
+    return found[0]
+
+
+def _publish(trainer: StapoTrainer, work: Path, model_path: Path, metrics_path: Path) -> None:
+    """Write metrics and weights where the pipeline expects them, from the main process."""
+    # Sharded weights are gathered by all processes together.
+    weights = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
+    if trainer.accelerator.is_main_process:
         with replace_file(metrics_path) as stream:
-            stream.write(log.read_text())
+            stream.write((work / "metrics.jsonl").read_text())
         with replace_directory(model_path) as aside:
-            trainer.model.save_pretrained(aside)
-            tokenizer.save_pretrained(aside)
-        # The published weights are what a later run resumes from; the full states may go.
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            if weights is not None and model.config.tie_word_embeddings:
+                # Gathered one by one, tied weights look like several.
+                weights = {k: v for k, v in weights.items() if k not in model._tied_weights_keys}
+            model.save_pretrained(aside, state_dict=weights)
+            trainer.processing_class.save_pretrained(aside)
+        # The published weights are what a later run starts from; the full states may go.
         for path in checkpoints(work)[:-1]:
             shutil.rmtree(path)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _say(line: str) -> None:
+    if PartialState().is_main_process:
+        print(line, flush=True)  # noqa: T201
 
 
 def _dataset(prompts: Path, training: Training, seed: int) -> Dataset:

@@ -2,47 +2,59 @@
 
 One optimiser step is one mini-batch of whole prompts. Old log-probs and entropies come from one pass
 without gradient, which feeds the token selection; threshold and divisor are those of the mini-batch,
-however it is cut. Rollouts, data loading, optimiser and resuming are TRL's.
+however it is cut into micro-batches and spread over ranks. Rollouts, data loading, optimiser,
+sharding and resuming are TRL's and Accelerate's.
 """
 
-import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
+from accelerate.utils import DistributedType
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
-from stapo.objective import (
-    SELECTIONS,
-    clipped_surrogate,
-    group_advantages,
-    kl_k3,
-    spurious_candidates,
-)
-from stapo.training.minibatch import cut, token_weights
+from stapo.objective import SELECTIONS, group_advantages
+from stapo.training.checkpoints import ASIDE, STATES_PER_PARAMETER, publish, require_space, seal
+from stapo.training.measure import SCOPED, mask_scope, measure
+from stapo.training.minibatch import cut, deal, token_weights
+from stapo.training.ranks import largest_over_ranks, sum_over_ranks, whole_rollout
+from stapo.training.update import NUM_SUMS, micro_batch_loss
 
-ENTROPY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-DIAGNOSTIC_TAU_P = 0.002
-"""The paper's tau_p: the candidates of S2T are counted for every method."""
+ROLLOUT = (
+    "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
+    "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
+)  # fmt: skip
+"""What is taken of TRL's rollout."""
+UPDATE = ("completion_mask", "old_per_token_logps", "ref_per_token_logps", "advantages")
+"""What the loss of a micro-batch needs."""
 
 
 @dataclass
 class StapoConfig(GRPOConfig):  # type: ignore[misc]
-    """TRL's settings and what ours adds; `per_device_train_batch_size` is the whole mini-batch."""
+    """TRL's settings and ours; `per_device_train_batch_size` is a rank's share of the mini-batch."""
 
     method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
+    statistics: str = field(
+        default="behaviour",
+        metadata={"help": "Whose probabilities and entropies select tokens: behaviour or current"},
+    )
     micro_batch_tokens: int = field(
         default=32768, metadata={"help": "Token budget of one forward and backward pass, padded"}
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
+    run_fingerprint: str = field(
+        default="", metadata={"help": "Written into checkpoints; another run's are not continued"}
+    )
 
 
 class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -50,7 +62,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
 
     Args:
         method: overrides `args.method`, for a method that has no name.
-        on_metrics: called with the record of every optimiser step.
+        on_metrics: called on the main process with the record of every optimiser step.
         *args: as GRPOTrainer.
         **kwargs: as GRPOTrainer; `args` must be a `StapoConfig`.
 
@@ -73,16 +85,21 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
                 "gradient_accumulation_steps and num_iterations: expected 1; micro-batches are cut "
                 "by micro_batch_tokens inside one mini-batch"
             )
+        if config.statistics not in ("behaviour", "current"):
+            raise ValueError(
+                f"statistics: expected behaviour or current, found {config.statistics}"
+            )
         # The rest of the clip and the aggregation are the method's; TRL's loss is not used.
         config.beta = self.method.kl_coefficient
         self._behaviour_entropies: Any = None  # Set on the way by TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
+        self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
-        if self.accelerator.num_processes > 1:
-            raise ValueError("this version trains in one process; start it without a launcher")
+
+    # Rollout
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
         """Return the next mini-batch: whole prompts in data order (TRL shuffles sequences)."""
@@ -97,21 +114,27 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         return mini_batch
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
-        """Add behaviour entropies, rewards and our advantages to TRL's rollout."""
+        """Return the rollout of all ranks, with behaviour entropies, rewards and our advantages."""
         self._behaviour_entropies = None
         start = perf_counter()
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout TRL leaves the old log-probs out.
             with torch.no_grad():
-                logps, _, _ = self._get_per_token_logps_and_entropies(
+                output["old_per_token_logps"], _, _ = self._get_per_token_logps_and_entropies(
                     self.model,
                     torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1),
                     torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
                     output["completion_ids"].size(1),
                 )
-            output["old_per_token_logps"] = logps
         output["old_entropies"] = self._behaviour_entropies
+        if not self.model.training:
+            return output
+        output = whole_rollout(
+            self.accelerator,
+            {name: output[name] for name in ROLLOUT if name in output},
+            self._tokenizer.pad_token_id,
+        )
         output["rewards"] = self._rollout_rewards
         output["advantages"] = group_advantages(
             self._rollout_rewards, self.num_generations, self.args.advantage_epsilon
@@ -142,7 +165,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         *_: Any,
         **__: Any,
     ) -> tuple[Tensor, Tensor, None]:
-        """Return log-probs and entropies (B, T), computed in micro-batches of similar length.
+        """Return log-probs and entropies (b, T) of this rank's rows, in micro-batches of similar length.
 
         TRL calls this for the old and for the reference log-probs; only the policy's entropies are
         kept, for the token selection.
@@ -150,19 +173,32 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         start = perf_counter()
         responses = attention_mask[:, -logits_to_keep:].sum(dim=1)
         prompts = attention_mask[:, :-logits_to_keep].sum(dim=1)
-        logps = torch.zeros(responses.shape[0], logits_to_keep, device=input_ids.device)
-        entropies = torch.zeros_like(logps)
-        rows = torch.arange(len(logps), device=input_ids.device)
-        for micro in cut(prompts, responses, rows, self.args.micro_batch_tokens):
-            length = int(responses[micro].max())
-            part, entropy = self._forward(model, input_ids, attention_mask, logits_to_keep, micro)
-            logps[micro, :length] = part
-            if entropy is not None:  # TRL's reference model computes none.
-                entropies[micro, :length] = entropy
+        rows = torch.arange(len(responses), device=input_ids.device)
+        parts = cut(prompts, responses, rows, self.args.micro_batch_tokens)
+        parts += [rows[:0]] * (largest_over_ranks(self.accelerator, len(parts)) - len(parts))
+        logps, entropies = self._without_gradient(
+            model, input_ids, attention_mask, logits_to_keep, parts
+        )
         if model is self.model:
             self._behaviour_entropies = entropies
             self._seconds["old_logps"] = perf_counter() - start
         return logps, entropies, None
+
+    # Passes through the model
+
+    def _without_gradient(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, parts: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies (B, T) of the rows in `parts`, 0 for all others."""
+        logps = torch.zeros(len(input_ids), width, device=input_ids.device)
+        entropies = torch.zeros_like(logps)
+        with torch.no_grad():
+            for rows in parts:
+                part, entropy = self._forward(model, input_ids, attention_mask, width, rows)
+                logps[rows, : part.shape[1]] = part[: len(rows)]
+                if entropy is not None:  # TRL's reference model computes none.
+                    entropies[rows, : part.shape[1]] = entropy[: len(rows)]
+        return logps, entropies
 
     def _forward(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, rows: Tensor
@@ -174,13 +210,17 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             input_ids: (B, P + T), prompts padded on the left, responses on the right.
             attention_mask: (B, P + T).
             width: T.
-            rows: (R,) indices.
+            rows: (R,) indices; none means that other ranks have a pass left, and takes part in it with
+                the shortest row.
 
         Returns:
-            Two (R, longest response) tensors in nats; no entropies from the reference.
+            Two (max(R, 1), longest response) tensors in nats; no entropies from the reference.
         """
+        if len(rows) == 0:
+            rows = attention_mask.sum(dim=1).argmin().unsqueeze(0)
         longest_prompt = int(attention_mask[rows, :-width].sum(dim=1).max())
-        longest_response = int(attention_mask[rows, -width:].sum(dim=1).max())
+        # One position at least: a row whose response is masked out altogether has no token.
+        longest_response = max(int(attention_mask[rows, -width:].sum(dim=1).max()), 1)
         first = input_ids.shape[1] - width - longest_prompt
         last = input_ids.shape[1] - width + longest_response
         ids, attended = input_ids[rows, first:last], attention_mask[rows, first:last]
@@ -196,113 +236,167 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             None if entropy is None else entropy[:, -longest_response:].float(),
         )
 
+    # Update
+
     def training_step(
         self, model: Any, inputs: Any, num_items_in_batch: Tensor | None = None
     ) -> Tensor:
         """Run forward and backward of one mini-batch; the Trainer clips and steps."""
         model.train()
         self._seconds = {}
-        mini_batch = self._prepare_inputs(inputs)
+        self._mini_batch = self._prepare_inputs(inputs)
         start = perf_counter()
-        loss = self._accumulate_gradients(model, mini_batch)
+        loss = self._accumulate_gradients(model, self._mini_batch)
         self._seconds["update"] = perf_counter() - start
         self._step += 1
         if not torch.isfinite(loss):
-            raise FloatingPointError(
-                f"step {self.state.global_step + 1}: the loss is {loss.item()}; training stopped, "
-                "the last checkpoint is intact"
-            )
+            self._refuse("loss", loss.item())
         return loss
 
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """Return the gradient's norm, the last thing that is known before the weights change."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        if not torch.isfinite(torch.as_tensor(norm)):
+            self._refuse("gradient norm", float(norm))
+        return norm
+
+    def _refuse(self, what: str, value: float) -> None:
+        """Stop before the weights change, with the mini-batch saved for inspection."""
+        step = self.state.global_step + 1
+        path = Path(self.args.output_dir) / f"refused-step-{step}.safetensors"
+        if self.accelerator.is_main_process:
+            save_file({name: value.contiguous() for name, value in self._mini_batch.items()}, path)
+        raise FloatingPointError(
+            f"step {step}: the {what} is {value}; the weights were not changed, the mini-batch is in {path} "
+            "and the last checkpoint is whole"
+        )
+
     def _accumulate_gradients(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
-        """Add the gradient of the whole mini-batch's loss, micro-batch by micro-batch."""
-        method = self.method
-        mask = batch["completion_mask"].bool()
-        old_logps, advantages = batch["old_per_token_logps"], batch["advantages"]
-        keep = self._select(batch, mask)
+        """Add the gradient of the whole mini-batch's loss, this rank's micro-batches one by one.
+
+        Args:
+            model: policy, wrapped for the launch.
+            batch: the whole mini-batch, the same on every rank.
+
+        Returns:
+            The loss of the mini-batch, the same on every rank.
+        """
+        method, mask = self.method, batch["completion_mask"].bool()
+        advantages = batch["advantages"]
+        sequences = (
+            torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
+            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+        )
+        statistics = self._statistics(model, sequences, batch, mask)
+        keep = self._select(statistics, advantages, mask)
         weights = token_weights(keep, method.aggregation)
-        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
         # Without a KL term a sequence of zero advantage has no gradient: neither pass is needed.
         contributes = (weights > 0).any(dim=1) & ((advantages != 0) | (method.kl_coefficient > 0))
-        rows = contributes.nonzero().flatten()
-        total, logps = torch.zeros((), device=mask.device), old_logps.clone()
-        kl = torch.zeros_like(total)
-        lengths, prompts = mask.sum(dim=1), batch["prompt_mask"].sum(dim=1)
-        for micro in cut(prompts, lengths, rows, self.args.micro_batch_tokens):
-            current, _ = self._forward(model, ids, attention, mask.shape[1], micro)
-            width = current.shape[1]
-            values = clipped_surrogate(
-                current,
-                old_logps[micro, :width],
-                advantages[micro],
-                method.clip_low,
-                method.clip_high,
-                method.dual_clip,
-            )
-            if method.kl_coefficient > 0:
-                penalty = kl_k3(current, batch["ref_per_token_logps"][micro, :width])
-                values = values - method.kl_coefficient * penalty
-                kl = kl + (penalty.detach() * mask[micro, :width]).sum() / mask.sum()
-            # A position beyond a response may hold anything: out before it meets a weight of 0.
-            values = values.masked_fill(~mask[micro, :width], 0.0)
-            loss = -(values * weights[micro, :width]).sum()
-            self.accelerator.backward(loss)
-            total += loss.detach()
-            logps[micro, :width] = current.detach()
+        parts = self._parts(batch, mask, contributes.nonzero().flatten())
+        sums = torch.zeros(NUM_SUMS, dtype=torch.double, device=mask.device)
+        for index, rows in enumerate(parts):
+            with self._synchronised(model, last=index == len(parts) - 1):
+                logps, _ = self._forward(model, *sequences, mask.shape[1], rows)
+                loss = logps.sum() * 0.0  # No rows: other ranks have a pass left, take part in it.
+                if len(rows):
+                    fields = {name: batch[name][rows] for name in UPDATE if name in batch}
+                    loss, counted = micro_batch_loss(logps, fields, weights[rows], method)
+                    sums += counted
+                # Accelerate's engines take the mean over ranks where a sum is meant.
+                self.accelerator.backward(loss * self.accelerator.num_processes)
         for parameter in model.parameters():
             # Without any gradient Adam's moments must decay all the same.
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self._record = self._measure(batch, mask, keep, logps)
-        self._record |= {"loss": total.item(), "kl": kl.item()}
-        return total
+        total, kl, clip_low, clip_high = sum_over_ranks(self.accelerator, sums).tolist()
+        self._record = {
+            **measure(batch, statistics, mask, keep, method, self._tokenizer.eos_token_id),
+            **self._scopes(statistics, batch, mask, keep),
+            "clip_low_fraction": clip_low / max(int(mask.sum()), 1),
+            "clip_high_fraction": clip_high / max(int(mask.sum()), 1),
+            "loss": total,
+            "kl": kl / max(int(mask.sum()), 1),
+        }
+        return torch.tensor(total, device=mask.device)
 
-    def _select(self, batch: dict[str, Tensor], mask: Tensor) -> Tensor:
+    def _parts(self, batch: dict[str, Tensor], mask: Tensor, rows: Tensor) -> list[Tensor]:
+        """Return this rank's micro-batches of some rows."""
+        hands = deal(
+            batch["prompt_mask"].sum(dim=1),
+            mask.sum(dim=1),
+            rows,
+            self.args.micro_batch_tokens,
+            self.accelerator.num_processes,
+        )
+        return hands[self.accelerator.process_index]
+
+    def _synchronised(self, model: Any, last: bool) -> Any:
+        """Return the context of one micro-batch: replicas need to exchange gradients once only.
+
+        Sharded gradients are exchanged in every pass, since whole ones would not fit.
+        """
+        replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+        if last or self.accelerator.distributed_type not in replicated:
+            return nullcontext()
+        return self.accelerator.no_sync(model)
+
+    # Token selection
+
+    def _statistics(
+        self,
+        model: Any,
+        sequences: tuple[Tensor, Tensor],
+        batch: dict[str, Tensor],
+        mask: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return (B, T) log-probs and entropies that select tokens, the same on every rank."""
+        behaviour = batch["old_per_token_logps"], batch["old_entropies"]
+        first = self._step % self.args.steps_per_generation == 0
+        if self.args.statistics == "behaviour" or first or self.method.selection == "keep_all":
+            return behaviour
+        only_candidates = (
+            self.method.selection.startswith("silence")
+            and self.method.selection_args.get("scope") != "all"
+        )
+        needed = mask.any(dim=1) & ((batch["advantages"] > 0) | (not only_candidates))
+        parts = self._parts(batch, mask, needed.nonzero().flatten())
+        own = self._without_gradient(model, *sequences, mask.shape[1], parts)
+        # A row is computed by one rank and 0 on the others.
+        logps, entropies = (sum_over_ranks(self.accelerator, values) for values in own)
+        return logps, entropies
+
+    def _select(
+        self, statistics: tuple[Tensor, Tensor], advantages: Tensor, mask: Tensor
+    ) -> Tensor:
         args = dict(self.method.selection_args)
         if self.method.selection == "silence_random":
             args["seed"] = self.args.seed * 1_000_003 + self.state.global_step
-        return SELECTIONS[self.method.selection](
-            batch["old_per_token_logps"], batch["old_entropies"], batch["advantages"], mask, **args
-        )
+        return SELECTIONS[self.method.selection](*statistics, advantages, mask, **args)
 
-    def _measure(
-        self, batch: dict[str, Tensor], mask: Tensor, keep: Tensor, logps: Tensor
+    def _scopes(
+        self,
+        statistics: tuple[Tensor, Tensor],
+        batch: dict[str, Tensor],
+        mask: Tensor,
+        keep: Tensor,
     ) -> dict[str, Any]:
-        """Return what is recorded of a mini-batch; shares are of its response tokens."""
-        method, num_tokens = self.method, int(mask.sum())
-        advantages = batch["advantages"].unsqueeze(1)
-        ratio = torch.exp(logps - batch["old_per_token_logps"])
-        low = mask & (advantages < 0) & (ratio < 1 - method.clip_low)
-        high = mask & (advantages > 0) & (ratio > 1 + method.clip_high)
-        tau_p = float(method.selection_args.get("tau_p", DIAGNOSTIC_TAU_P))
-        candidates = spurious_candidates(
-            batch["old_per_token_logps"], batch["advantages"], mask, tau_p
-        )
-        entropies = batch["old_entropies"][mask].double()
-        levels = torch.tensor(ENTROPY_QUANTILES, dtype=torch.double, device=entropies.device)
-        quantiles = torch.quantile(entropies, levels).tolist()
-        lengths = mask.sum(dim=1)
-        ended = (batch["completion_ids"] == self._tokenizer.eos_token_id) & mask
-        silenced = int((candidates & ~keep).sum()) if "tau_p" in method.selection_args else 0
-        return {
-            "reward": batch["rewards"].mean().item(),
-            "zero_advantage_fraction": (batch["advantages"] == 0).float().mean().item(),
-            "entropy": entropies.mean().item(),
-            "entropy_quantiles": {
-                str(level): value for level, value in zip(ENTROPY_QUANTILES, quantiles, strict=True)
-            },
-            "num_tokens": num_tokens,
-            "num_candidates": int(candidates.sum()),
-            "num_silenced": silenced,
-            "candidate_fraction": int(candidates.sum()) / num_tokens,
-            "silenced_fraction": silenced / num_tokens,
-            "kept_fraction": int(keep.sum()) / num_tokens,
-            "clip_low_fraction": int(low.sum()) / num_tokens,
-            "clip_high_fraction": int(high.sum()) / num_tokens,
-            "response_length": lengths.float().mean().item(),
-            "truncated_fraction": 1 - ended.any(dim=1).float().mean().item(),
+        """Return the mask-scope meter's record: thresholds per micro-batch and per rank instead."""
+        if self.method.selection not in SCOPED:
+            return {}
+        rows = torch.arange(len(mask), device=mask.device)
+        prompts = batch["prompt_mask"].sum(dim=1)
+        scopes = {
+            "micro_batch": cut(prompts, mask.sum(dim=1), rows, self.args.micro_batch_tokens),
+            "rank": list(rows.chunk(self.accelerator.num_processes)),
         }
+
+        def select(rows: Tensor) -> Tensor:
+            part = statistics[0][rows], statistics[1][rows]
+            return self._select(part, batch["advantages"][rows], mask[rows])
+
+        return {"mask_scope": mask_scope(select, mask, keep, scopes)}
+
+    # Records and checkpoints
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Complete the record of a step with what the Trainer knows, and hand it on."""
@@ -315,15 +409,24 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
                 "seconds": dict(self._seconds),
             }
             self._record = None
-            if self.on_metrics is not None:
+            if self.on_metrics is not None and self.accelerator.is_main_process:
                 self.on_metrics(record)
+            logs |= {
+                f"stapo/{name}": value
+                for name, value in record.items()
+                if isinstance(value, int | float) and name != "step"
+            }
         super().log(logs, start_time)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write the checkpoint aside and rename it; only then are older ones removed."""
-        output = Path(self.args.output_dir)
-        aside = output / "writing"
-        shutil.rmtree(aside, ignore_errors=True)
+        """Write the checkpoint aside, seal and rename it; only then are older ones removed."""
+        output, main = Path(self.args.output_dir), self.accelerator.is_main_process
+        parameters = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        require_space(output, STATES_PER_PARAMETER * parameters)
+        aside = output / ASIDE
+        if main:
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.args.output_dir = str(aside)
         try:
@@ -331,15 +434,18 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             Trainer._save_checkpoint(self, model, trial)
         finally:
             self.args.output_dir, self.args.save_total_limit = str(output), limit
-        name = f"checkpoint-{self.state.global_step}"
-        shutil.rmtree(output / name, ignore_errors=True)
-        os.replace(aside / name, output / name)
-        shutil.rmtree(aside, ignore_errors=True)
-        for old in checkpoints(output)[: -limit if limit else None]:
-            shutil.rmtree(old)
+        self.accelerator.wait_for_everyone()
+        if main:
+            written = aside / f"checkpoint-{self.state.global_step}"
+            seal(written, self.checkpoint_identity())
+            publish(written, output, limit)
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
 
-
-def checkpoints(directory: Path) -> list[Path]:
-    """Return the whole step checkpoints of a directory, the newest last."""
-    found = [path for path in directory.glob("checkpoint-*") if path.name[11:].isdigit()]
-    return sorted(found, key=lambda path: int(path.name[11:]))
+    def checkpoint_identity(self) -> dict[str, Any]:
+        """Return what a checkpoint must agree with to be continued by this trainer."""
+        return {
+            "fingerprint": self.args.run_fingerprint,
+            "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
+            "num_processes": self.accelerator.num_processes,
+        }

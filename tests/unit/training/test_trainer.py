@@ -214,7 +214,7 @@ def test_the_update_is_the_objective(world, tmp_path, monkeypatch):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(world, tmp_path, monkeypatch):
-    from stapo.training import trainer as module
+    from stapo.training import update as module
 
     monkeypatch.setattr(
         module, "clipped_surrogate", lambda logps, *_: logps * torch.tensor(float("nan"))

@@ -1,0 +1,46 @@
+"""Make of pip-compile's output the lock that installs with either build of torch.
+
+Usage: tidy_lock.py OLD_LOCK NEW_LOCK CUDA_LOCK
+
+Packages that only the ordinary build of torch needs belong to the CUDA lock. An index shows one build of a
+version, so torch keeps the hashes that the old lock knew of that version.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+
+def blocks(path: str) -> dict[str, list[str]]:
+    """Return the lines of every pinned package, by its `name==version`."""
+    found: dict[str, list[str]] = {}
+    for line in Path(path).read_text().splitlines():
+        if re.match(r"[A-Za-z0-9]", line):
+            name = line.removesuffix(" \\")
+            found[name] = []
+        elif line.startswith("    --hash=") and found:
+            found[name].append(line.strip(" \\"))
+    return found
+
+
+def main(old_path: str, new_path: str, cuda_path: str) -> None:
+    """Rewrite the new lock in place."""
+    old_text = Path(old_path).read_text()
+    header = [line for line in old_text.splitlines() if line.startswith("#")]
+    old, cuda = blocks(old_path), {name.split("==")[0] for name in blocks(cuda_path)}
+    new = {
+        re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", name): hashes
+        for name, hashes in blocks(new_path).items()
+        if name.split("==")[0] not in cuda
+    }
+    for name, hashes in new.items():
+        if name.startswith("torch=="):
+            new[name] = sorted({*hashes, *old.get(name, [])})
+    lines = header
+    for name, hashes in sorted(new.items(), key=lambda item: item[0].split("==")[0]):
+        lines += [" \\\n    ".join([name, *hashes])]
+    Path(new_path).write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

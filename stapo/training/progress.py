@@ -1,0 +1,79 @@
+"""What a training shows while it runs, and how it stops when it is asked to."""
+
+import signal
+import sys
+from time import perf_counter
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from tqdm import tqdm
+from transformers import TrainerCallback
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """A progress bar with time left, reward, entropy, silenced tokens and tokens per second."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.start, self.num_tokens = 0.0, 0
+        self.bar: tqdm[Any] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start at the step that training resumes from; one bar for all ranks."""
+        if not state.is_world_process_zero:
+            return
+        self.start, self.num_tokens = perf_counter(), 0
+        # A log file gets a line every few seconds, not ten per second.
+        interval = 0.2 if sys.stderr.isatty() else 10.0
+        self.bar = tqdm(
+            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=interval
+        )
+
+    def show(self, record: dict[str, Any]) -> None:
+        """Advance by one step."""
+        if self.bar is None:
+            return
+        self.num_tokens += record["num_tokens"]
+        rate = self.num_tokens / (perf_counter() - self.start)
+        self.bar.set_postfix_str(
+            f"reward {record['reward']:+.2f}, entropy {record['entropy']:.3f}, "
+            f"silenced {record['num_silenced']}, {rate:.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave the finished bar behind."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
+    """After SIGTERM or SIGINT, finish the step in progress, save where possible, and stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop here, all ranks together; a checkpoint only where the rollout is used up."""
+        if _any_rank(self.asked):
+            control.should_training_stop = True
+            control.should_save = state.global_step % args.steps_per_generation == 0
+
+
+def _any_rank(asked: bool) -> bool:
+    """Return whether any rank was asked: a signal reaches them at different steps, or only some."""
+    state = PartialState()
+    if state.num_processes == 1:
+        return asked
+    flag = torch.tensor(float(asked), device=state.device)
+    torch.distributed.all_reduce(flag)
+    return bool(flag > 0)

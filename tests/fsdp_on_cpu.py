@@ -1,0 +1,24 @@
+"""FSDP on the CPU, for tests: Accelerate shards over accelerators only, torch over gloo as well.
+
+Imported before anything of Accelerate is used; the sharding itself is Accelerate's and torch's own.
+"""
+
+import os
+from typing import Any
+
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
+
+_original = AcceleratorState.__init__
+
+
+def _init(self: AcceleratorState, *args: Any, fsdp_plugin: Any = None, **kwargs: Any) -> None:
+    _original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+    if self.distributed_type == DistributedType.MULTI_CPU and fsdp_plugin is not None:
+        self.distributed_type = DistributedType.FSDP
+        self.fsdp_plugin = fsdp_plugin
+        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+
+
+if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+    AcceleratorState.__init__ = _init

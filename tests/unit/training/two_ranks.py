@@ -1,0 +1,83 @@
+"""Program of the distributed tests: train on given responses and save what each step computed.
+
+Usage: python two_ranks.py WORLD OUT CASE...   (also under `accelerate launch`)
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
+import torch
+from safetensors.torch import save_file
+from test_trainer import run
+
+from stapo.training.trainer import StapoTrainer
+
+CASES: dict[str, dict[str, Any]] = {
+    "stapo": {},
+    "grpo": {},
+    "20-entropy": {"statistics": "current"},
+    "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
+}
+NUM_PROMPTS, GROUP_SIZE = 8, 4
+
+
+def completions(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
+    """Random tokens that depend on the row of the rollout alone, so that any ranks train on the same."""
+    vocabulary = len(self.processing_class)
+    first = self.accelerator.process_index * len(prompt_ids)
+    found = []
+    for row in range(first, first + len(prompt_ids)):
+        generator = torch.Generator().manual_seed(1000 * self.state.global_step + row)
+        length = int(torch.randint(1, 24, (), generator=generator))
+        found.append(torch.randint(5, vocabulary, (length,), generator=generator).tolist())
+    return found, None
+
+
+def rewards(completions: Any, **_: Any) -> list[float]:
+    """Some groups without variance, whose sequences the update leaves out."""
+    texts = [conversation[-1]["content"] for conversation in completions]
+    return [1.0 if len(text) % 3 == 0 else -1.0 for text in texts]
+
+
+def main(world: str, out: str, *cases: str) -> None:
+    torch.set_num_threads(1)
+    for case in cases:
+        directory = Path(out) / case
+        directory.mkdir(parents=True, exist_ok=True)
+        saved: dict[str, torch.Tensor] = {}
+        norm, select = StapoTrainer._get_grad_norm, StapoTrainer._select
+
+        def keep_gradients(self: Any, model: Any, grad_norm: Any = None, saved=saved, norm=norm):
+            for name, parameter in model.named_parameters():
+                gradient = parameter.grad
+                whole = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+                saved[f"{self.state.global_step}/{name.removeprefix('module.')}"] = whole.clone()
+            return norm(self, model, grad_norm)
+
+        def keep_mask(self: Any, *args: Any, saved=saved, select=select):
+            kept = select(self, *args)
+            # The first of a step is the mini-batch's, the meter's parts come after it.
+            saved.setdefault(f"{self.state.global_step}/keep", kept.clone())
+            return kept
+
+        with (
+            patch.object(StapoTrainer, "_generate_single_turn", completions),
+            patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
+            patch.object(StapoTrainer, "_select", keep_mask),
+            patch("test_trainer.parity_reward", rewards),
+        ):
+            # A clip that large changes no gradient; tau_p is such that there are candidates.
+            run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])
+        if os.environ.get("RANK", "0") == "0":
+            save_file(
+                {k: v.contiguous() for k, v in saved.items()}, directory / "saved.safetensors"
+            )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
