@@ -1,6 +1,5 @@
 """One training run: from prompts and base model to published weights and metrics."""
 
-import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -150,7 +149,6 @@ def train(
         if state.is_main_process:
             stack.enter_context(work_directory(work, config))
         state.wait_for_everyone()
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(work / "tensorboard"))
         log = work / "metrics.jsonl"
         progress = Progress(method.title)
 

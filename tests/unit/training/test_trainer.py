@@ -1,7 +1,7 @@
 """The trainer: its update is the objective's, its resume is bit for bit, its errors are clear."""
 
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,12 +150,38 @@ run(Path({str(world)!r}), Path({str(tmp_path)!r}))
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
 
-def test_a_torn_checkpoint_is_passed_over_and_the_run_finishes(world, reference, tmp_path):
+def test_a_torn_checkpoint_is_passed_over_and_the_run_finishes(world, reference, tmp_path, capsys):
     run(world, tmp_path, steps=6)
+    (tmp_path / "work" / "checkpoint-6" / "optimizer.pt").write_bytes(b"torn")
     (tmp_path / "work" / "writing" / "checkpoint-8").mkdir(parents=True)
-    run(world, tmp_path, steps=6)  # Nothing to do but to publish again.
+    run(world, tmp_path, steps=6)
+    assert "checkpoint-6: passed over, torn: optimizer.pt" in capsys.readouterr().out
+    assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
+
+
+def test_a_resume_with_nothing_to_do_says_so_and_publishes(world, reference, tmp_path, capsys):
+    run(world, tmp_path, steps=6)
+    shutil.rmtree(tmp_path / "model")
+    run(world, tmp_path, steps=6)
+    assert "all 6 steps were done before: nothing to train" in capsys.readouterr().out
+    assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    for name, tensor in weights(reference).items():
+        assert torch.equal(weights(tmp_path)[name], tensor), name
+
+
+def test_a_training_that_ends_early_is_not_mistaken_for_a_finished_one(world, tmp_path):
+    class Lazy(run_module.Progress):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop = state.global_step == 3
+
+    with (
+        patch.object(run_module, "Progress", Lazy),
+        pytest.raises(RuntimeError, match="after step 3 of 6 although nobody asked"),
+    ):
+        run(world, tmp_path, steps=6)
+    assert not (tmp_path / "model").exists()
 
 
 def test_the_work_directory_of_another_run_is_refused(world, tmp_path):
@@ -221,7 +247,75 @@ def test_a_loss_that_is_not_finite_stops_the_run(world, tmp_path, monkeypatch):
     )
     with pytest.raises(FloatingPointError, match="step 1: the loss is nan"):
         run(world, tmp_path)
-    assert json.loads((tmp_path / "work" / "config.json").read_text())
+    saved = load_file(tmp_path / "work" / "refused-step-1.safetensors")
+    assert {"prompt_ids", "completion_ids", "advantages", "old_per_token_logps"} <= saved.keys()
+    assert len(saved["completion_ids"]) == TRAINING.prompts_per_mini_batch * TRAINING.group_size
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(
+    world, tmp_path, monkeypatch, value
+):
+    from stapo.training import trainer as module
+
+    original, before = module.StapoTrainer._accumulate_gradients, {}
+
+    def poison(self: Any, model: Any, batch: Any) -> Any:
+        loss = original(self, model, batch)
+        if self.state.global_step == 2:
+            next(model.parameters()).grad[0, 0] = value
+            before.update(model=model, weights=[p.detach().clone() for p in model.parameters()])
+        return loss
+
+    monkeypatch.setattr(module.StapoTrainer, "_accumulate_gradients", poison)
+    with pytest.raises(FloatingPointError, match=r"step 3: the gradient norm is (nan|inf)"):
+        run(world, tmp_path)
+    after = before["model"].parameters()
+    assert all(torch.equal(a, b) for a, b in zip(after, before["weights"], strict=True))
+    assert (tmp_path / "work" / "refused-step-3.safetensors").exists()
+    assert len(read_jsonl(tmp_path / "work" / "metrics.jsonl")) == 2
+
+
+def test_current_statistics_are_the_current_policys(world, tmp_path):
+    """At the first update after a rollout the same as behaviour, afterwards not."""
+    chosen: dict[str, list[Any]] = {"behaviour": [], "current": []}
+    for statistics, records in chosen.items():
+        out = tmp_path / statistics
+        run(world, out, "20-entropy", statistics=statistics, learning_rate=1e-2)
+        records += metrics(out / "metrics.jsonl")
+    first, second = zip(*chosen.values(), strict=True), range(6)
+    for step, (ours, theirs) in zip(second, first, strict=True):
+        if step == 0:
+            assert ours == theirs
+        elif step == 1:
+            # The same rollout and number of tokens, another choice of them.
+            assert ours["num_tokens"] == theirs["num_tokens"]
+            assert ours["kept_fraction"] == theirs["kept_fraction"]
+            assert ours["gradient_norm"] != theirs["gradient_norm"]
+
+
+def test_the_mask_scope_meter_compares_the_scopes(world, tmp_path):
+    records = run(world, tmp_path, "20-entropy", steps=2, micro_batch_tokens=128)
+    for record in records:
+        scope = record["mask_scope"]
+        dropped = round((1 - record["kept_fraction"]) * record["num_tokens"])
+        assert scope["mini_batch"] == {"num_dropped": dropped, "num_different": 0}
+        # One process: its scope is the mini-batch's; micro-batches of few sequences are another method.
+        assert scope["rank"] == scope["mini_batch"]
+        assert scope["micro_batch"]["num_different"] > 0
+    assert "mask_scope" not in run(world, tmp_path / "justrl", "justrl", steps=2)[0]
+
+
+def test_curves_go_to_tensorboard_by_default(reference):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (directory,) = (reference / "work" / "runs").iterdir()
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    records = metrics(reference / "metrics.jsonl")
+    curve = [event.value for event in events.Scalars("train/stapo/entropy")]
+    # Events hold single precision.
+    assert curve == pytest.approx([record["entropy"] for record in records], rel=1e-6)
 
 
 def test_a_mini_batch_without_gradient_still_takes_its_step(world, tmp_path):

@@ -1,0 +1,60 @@
+"""Program of the kill test: train in forked children that are killed, then once to the end.
+
+Usage: python killed.py WORLD OUT KILLS SEED
+
+Forking after the imports makes a start cost tenths of a second instead of ten.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+import torch
+from test_trainer import run
+
+
+def child(world: Path, out: Path, steps: int) -> int:
+    """Return the process that trains."""
+    process = os.fork()
+    if process:
+        return process
+    torch.set_num_threads(1)
+    run(world, out, steps=steps)
+    os._exit(0)
+
+
+def ended(process: int) -> bool:
+    return os.waitpid(process, os.WNOHANG)[0] != 0
+
+
+def main(world: str, out: str, kills: str, seed: str, steps: str = "120") -> None:
+    chance, work = random.Random(int(seed)), Path(out) / "work"
+    killed = while_writing = 0
+    while killed < int(kills):
+        process = child(Path(world), Path(out), int(steps))
+        # Every third kill waits until a checkpoint is being written, or at most for a while.
+        aim, deadline = killed % 3 == 2, time.monotonic() + chance.uniform(0.05, 1.0)
+        while time.monotonic() < deadline:
+            if aim and any(work.glob("writing/checkpoint-*")):
+                time.sleep(chance.uniform(0.0, 0.02))
+                break
+            time.sleep(0.001)
+        if ended(process):
+            print(f"finished after {killed} kills", flush=True)
+            raise SystemExit(1)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        killed += 1
+        while_writing += any(work.glob("writing/*"))
+    process = child(Path(world), Path(out), int(steps))
+    _, status = os.waitpid(process, 0)
+    print(f"{killed} kills, {while_writing} while a checkpoint was being written", flush=True)
+    raise SystemExit(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
