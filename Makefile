@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup smoke test lint schema lock
+.PHONY: help setup smoke test bench lint schema lock
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -20,6 +20,9 @@ smoke: setup ## the whole pipeline on a tiny model, on the CPU
 
 test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
 	pytest -n 2 --dist loadgroup
+
+bench: setup ## our update beside TRL's: ratios, gradients, memory
+	python tests/performance/bench_update.py
 
 lint: setup ## ruff, snakefmt, snakemake --lint, mypy
 	ruff check .

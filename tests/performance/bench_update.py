@@ -1,0 +1,362 @@
+"""Our update beside TRL's on identical rollouts, in one process: `make bench`.
+
+Prints times of one optimiser step's forward and backward passes as ratios, peak memory, and how far the
+gradients are apart. TRL's update is `GRPOTrainer._compute_loss` with its "dapo" loss, micro-batch by
+micro-batch, padded to the longest response of the rollout as its trainer hands them over. "Sorted" is the
+same loss fed with our micro-batches (sorted by length, trimmed), so what is left is what leaving out
+sequences of zero advantage brings. No test: nothing here is asserted, shared machines are noisy.
+"""
+
+import argparse
+import copy
+import ctypes
+import gc
+import math
+import re
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from stapo.methods import METHODS
+from stapo.models.tiny import build_tokenizer
+from stapo.training.minibatch import cut
+from stapo.training.trainer import StapoConfig, StapoTrainer
+
+GROUP_SIZE = 8
+LOG_NORMAL_SIGMA = 0.8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of model and rollout on one kind of device."""
+
+    model: dict[str, int]
+    num_sequences: int
+    mean_length: int
+    longest: int
+    prompt_length: int
+    trl_micro_batches: tuple[int, ...]
+    """TRL's default first, the reference of the ratios."""
+    micro_batch_tokens: int
+    dtype: str = "float32"
+
+
+CPU = Scale(
+    model={
+        "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 4096,
+    },
+    num_sequences=64, mean_length=162, longest=512, prompt_length=24, trl_micro_batches=(8, 2),
+    micro_batch_tokens=1024,
+)  # fmt: skip
+GPU = Scale(
+    model={  # Qwen3-1.7B
+        "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    },
+    num_sequences=128, mean_length=1296, longest=4096, prompt_length=128, trl_micro_batches=(8, 2),
+    micro_batch_tokens=16384, dtype="bfloat16",
+)  # fmt: skip
+
+
+def policy(scale: Scale, device: str) -> Qwen3ForCausalLM:
+    """Return a random model of that shape."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        **scale.model,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+        initializer_range=0.06,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    return Qwen3ForCausalLM(config).to(device)
+
+
+def rollout(scale: Scale, device: str, zero_variance: float) -> dict[str, Tensor]:
+    """Return one mini-batch: log-normal lengths, a share of the groups without reward variance."""
+    generator = torch.Generator().manual_seed(1)
+    count, width = scale.num_sequences, scale.longest
+    centre = math.log(scale.mean_length) - LOG_NORMAL_SIGMA**2 / 2
+    lengths = torch.exp(centre + LOG_NORMAL_SIGMA * torch.randn(count, generator=generator))
+    lengths = lengths.round().long().clamp(8, width)
+    lengths[0] = width
+    mask = torch.arange(width) < lengths.unsqueeze(1)
+    words = (3, scale.model["vocab_size"])
+    prompts = torch.randint(*words, (count, scale.prompt_length), generator=generator)
+    responses = torch.randint(*words, (count, width), generator=generator).masked_fill(~mask, 0)
+    rewards = (torch.rand(count, generator=generator) < 0.5).float().view(-1, GROUP_SIZE)
+    rewards[:, 0], rewards[:, 1] = 0.0, 1.0
+    rewards[: round(zero_variance * len(rewards))] = 1.0
+    centred = rewards - rewards.mean(dim=1, keepdim=True)
+    advantages = (centred / (rewards.std(dim=1, keepdim=True) + 1e-6)).view(-1)
+    batch = {
+        "prompt_ids": prompts,
+        "prompt_mask": torch.ones_like(prompts),
+        "completion_ids": responses,
+        "completion_mask": mask.long(),
+        "advantages": advantages,
+        "rewards": rewards.view(-1),
+        "num_items_in_batch": mask.sum(),
+    }
+    return {name: value.to(device) for name, value in batch.items()}
+
+
+def trainers(scale: Scale, device: str) -> tuple[GRPOTrainer, StapoTrainer]:
+    """Return TRL's and our trainer, each with its own copy of the policy."""
+    common: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(),
+        "num_generations": GROUP_SIZE,
+        "max_completion_length": scale.longest,
+        "temperature": 1.0,
+        "use_cpu": device == "cpu",
+        "bf16": scale.dtype == "bfloat16",
+        "gradient_checkpointing": device != "cpu",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    per_step = scale.trl_micro_batches[0]
+    num_micro_batches = scale.num_sequences // per_step
+    theirs = GRPOConfig(
+        **common,
+        loss_type="dapo",
+        epsilon=0.2,
+        epsilon_high=0.28,
+        beta=0.0,
+        per_device_train_batch_size=per_step,
+        gradient_accumulation_steps=num_micro_batches,
+        steps_per_generation=num_micro_batches,
+    )
+    ours = StapoConfig(
+        **common,
+        method="justrl",
+        per_device_train_batch_size=scale.num_sequences,
+        steps_per_generation=1,
+        micro_batch_tokens=scale.micro_batch_tokens,
+    )
+    model = policy(scale, device)
+    shared: dict[str, Any] = {
+        "reward_funcs": lambda completions, **_: [0.0] * len(completions),
+        "train_dataset": Dataset.from_dict({"prompt": ["1"] * scale.num_sequences}),
+        "processing_class": build_tokenizer(),
+    }
+    trl = GRPOTrainer(model=copy.deepcopy(model), args=theirs, **shared)
+    trl.current_gradient_accumulation_steps = num_micro_batches
+    return trl, StapoTrainer(model=model, args=ours, **shared)
+
+
+def trl_update(
+    trainer: GRPOTrainer, batch: dict[str, Tensor], parts: Sequence[Tensor], trim: bool
+) -> None:
+    """Accumulate TRL's gradient over micro-batches; only with `trim` each as wide as its own longest."""
+    for rows in parts:
+        part = {k: v if v.dim() == 0 else v[rows] for k, v in batch.items()}
+        if trim:
+            width = int(part["completion_mask"].sum(dim=1).max())
+            for name in ("completion_ids", "completion_mask", "old_per_token_logps"):
+                part[name] = part[name][:, :width]
+        trainer.accelerator.backward(trainer._compute_loss(trainer.model, part))
+
+
+def gradient(model: Any) -> Tensor:
+    """Return the whole gradient as one vector."""
+    return torch.cat([p.grad.detach().float().flatten() for p in model.parameters()])
+
+
+class Peak:
+    """Peak memory above what is held at the start, in MiB: allocated on a GPU, resident on a CPU."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def start(self) -> None:
+        """Forget earlier peaks."""
+        gc.collect()
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self.held = torch.cuda.memory_allocated() / 2**20
+            return
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        self.held = self._resident("VmRSS")
+
+    def stop(self) -> float:
+        """Return the peak since `start`."""
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+            return torch.cuda.max_memory_allocated() / 2**20 - self.held
+        return self._resident("VmHWM") - self.held
+
+    @staticmethod
+    def _resident(field: str) -> float:
+        (found,) = re.findall(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        return int(found) / 1024
+
+
+def measure(
+    updates: dict[str, tuple[Any, Callable[[], Any]]], rounds: int, peak: Peak
+) -> dict[str, tuple[float, float, Tensor]]:
+    """Return median seconds, peak memory and gradient of each update, taken in turns."""
+    times: dict[str, list[float]] = {name: [] for name in updates}
+    memory: dict[str, list[float]] = {name: [] for name in updates}
+    gradients: dict[str, Tensor] = {}
+    for _ in range(rounds):
+        for name, (model, update) in updates.items():
+            model.zero_grad()
+            peak.start()
+            start = perf_counter()
+            update()
+            memory[name].append(peak.stop())
+            times[name].append(perf_counter() - start)
+            gradients[name] = gradient(model)
+    return {
+        name: (statistics.median(times[name]), max(memory[name]), gradients[name])
+        for name in updates
+    }
+
+
+def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
+    """Print our update beside TRL's, on two sets of rollouts."""
+    trl, ours = trainers(scale, device)
+    trl.model.train()
+    ours.model.train()
+    table = Table(title=f"One update of {scale.num_sequences} responses on {device}")
+    for column in (
+        "groups without variance",
+        "update",
+        "seconds",
+        "TRL / update",
+        "peak MiB",
+        "gradient",
+    ):
+        table.add_column(column, justify="left" if column == "update" else "right")
+    for share in (0.5, 0.0):
+        batch = rollout(scale, device, share)
+        with_statistics(ours, batch)
+        rows = torch.arange(scale.num_sequences, device=device)
+        lengths = (batch["prompt_mask"].sum(dim=1), batch["completion_mask"].sum(dim=1))
+        by_length = cut(*lengths, rows, scale.micro_batch_tokens)
+        updates = {
+            f"TRL, {size} rows": (
+                trl.model,
+                partial(trl_update, trl, batch, rows.split(size), False),
+            )
+            for size in scale.trl_micro_batches
+        }
+        updates["TRL's loss, sorted"] = (
+            trl.model,
+            partial(trl_update, trl, batch, by_length, True),
+        )
+        updates["ours"] = (ours.model, partial(ours._accumulate_gradients, ours.model, batch))
+        found = measure(updates, rounds, Peak(device))
+        baseline, _, expected = next(iter(found.values()))
+        for name, (seconds, mebibytes, own) in found.items():
+            apart = ((own - expected).norm() / expected.norm()).item()
+            table.add_row(
+                f"{share:.0%}", name, f"{seconds:.2f}", f"{baseline / seconds:.2f}x",
+                f"{mebibytes:.0f}", f"{apart:.1e}",
+            )  # fmt: skip
+    console.print(table)
+
+
+def with_statistics(trainer: StapoTrainer, batch: dict[str, Tensor]) -> None:
+    """Add old log-probs and entropies, from the same policy."""
+    logps, entropies, _ = trainer._get_per_token_logps_and_entropies(
+        trainer.model,
+        torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
+        torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+        batch["completion_ids"].shape[1],
+    )
+    batch["old_per_token_logps"], batch["old_entropies"] = logps, entropies
+
+
+def cost_of_selection(scale: Scale, device: str, rounds: int, console: Console) -> None:
+    """Print what S2T costs: whole updates in turns, and the selection's own time within one."""
+    _, trainer = trainers(scale, device)
+    trainer.model.train()
+    batch = rollout(scale, device, 0.0)
+    with_statistics(trainer, batch)
+    spent: list[float] = []
+
+    def timed(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            start = perf_counter()
+            result = original(*args)
+            if device != "cpu":
+                torch.cuda.synchronize()
+            spent.append(perf_counter() - start)
+            return result
+
+        return call
+
+    seconds: dict[str, list[float]] = {"justrl": [], "stapo": []}
+    shares = []
+    for _ in range(rounds):
+        for name, times in seconds.items():
+            # Random tokens are rare ones: all of positive advantage are candidates at this tau_p.
+            trainer.method = METHODS[name]
+            trainer.model.zero_grad()
+            spent.clear()
+            with (
+                patch.object(StapoTrainer, "_select", timed(StapoTrainer._select)),
+                patch.object(StapoTrainer, "_scopes", timed(StapoTrainer._scopes)),
+            ):
+                start = perf_counter()
+                trainer._accumulate_gradients(trainer.model, batch)
+                if device != "cpu":
+                    torch.cuda.synchronize()
+                times.append(perf_counter() - start)
+            if name == "stapo":
+                shares.append(
+                    max(spent) / times[-1] if len(spent) == 1 else _outer(spent) / times[-1]
+                )
+    ratios = [b / a for a, b in zip(seconds["justrl"], seconds["stapo"], strict=True)]
+    record = trainer._record or {}
+    console.print(
+        f"S2T with its mask-scope meter, {record['num_candidates']} candidates, {record['num_silenced']} of "
+        f"{record['num_tokens']} tokens silenced:\n"
+        f"  update with STAPO / update with JustRL: {statistics.median(ratios):.3f}, median of {rounds} pairs\n"
+        f"  selection and meter within the update: {statistics.median(shares):.2%}"
+    )
+
+
+def _outer(spent: list[float]) -> float:
+    """Return selection plus meter: the first call, and the last, which contains those between."""
+    return spent[0] + spent[-1]
+
+
+def main() -> None:
+    """Run both comparisons on the CPU, and on a GPU where there is one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions, medians are shown")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
+    arguments = parser.parse_args()
+    console = Console(width=110)
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    for device in [arguments.device] if arguments.device else devices:
+        scale = CPU if device == "cpu" else GPU
+        compare(scale, device, arguments.rounds, console)
+        cost_of_selection(scale, device, 3 * arguments.rounds, console)
+        console.print(
+            f"{device}: {torch.get_num_threads()} threads, torch {torch.__version__}, {scale}"
+        )
+
+
+if __name__ == "__main__":
+    main()
