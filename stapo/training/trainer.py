@@ -61,10 +61,13 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
     """Trains with any method of `stapo.methods`, otherwise used as TRL's GRPOTrainer.
 
     Args:
+        model: as GRPOTrainer, a path or a model.
+        reward_funcs: as GRPOTrainer.
+        args: settings.
+        *others: as GRPOTrainer, from `train_dataset` on.
         method: overrides `args.method`, for a method that has no name.
         on_metrics: called on the main process with the record of every optimiser step.
-        *args: as GRPOTrainer.
-        **kwargs: as GRPOTrainer; `args` must be a `StapoConfig`.
+        **named: as GRPOTrainer.
 
     Raises:
         ValueError: settings that this update does not know.
@@ -72,32 +75,34 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def __init__(
         self,
-        *args: Any,
+        model: Any,
+        reward_funcs: Any,
+        args: StapoConfig,
+        *others: Any,
         method: Method | None = None,
         on_metrics: Callable[[dict[str, Any]], None] | None = None,
-        **kwargs: Any,
+        **named: Any,
     ) -> None:
-        config: StapoConfig = kwargs["args"]
-        self.method = method or METHODS[config.method]
+        if method is None and args.method not in METHODS:
+            raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {args.method}")
+        self.method = method or METHODS[args.method]
         self.on_metrics = on_metrics
-        if config.gradient_accumulation_steps != 1 or config.num_iterations != 1:
+        if args.gradient_accumulation_steps != 1 or args.num_iterations != 1:
             raise ValueError(
                 "gradient_accumulation_steps and num_iterations: expected 1; micro-batches are cut "
                 "by micro_batch_tokens inside one mini-batch"
             )
-        if config.statistics not in ("behaviour", "current"):
-            raise ValueError(
-                f"statistics: expected behaviour or current, found {config.statistics}"
-            )
+        if args.statistics not in ("behaviour", "current"):
+            raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
         # The rest of the clip and the aggregation are the method's; TRL's loss is not used.
-        config.beta = self.method.kl_coefficient
+        args.beta = self.method.kl_coefficient
         self._behaviour_entropies: Any = None  # Set on the way by TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
         self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: dict[str, Any] | None = None
-        super().__init__(*args, **kwargs)
+        super().__init__(model, reward_funcs, args, *others, **named)
 
     # Rollout
 

@@ -330,8 +330,8 @@ def cost_of_selection(scale: Scale, device: str, rounds: int, console: Console) 
     record = trainer._record or {}
     console.print(
         f"S2T with its mask-scope meter, {record['num_candidates']} candidates, {record['num_silenced']} of "
-        f"{record['num_tokens']} tokens silenced:\n"
-        f"  update with STAPO / update with JustRL: {statistics.median(ratios):.3f}, median of {rounds} pairs\n"
+        f"{record['num_tokens']} tokens silenced; medians of {rounds} pairs:\n"
+        f"  update with STAPO / update with JustRL: {statistics.median(ratios):.3f}\n"
         f"  selection and meter within the update: {statistics.median(shares):.2%}"
     )
 

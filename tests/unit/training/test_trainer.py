@@ -331,3 +331,33 @@ def test_a_mini_batch_without_gradient_still_takes_its_step(world, tmp_path):
     two = tmp_path / "two"
     run(world, two, steps=2)
     assert any(not torch.equal(weights(two)[n], w) for n, w in weights(tmp_path).items())
+
+
+def test_bf16_and_gradient_checkpointing_keep_log_probs_in_single_precision(
+    world, reference, tmp_path, monkeypatch
+):
+    """What GPUs use: the model computes in bfloat16, log-probs and entropies stay float32."""
+    from stapo.training import trainer as module
+
+    original, forward = run_module.StapoConfig, module.StapoTrainer._forward
+    seen: list[tuple[torch.dtype, torch.dtype | None]] = []
+
+    def config(**settings: Any) -> Any:
+        return original(**settings | {"bf16": True, "gradient_checkpointing": True})
+
+    def spy(self: Any, *args: Any) -> Any:
+        logps, entropies = forward(self, *args)
+        # TRL turns it off where no gradient is taken.
+        assert self.model.is_gradient_checkpointing == torch.is_grad_enabled()
+        assert self.accelerator.mixed_precision == "bf16"
+        seen.append((logps.dtype, None if entropies is None else entropies.dtype))
+        return logps, entropies
+
+    monkeypatch.setattr(run_module, "StapoConfig", config)
+    monkeypatch.setattr(module.StapoTrainer, "_forward", spy)
+    records = run(world, tmp_path, steps=2)
+    assert set(seen) == {(torch.float32, torch.float32)}
+    expected = metrics(reference / "metrics.jsonl")
+    # Eight bits of mantissa through two layers; the rollouts are those of another model, barely.
+    assert records[0]["entropy"] == pytest.approx(expected[0]["entropy"], rel=0.05)
+    assert records[0]["entropy"] != expected[0]["entropy"]
