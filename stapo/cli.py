@@ -154,6 +154,27 @@ def train(
 
 
 @app.command()
+def conformance(
+    trainer: Annotated[
+        str,
+        typer.Option(help="ours, trl-dapo, trl-grpo, trl-top-entropy, or package.module:function"),
+    ] = "ours",
+    method: Annotated[str | None, typer.Option(help="Method that it is meant to be")] = None,
+) -> None:
+    """Hold a trainer's loss against a method's update, and say which conventions it follows.
+
+    Exit code 1 where a check does not hold. What a trainer must offer: stapo/conformance/batches.py.
+
+    Example: stapo conformance --trainer trl-dapo --method justrl
+    """
+    from stapo.conformance.report import find_trainer, print_report
+
+    found, meant = find_trainer(trainer)
+    if not print_report(found, trainer, method or meant):
+        raise typer.Exit(1)
+
+
+@app.command()
 def generate(
     study: StudyArgument,
     checkpoint: Annotated[str, typer.Option(help="size/base or size/method/seedK")],

@@ -21,7 +21,10 @@ ALLOWED = {
     "analysis": {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
-    "cli": {"artifacts", "schema", "study", "models", "evaluation", "training", "analysis"},
+    "conformance": {"methods", "study", "models.tiny", "training"},
+    "cli": {
+        "artifacts", "schema", "study", "models", "evaluation", "training", "analysis", "conformance",
+    },
     "__main__": {"cli"},
     "__init__": set(),
 }  # fmt: skip

@@ -1,0 +1,62 @@
+"""What `stapo conformance` prints, and how it finds a trainer."""
+
+import importlib
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from stapo.conformance.batches import METHOD_NAMES, Trainer
+from stapo.conformance.kit import conventions, run_checks
+from stapo.study import StudyError
+
+
+def find_trainer(name: str) -> tuple[Trainer, str]:
+    """Return a shipped trainer or the function of a module, and the method that it is meant to be.
+
+    Raises:
+        StudyError: no such trainer.
+    """
+    from stapo.conformance.trainers import TRAINERS
+
+    if name in TRAINERS:
+        return TRAINERS[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        expected = ", ".join(TRAINERS)
+        raise StudyError([f"--trainer: expected {expected} or module:function, found {name}"])
+    sys.path.insert(0, "")  # Modules of the working directory, as with `python -m`.
+    try:
+        found: Any = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise StudyError([f"--trainer: {name}: {error}"]) from error
+    return found, "stapo"
+
+
+def print_report(trainer: Trainer, name: str, method: str) -> bool:
+    """Print checks and conventions; return whether all checks hold.
+
+    Raises:
+        StudyError: a method without fixtures.
+    """
+    if method not in METHOD_NAMES:
+        raise StudyError([f"--method: expected {', '.join(METHOD_NAMES)}, found {method}"])
+    checks = run_checks(trainer, method)
+    console, table = Console(), Table(title=f"{name} as {method}", box=None, pad_edge=False)
+    for column in ("check", "verdict", "largest difference, relative"):
+        table.add_column(column)
+    for check in checks:
+        verdict = "holds" if check.holds else "[bold red]does not hold[/]"
+        table.add_row(check.name, verdict, escape(check.detail))
+    console.print(table)
+    console.print()
+    try:
+        found = conventions(trainer, method)
+    except Exception as error:  # Whatever a trainer raises; its checks are said above.
+        console.print(f"conventions: {type(error).__name__}: {error}", markup=False)
+        return False
+    for question, answer in found.items():
+        console.print(f"{question}: {answer}", markup=False, highlight=False)
+    return all(check.holds for check in checks)

@@ -1,0 +1,203 @@
+"""The trainers that the kit comes with: ours, and TRL's own losses.
+
+Both run their real code; only the pass through a model is replaced by the tables of the mini-batch. Ranks
+are threads that exchange tensors where the code under test asks Accelerate to.
+"""
+
+import copy
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any
+
+import torch
+from accelerate.utils import DistributedType
+from datasets import Dataset
+from torch import Tensor
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update
+from stapo.methods import Method
+from stapo.models.tiny import build_tokenizer
+from stapo.training.trainer import StapoConfig, StapoTrainer
+
+OUR_MICRO_BATCH_TOKENS = 20
+"""So that even the kit's small batches are cut."""
+PATIENCE = 20.0
+"""Seconds that a rank waits for the others."""
+
+
+class Ranks:
+    """Where the ranks of one update meet: each leaves a value and takes all."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size)
+        self.slots: list[Any] = [None] * size
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        """Return the values of all ranks."""
+        self.slots[rank] = value
+        self.barrier.wait(PATIENCE)
+        values = list(self.slots)
+        self.barrier.wait(PATIENCE)
+        return values
+
+
+class RankAccelerator:
+    """What the losses use of an Accelerator, for one rank among threads."""
+
+    device = torch.device("cpu")
+    distributed_type = DistributedType.NO
+    sync_gradients = True
+
+    def __init__(self, ranks: Ranks, rank: int) -> None:
+        self.ranks, self.process_index, self.num_processes = ranks, rank, ranks.size
+        self.is_main_process = rank == 0
+
+    def gather(self, value: Tensor) -> Tensor:
+        """Return the ranks' rows one after another."""
+        values = self.ranks.exchange(self.process_index, value)
+        return torch.cat([value.reshape(-1) if value.dim() == 0 else value for value in values])
+
+    def reduce(self, value: Tensor, reduction: str = "sum") -> Tensor:
+        """Return the sum over ranks."""
+        assert reduction == "sum"
+        return torch.stack(self.ranks.exchange(self.process_index, value)).sum(dim=0)
+
+    def pad_across_processes(self, value: Tensor, dim: int = 0, pad_index: float = 0) -> Tensor:
+        """Return the value as long as the longest of any rank."""
+        assert dim == 0
+        longest = max(self.ranks.exchange(self.process_index, len(value)))
+        padding = value.new_full((longest - len(value), *value.shape[1:]), pad_index)
+        return torch.cat([value, padding])
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate gradients."""
+        torch.autograd.backward(loss)
+
+
+def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
+    """Return loss and gradient averaged over ranks, which is what Accelerate's engines do."""
+    ranks = Ranks(len(layout))
+    with ThreadPoolExecutor(len(layout)) as pool:
+        calls = [pool.submit(run, r, RankAccelerator(ranks, r)) for r in range(len(layout))]
+        updates = [call.result() for call in calls]
+    gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
+    return Update(sum(update.loss for update in updates) / len(updates), gradient)
+
+
+def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
+    """Return a mini-batch as TRL's trainers see it."""
+    size = len(batch.mask)
+    return {
+        "prompt_ids": torch.zeros(size, 1, dtype=torch.long),
+        "prompt_mask": torch.ones(size, 1, dtype=torch.long),
+        "completion_ids": torch.zeros_like(batch.mask, dtype=torch.long),
+        "completion_mask": batch.mask.long(),
+        "old_per_token_logps": batch.old_logps,
+        "ref_per_token_logps": batch.ref_logps,
+        "old_entropies": batch.old_entropies,
+        "advantages": batch.advantages,
+        "rewards": batch.advantages,
+        "num_items_in_batch": batch.mask.sum(),
+    }
+
+
+@cache
+def _shell(kind: str) -> Any:
+    """Return a trainer of that kind, on a model that is never run."""
+    common: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(),
+        "per_device_train_batch_size": 4,
+        "num_generations": 4,
+        "steps_per_generation": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+    }
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=64, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+            num_attention_heads=1, num_key_value_heads=1, head_dim=8,
+        )
+    )  # fmt: skip
+    arguments: dict[str, Any] = {
+        "model": model,
+        "reward_funcs": lambda completions, **_: [0.0] * len(completions),
+        "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4}),
+        "processing_class": build_tokenizer(),
+    }
+    if kind == "ours":
+        config = StapoConfig(**common, micro_batch_tokens=OUR_MICRO_BATCH_TOKENS)
+        trainer: GRPOTrainer = StapoTrainer(args=config, **arguments)
+    else:
+        config = GRPOConfig(
+            **common,
+            loss_type="dapo" if kind == "entropy" else kind,
+            use_bias_correction_kl=False,
+            top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
+        )
+        trainer = GRPOTrainer(args=config, **arguments)
+    trainer.model.train()
+    return trainer
+
+
+def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+    """StapoTrainer's own update; it deals and cuts by itself, of the layout it takes the ranks."""
+    inputs = _inputs(batch)
+
+    def run(rank: int, accelerator: RankAccelerator) -> Update:
+        trainer, leaf = copy.copy(_shell("ours")), batch.logps.clone().requires_grad_()
+        trainer.accelerator, trainer.method = accelerator, method
+
+        def forward(_: Any, __: Any, attention: Tensor, width: int, rows: Tensor) -> Any:
+            if len(rows) == 0:
+                rows = attention.sum(dim=1).argmin().unsqueeze(0)
+            longest = max(int(attention[rows, -width:].sum(dim=1).max()), 1)
+            return leaf[rows, :longest], batch.entropies[rows, :longest]
+
+        trainer._forward = forward
+        loss = trainer._accumulate_gradients(torch.nn.Module(), inputs)
+        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        return Update(loss.item(), gradient)
+
+    return on_ranks(layout, run)
+
+
+def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
+    """TRL's `_compute_loss`, micro-batch by micro-batch; clip and KL coefficient are the method's."""
+    inputs = _inputs(batch)
+
+    def run(rank: int, accelerator: RankAccelerator) -> Update:
+        trainer, leaf = copy.copy(_shell(kind)), batch.logps.clone().requires_grad_()
+        trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
+        trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
+        trainer.args = copy.copy(trainer.args)
+        micro_batches = layout[rank]
+        trainer.current_gradient_accumulation_steps = len(micro_batches)
+        trainer.args.steps_per_generation = len(micro_batches)
+        total = 0.0
+        for rows in micro_batches:
+            tables = leaf[rows], batch.entropies[rows], None
+            trainer._get_per_token_logps_and_entropies = lambda *_, t=tables, **__: t
+            part = {k: v if v.dim() == 0 else v[rows] for k, v in inputs.items()}
+            loss = trainer._compute_loss(trainer.model, part)
+            loss.backward()
+            total += loss.item()
+        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        return Update(total, gradient)
+
+    return on_ranks(layout, run)
+
+
+TRAINERS: dict[str, tuple[Trainer, str]] = {
+    "ours": (_ours, "stapo"),
+    "trl-dapo": (partial(_trl, "dapo"), "justrl"),
+    "trl-grpo": (partial(_trl, "grpo"), "grpo"),
+    "trl-top-entropy": (partial(_trl, "entropy"), "20-entropy"),
+}
+"""Name to trainer and the method that it is meant to be."""
