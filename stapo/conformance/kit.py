@@ -98,9 +98,9 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         return checks
     layouts: dict[str, Layout] = {
         "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
-        "the same in unequal micro-batches": [[[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]],
+        "the same in unequal micro-batches": [[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]],
         "the same on two ranks": [[list(range(6))], [list(range(6, 12))]],
-        "the same on two ranks, unequal micro-batches": probe_layout(),
+        "the same on ranks of unequal parts": probe_layout(),
     }
     for name, layout in layouts.items():
         checks.append(_check(name, partial(trainer, batch, layout, method), expected))
@@ -109,7 +109,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     zeros = expected.gradient.new_zeros(len(batch.mask), 3)
     others = {
         "the same in another order": (shuffled, expected.gradient[order]),
-        "the same with garbage in the padding": (
+        "the same with garbage as padding": (
             padded,
             torch.cat([expected.gradient, zeros], dim=1),
         ),

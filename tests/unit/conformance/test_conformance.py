@@ -88,14 +88,14 @@ def test_what_trl_does():
     assert failed("trl-grpo") == [
         "a response without tokens",
         "the same in unequal micro-batches",
-        "the same on two ranks, unequal micro-batches",
+        "the same on ranks of unequal parts",
     ]
     # All tokens in the divisor: wrong everywhere; and it depends on the cut, not on order and padding.
     assert "ordinary" in failed("trl-top-entropy")
     assert [name for name in failed("trl-top-entropy") if name.startswith("the same")] == [
         "the same in micro-batches of two",
         "the same in unequal micro-batches",
-        "the same on two ranks, unequal micro-batches",
+        "the same on ranks of unequal parts",
     ]
     assert conventions(*TRAINERS["trl-top-entropy"]) == {
         "threshold over": "a micro-batch of all ranks together",
