@@ -6,6 +6,7 @@ however it is cut into micro-batches and spread over ranks. Rollouts, data loadi
 sharding and resuming are TRL's and Accelerate's.
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -55,6 +56,12 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     run_fingerprint: str = field(
         default="", metadata={"help": "Written into checkpoints; another run's are not continued"}
     )
+
+    def __post_init__(self) -> None:
+        if self.use_cpu:
+            # Of several processes each would have a `cpu:0`, to which torch.load restores nothing.
+            os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
+        super().__post_init__()
 
 
 class StapoTrainer(GRPOTrainer):  # type: ignore[misc]

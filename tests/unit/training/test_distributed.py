@@ -1,5 +1,6 @@
 """Several processes, for real: FSDP2 and replicas over gloo, two launchers with one rendezvous, kills."""
 
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from test_trainer import metrics, world  # noqa: F401
 
 from stapo.artifacts import read_jsonl
 from stapo.study import ROOT
+from stapo.training.checkpoints import SEAL
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = ("stapo", "grpo", "20-entropy", "stapo-v2")
@@ -34,7 +36,7 @@ def start(launch: list[str], *arguments: str | Path) -> subprocess.Popen[str]:
     """Start the program, under a launcher or alone."""
     return subprocess.Popen(
         [*launch, str(PROGRAM), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,14 +71,27 @@ def two_nodes(world: Path, out: Path) -> None:  # noqa: F811
 
 def replicas(world: Path, out: Path) -> None:  # noqa: F811
     """Two processes with the whole model each, exchanging gradients (DDP)."""
-    launch = [*LAUNCH, "--cpu", "--num_processes", "2", "--main_process_port", free_port()]
-    finish(start([*launch, "--num_machines", "1"], world, out, *CASES))
+    finish(start(torchrun(), world, out, *CASES))
+
+
+def sharded() -> list[str]:
+    """Two processes under FSDP2."""
+    return [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
+
+
+def torchrun() -> list[str]:
+    """Two processes without sharding; `accelerate launch --cpu` would start one."""
+    port = ["--master-port", free_port()]
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
 
 
 @pytest.mark.parametrize("launch", [two_nodes, replicas])
 def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  # noqa: F811
     launch(world, tmp_path)
     for case in CASES:
+        seal = json.loads((tmp_path / case / "work" / "checkpoint-6" / SEAL).read_text())
+        assert seal["num_processes"] == 2
+        assert seal["layout"] == ("FSDP" if launch is two_nodes else "whole states")
         one, two = (load_file(out / case / "saved.safetensors") for out in (alone, tmp_path))
         assert one.keys() == two.keys()
         for step in range(6):
@@ -102,11 +117,11 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
             torch.testing.assert_close(final[1][name], tensor, rtol=0, atol=1e-3)
 
 
-def test_a_killed_launch_resumes_to_the_same_bits(world, tmp_path):  # noqa: F811
-    launch = [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
+@pytest.mark.parametrize("launch", [sharded, torchrun])
+def test_a_killed_launch_resumes_to_the_same_bits(world, tmp_path, launch):  # noqa: F811
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finish(start(launch, world, whole, "stapo"))
-    process = start(launch, world, killed, "stapo")
+    finish(start(launch(), world, whole, "stapo"))
+    process = start(launch(), world, killed, "stapo")
     log = killed / "stapo" / "work" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while len(read_jsonl(log)) < 5 and time.monotonic() < deadline:
@@ -117,7 +132,7 @@ def test_a_killed_launch_resumes_to_the_same_bits(world, tmp_path):  # noqa: F81
         one.kill()
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
-    finish(start(launch, world, killed, "stapo"))
+    finish(start(launch(), world, killed, "stapo"))
     assert metrics(killed / "stapo" / "metrics.jsonl") == metrics(whole / "stapo" / "metrics.jsonl")
     ours, theirs = (
         load_file(out / "stapo" / "model" / "model.safetensors") for out in (killed, whole)
