@@ -6,10 +6,10 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup smoke test bench lint schema lock
+.PHONY: help setup smoke test test-vllm bench lint schema lock
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: ## create or renew .venv from the lock
 	@requirements/install.sh
@@ -20,6 +20,10 @@ smoke: setup ## the whole pipeline on a tiny model, on the CPU
 
 test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
 	pytest -n 2 --dist loadgroup
+
+test-vllm: ## a real vLLM on the CPU, in a layer over .venv
+	requirements/install_vllm.sh
+	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/vllm
 
 bench: setup ## our update beside TRL's: ratios, gradients, memory
 	python tests/performance/bench_update.py

@@ -3,7 +3,7 @@
 # after an interruption: the stamp is written last, and whatever does not match it is built anew.
 set -eu
 cd "$(dirname "$0")/.."
-stamp=$(cat requirements/*.txt requirements/install.sh pyproject.toml | sha256sum | cut -c1-64)
+stamp=$(cat requirements/lock.txt requirements/cuda.txt requirements/install.sh pyproject.toml | sha256sum | cut -c1-64)
 [ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
 
 # Two makes at once: the second waits, then finds the work done.

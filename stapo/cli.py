@@ -197,8 +197,24 @@ def generate(
         for name in found.run.benchmarks
     ]
     config = found.generate_config(checkpoint, decoding)
-    generated = run(model, config, found.decodings[decoding], found.evaluation, benchmarks, work)
-    typer.echo(f"generated: {', '.join(generated) or 'nothing, all was there'}")
+    generated = run(
+        model, config, found.decodings[decoding], found.evaluation, benchmarks, work, found.engine
+    )
+    typer.echo(f"generated {generated} responses" if generated else "all responses were there")
+
+
+@app.command()
+def regrade(
+    completions: Annotated[Path, typer.Argument(help="Responses, as `stapo generate` writes them")],
+    benchmark: Annotated[str, typer.Option(help="Benchmark that they answer")],
+) -> None:
+    """Print avg@N of responses that are there, as lm-eval itself computes it; no model is needed.
+
+    Example: stapo regrade results/smoke/completions/tiny/base/t1.0-p1.0/chain-3.jsonl --benchmark chain-3
+    """
+    from stapo.evaluation.replay import regrade as run
+
+    typer.echo(f"{100 * run(completions, benchmark):.2f} %")
 
 
 @app.command()

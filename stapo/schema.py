@@ -120,6 +120,10 @@ class Engine(Strict):
         0.3, description="Share of a GPU's memory for colocated vLLM, asleep during updates"
     )
     vllm_tensor_parallel: PositiveInt = Field(1, description="GPUs of one colocated vLLM engine")
+    vllm_evaluation_memory: OpenUnit = Field(
+        0.9, description="Share of a GPU's memory for vLLM in evaluation"
+    )
+    data_parallel: PositiveInt = Field(1, description="Replicas of a checkpoint in evaluation")
     vllm_server: str = Field(
         "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
     )
@@ -161,8 +165,14 @@ class BenchmarkSettings(Strict):
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
-    backend: Literal["hf"] = "hf"
-    batch_size: PositiveInt
+    backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
+    batch_size: PositiveInt = Field(
+        description="Responses generated together; a kill loses so many at most"
+    )
+    end_tokens: list[str] = Field(
+        ["<|im_end|>"],
+        description="Tokens that end a response besides the tokenizer's own, where it has them",
+    )
     max_response_tokens: PositiveInt
     seed: int = 1234
 

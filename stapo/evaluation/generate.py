@@ -1,23 +1,26 @@
-"""Responses of one checkpoint under one decoding: lm-eval with the model loaded once.
+"""Responses of one checkpoint under one decoding, kept in a store that only grows.
 
-Each benchmark is one part file, keyed by everything that determines it: an interrupted or extended
-evaluation generates only what is missing. The random state is set anew for each benchmark, so that
-its responses depend neither on the other benchmarks nor on what was already there.
+lm-eval gives the tasks: rows, prompts, gold answers. The sampling is ours, since lm-eval keeps one
+completion per request, passes no seeds and, under data parallelism, gives every replica the same requests.
+Each response is one line of the store of its benchmark, written as it comes: a killed or extended
+evaluation generates what is missing and nothing else.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from lm_eval.evaluator import evaluate
-from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
-from transformers import set_seed
+from tqdm import tqdm
 
-from stapo.artifacts import replace_file, write_jsonl
-from stapo.schema import Decoding, Evaluation
+from stapo.artifacts import append_jsonl, read_jsonl, work_directory, write_jsonl
+from stapo.evaluation.engines import engine
+from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
+from stapo.schema import Decoding, Engine, Evaluation
 from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
+
+Key = tuple[int, int]
+"""Problem and sample."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,17 @@ class Benchmark:
     output: Path
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A benchmark with its rows and the requests that its samples need."""
+
+    benchmark: Benchmark
+    rows: list[dict[str, str]]
+    """Question, as shown to the model, and gold answer."""
+    requests: list[Request]
+    store: Path
+
+
 def generate(
     model: Path,
     config: dict[str, Any],
@@ -37,8 +51,9 @@ def generate(
     evaluation: Evaluation,
     benchmarks: list[Benchmark],
     work: Path,
-) -> list[str]:
-    """Write the responses to every benchmark; return the names of those that had to be generated.
+    settings: Engine | None = None,
+) -> int:
+    """Write the responses to every benchmark; return how many had to be generated.
 
     Args:
         model: directory of the checkpoint.
@@ -46,70 +61,93 @@ def generate(
         decoding: how to sample.
         evaluation: backend, batch size, lengths, seed.
         benchmarks: what to answer.
-        work: directory of the parts.
+        work: directory of the stores.
+        settings: how the engine runs; nothing in it determines a response.
+
+    Raises:
+        BusyError: another process generates into `work`.
     """
-    work.mkdir(parents=True, exist_ok=True)
-    parts = {b.name: work / f"{b.name}-{fingerprint([config, b.config])}.jsonl" for b in benchmarks}
-    missing = [b for b in benchmarks if not parts[b.name].exists()]
-    if missing:
-        language_model = HFLM(
-            pretrained=str(model),
-            device="cuda" if torch.cuda.is_available() else "cpu",
-            dtype="bfloat16" if torch.cuda.is_available() else "float32",
-            batch_size=evaluation.batch_size,
-            trust_remote_code=False,
-        )
+    with work_directory(work, {"kind": "responses"}):
+        prompter = Prompter(model, evaluation)
         tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
-        for i, benchmark in enumerate(missing, start=1):
-            print(f"[{i}/{len(missing)}] generating {benchmark.name}", flush=True)  # noqa: T201
-            records = _answer(language_model, tasks, decoding, evaluation, benchmark)
-            write_jsonl(parts[benchmark.name], records)
-    for benchmark in benchmarks:
-        with replace_file(benchmark.output) as stream:
-            stream.write(parts[benchmark.name].read_text())
-    return [benchmark.name for benchmark in missing]
+        asked = [_ask(prompter, tasks, config, evaluation, b, work) for b in benchmarks]
+        missing = [(one, _missing(one)) for one in asked]
+        total = sum(len(requests) for _, requests in missing)
+        if total:
+            sampling = prompter.sampling(decoding, evaluation)
+            with (
+                engine(evaluation.backend, model, sampling, settings or Engine()) as answer,
+                tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar,
+            ):
+                for one, requests in missing:
+                    bar.set_postfix_str(one.benchmark.name)
+                    for part, responses in answer(chunks(requests, evaluation.batch_size)):
+                        for request, response in zip(part, responses, strict=True):
+                            record = {"seed": request.seed, **vars(response)}
+                            append_jsonl(
+                                one.store,
+                                {"problem": request.problem, "sample": request.sample, **record},
+                            )
+                        bar.update(len(part))
+        for one in asked:
+            write_jsonl(one.benchmark.output, _collect(one))
+    return total
 
 
-def _answer(
-    language_model: Any,
+def _ask(
+    prompter: Prompter,
     tasks: TaskManager,
-    decoding: Decoding,
+    config: dict[str, Any],
     evaluation: Evaluation,
     benchmark: Benchmark,
-) -> list[dict[str, Any]]:
-    samples, name = benchmark.config["samples"], TASK_PREFIX + benchmark.name
-    loaded = tasks.load([name])
-    task = loaded["tasks"][name]
-    task.set_config(key="repeats", value=samples)
-    task.set_config(key="num_fewshot", value=0)
-    # Every sampling field explicitly: nothing is inherited from a generation_config.
-    sampling = {**decoding.model_dump(), "max_gen_toks": evaluation.max_response_tokens}
-    task.set_config(key="generation_kwargs", value={"do_sample": True, **sampling}, update=True)
-    # What `lm_eval --seed` does; its `simple_evaluate` would also run `pip list` for every benchmark.
-    set_seed(evaluation.seed)
-    results = evaluate(
-        lm=language_model, task_dict=loaded, apply_chat_template=True, bootstrap_iters=0
-    )
-    (logged,) = results["samples"].values()
-    records = [_record(language_model, sample, evaluation) for sample in logged]
-    if any(len(record["responses"]) != samples for record in records):
-        raise RuntimeError(
-            f"{benchmark.name}: lm-eval returned another number of responses than {samples}"
-        )
-    return sorted(records, key=lambda record: int(record["problem"]))
-
-
-def _record(language_model: Any, sample: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
-    (responses,) = sample["resps"]
-    lengths = [
-        len(language_model.tok_encode(response, add_special_tokens=False)) for response in responses
+    work: Path,
+) -> Asked:
+    name = TASK_PREFIX + benchmark.name
+    task = tasks.load([name])["tasks"][name]
+    rows = [
+        {"question": str(task.doc_to_text(doc)), "gold": str(task.doc_to_target(doc))}
+        for doc in task.test_docs()
     ]
-    return {
-        "problem": sample["doc_id"],
-        "question": sample["doc"]["question"],
-        "gold": sample["target"],
-        "responses": responses,
-        "num_tokens": lengths,
-        # lm-eval returns text without the end token: a response of full length was cut off.
-        "truncated": [length >= evaluation.max_response_tokens for length in lengths],
-    }
+    requests = []
+    for problem, row in enumerate(rows):
+        prompt_ids = prompter.prompt_ids(row["question"])
+        for sample in range(benchmark.config["samples"]):
+            seed = sample_seed(evaluation.seed, row["question"], row["gold"], sample)
+            requests.append(Request(problem, sample, seed, prompt_ids))
+    # Without the number of samples: more of them go into the same store.
+    identity = [config, benchmark.config["task"], prompter.identity()]
+    return Asked(
+        benchmark, rows, requests, work / f"{benchmark.name}-{fingerprint(identity)}.jsonl"
+    )
+
+
+def _missing(asked: Asked) -> list[Request]:
+    have = _have(asked.store)
+    return [r for r in asked.requests if (r.problem, r.sample) not in have]
+
+
+def _have(store: Path) -> dict[Key, dict[str, Any]]:
+    """Return the stored responses; the line that a kill cut off is made whole by what follows it."""
+    records = read_jsonl(store)
+    if store.exists() and not store.read_bytes().endswith(b"\n"):
+        write_jsonl(store, records)
+    return {(record["problem"], record["sample"]): record for record in records}
+
+
+def _collect(asked: Asked) -> list[dict[str, Any]]:
+    """Return one record per problem, its samples in order."""
+    have = _have(asked.store)
+    samples = range(asked.benchmark.config["samples"])
+    collected = []
+    for problem, row in enumerate(asked.rows):
+        own = [have[problem, sample] for sample in samples]
+        collected.append(
+            {
+                "problem": problem,
+                **row,
+                "responses": [record["text"] for record in own],
+                "num_tokens": [record["num_tokens"] for record in own],
+                "truncated": [record["truncated"] for record in own],
+            }
+        )
+    return collected

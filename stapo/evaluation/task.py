@@ -5,23 +5,33 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict
 
+from stapo.evaluation.data import benchmark_rows
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
 from stapo.study import TASK_PREFIX, benchmark_definitions, canonical
 
+INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
+"""The paper's, appended after one space."""
+SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
-def load_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) -> DatasetDict:
+
+def load_rows(**metadata: Any) -> DatasetDict:
     """Return the rows of a benchmark as split `test`, with columns question and answer.
 
     Args:
-        builder: who makes the rows.
-        family: which of the builder's.
-        rows: expected number.
-        sha256: expected checksum of the canonical JSON of all rows.
+        **metadata: the task's: `builder` and `family`, or `hub`, `revision`, `split` and `names`; the
+            expected `rows` and `sha256`. lm-eval adds arguments of the model, which are ignored.
 
     Raises:
         ValueError: an unknown builder, or a wrong number or checksum.
     """
+    if "hub" in metadata:
+        found = benchmark_rows(**{name: metadata[name] for name in SOURCE})
+        return DatasetDict({"test": Dataset.from_list(found)})
+    return _built_rows(**metadata)
+
+
+def _built_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) -> DatasetDict:
     if builder != "tiny-arithmetic":
         raise ValueError(f"{family}: unknown builder {builder!r}; known: tiny-arithmetic")
     found = [
@@ -43,6 +53,11 @@ def benchmark_questions(benchmark: str) -> list[str]:
 def question(doc: dict[str, str]) -> str:
     """Return the user's turn."""
     return doc["question"]
+
+
+def math_question(doc: dict[str, str]) -> str:
+    """Return the user's turn of the paper's benchmarks."""
+    return doc["question"] + INSTRUCTION
 
 
 def gold(doc: dict[str, str]) -> str:

@@ -1,6 +1,7 @@
 """An edit reruns what it concerns and nothing else; a failure never leaves old numbers standing."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def test_a_new_benchmark_generates_only_itself(workspace):
     logs = list((workspace.path / "logs/smoke/completions").rglob("t1.0-p1.0.log"))
     assert len(logs) == 5
     for log in logs:
-        assert "generated: chain-4\n" in log.read_text()
+        assert "generated 400 responses\n" in log.read_text()
     assert old.read_bytes() == before
 
 
@@ -130,9 +131,7 @@ def test_a_killed_training_resumes_and_ends_as_if_nothing_had_been(workspace):
     directory = artifacts.TRAIN_WORK.format(study="smoke", size="tiny", method="justrl", seed=0)
     for path in (workspace.path / directory).glob("*/*"):
         if path.is_dir():
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
+            shutil.rmtree(path)
     target = str(published.relative_to(workspace.path))
     command = [
         *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),

@@ -31,7 +31,11 @@ def test_no_name_is_one_of_lm_evals_own(tasks):
     assert not own & set(tasks.all_subtasks)
 
 
-@pytest.mark.parametrize("name", benchmark_definitions())
+TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
+REAL = [n for n in benchmark_definitions() if n not in TINY]
+
+
+@pytest.mark.parametrize("name", TINY)
 def test_a_task_loads_and_keeps_every_repeat(tasks, name):
     task = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
     definition = benchmark_definitions()[name]
@@ -62,7 +66,7 @@ def test_rows_of_another_checksum_are_refused():
 
 
 def test_problems_are_held_out():
-    for name in benchmark_definitions():
+    for name in TINY:
         assert all(is_held_out(question) for question in benchmark_questions(name))
 
 
@@ -72,6 +76,8 @@ def test_every_task_says_where_its_rows_come_from():
         if "task:" in content:
             metadata = yaml.safe_load(content.replace("!function", ""))["metadata"]
             assert {"version", "rows", "sha256"} <= set(metadata)
+            if "hub" in metadata:
+                assert {"revision", "split", "names", "licence"} <= set(metadata)
             assert f"`{TASK_PREFIX}{path.stem}`" in (BENCHMARKS / "README.md").read_text() or (
                 path.stem.startswith("chain-")
             )

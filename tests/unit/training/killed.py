@@ -16,6 +16,8 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import torch
 from test_trainer import run
 
+from stapo.training.checkpoints import checkpoints, step_of
+
 
 def child(world: Path, out: Path, steps: int) -> int:
     """Return the process that trains."""
@@ -27,6 +29,10 @@ def child(world: Path, out: Path, steps: int) -> int:
     os._exit(0)
 
 
+def newest(work: Path) -> int:
+    return max((step_of(path) for path in checkpoints(work)), default=0)
+
+
 def ended(process: int) -> bool:
     return os.waitpid(process, os.WNOHANG)[0] != 0
 
@@ -36,10 +42,11 @@ def main(world: str, out: str, kills: str, seed: str, steps: str = "120") -> Non
     killed = while_writing = 0
     while killed < int(kills):
         process = child(Path(world), Path(out), int(steps))
-        # Every third kill waits until a checkpoint is being written, or at most for a while.
-        aim, deadline = killed % 3 == 2, time.monotonic() + chance.uniform(0.05, 1.0)
+        # Every third kill waits for a checkpoint being written, after one that became whole.
+        aim, before = killed % 3 == 2, newest(work)
+        deadline = time.monotonic() + (60.0 if aim else chance.uniform(0.05, 1.0))
         while time.monotonic() < deadline:
-            if aim and any(work.glob("writing/checkpoint-*")):
+            if aim and newest(work) > before and any(work.glob("writing/checkpoint-*")):
                 time.sleep(chance.uniform(0.0, 0.02))
                 break
             time.sleep(0.001)

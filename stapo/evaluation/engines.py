@@ -1,0 +1,196 @@
+"""The two backends: Transformers, for CPUs and tests, and vLLM. Both answer the same requests.
+
+An engine is a function from requests to responses. Each request carries its own seed, so that responses do
+not depend on what else is in the batch or on which replica answers (apart from rounding).
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import current_process, get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from stapo.evaluation.sampling import Request, Response, Sampling
+from stapo.schema import Engine as EngineSettings
+
+Engine = Callable[[Sequence[Request]], list[Response]]
+
+
+class SeededSampling(LogitsProcessor):  # type: ignore[misc]
+    """Draws every row of a batch with its own generator, by Gumbel noise: the largest is the sample.
+
+    Args:
+        seeds: one per row.
+        sampling: temperature, top-k and top-p, applied before the draw.
+    """
+
+    def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
+        if sampling.top_k:
+            self.warpers.append(TopKLogitsWarper(sampling.top_k))
+        if sampling.top_p < 1:
+            self.warpers.append(TopPLogitsWarper(sampling.top_p))
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Return the perturbed scores (B, V)."""
+        scores = self.warpers(input_ids, scores.float())
+        width = scores.shape[1]
+        uniform = torch.stack([torch.rand(width, generator=g) for g in self.generators])
+        # rand() may be 0; the next number is 2^-24.
+        noise = -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
+        return scores + noise.to(scores.device)
+
+
+def hf_engine(model: str, sampling: Sampling) -> Engine:
+    """Return a Transformers engine with the model loaded."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+    loaded = loaded.to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    settings = GenerationConfig(
+        do_sample=False,  # The draw is SeededSampling's.
+        max_new_tokens=sampling.max_response_tokens,
+        eos_token_id=list(sampling.eos_token_ids),
+        pad_token_id=sampling.eos_token_ids[0],
+        repetition_penalty=sampling.repetition_penalty,
+    )
+    # What a checkpoint ships would fill the fields that are not set above.
+    loaded.generation_config = settings
+
+    def answer(requests: Sequence[Request]) -> list[Response]:
+        longest = max(len(request.prompt_ids) for request in requests)
+        ids = torch.full((len(requests), longest), sampling.eos_token_ids[0])
+        attended = torch.zeros_like(ids)
+        for row, request in enumerate(requests):
+            ids[row, longest - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
+            attended[row, longest - len(request.prompt_ids) :] = 1
+        draw = SeededSampling([request.seed for request in requests], sampling)
+        with torch.inference_mode():
+            output = loaded.generate(
+                input_ids=ids.to(device),
+                attention_mask=attended.to(device),
+                generation_config=settings,
+                logits_processor=LogitsProcessorList([draw]),
+            )
+        return [_cut(tokenizer, row, sampling) for row in output[:, longest:].tolist()]
+
+    return answer
+
+
+def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
+    """Return a response up to its end token, which counts as one of its tokens."""
+    for place, token in enumerate(tokens):
+        if token in sampling.eos_token_ids:
+            return Response(_text(tokenizer, tokens[:place]), place + 1, False)
+    return Response(_text(tokenizer, tokens), len(tokens), True)
+
+
+def _text(tokenizer: Any, tokens: list[int]) -> str:
+    text: str = tokenizer.decode(tokens, skip_special_tokens=True)
+    return text
+
+
+def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
+    """Return a vLLM engine with the model loaded, prefix caching on."""
+    from vllm import LLM, SamplingParams
+
+    cpu = not torch.cuda.is_available()
+    engine = LLM(
+        model=model,
+        tensor_parallel_size=settings.vllm_tensor_parallel,
+        gpu_memory_utilization=settings.vllm_evaluation_memory,
+        dtype="float32" if cpu else "bfloat16",
+        enforce_eager=cpu,
+        enable_prefix_caching=True,
+        generation_config="vllm",  # Not the checkpoint's.
+        trust_remote_code=False,
+        disable_log_stats=True,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def answer(requests: Sequence[Request]) -> list[Response]:
+        parameters = [
+            SamplingParams(
+                n=1,
+                seed=request.seed,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k or -1,
+                min_p=sampling.min_p,
+                repetition_penalty=sampling.repetition_penalty,
+                max_tokens=sampling.max_response_tokens,
+                stop=None,
+                stop_token_ids=list(sampling.eos_token_ids),
+                ignore_eos=True,  # The ends are those above, not those of the checkpoint.
+                detokenize=False,
+            )
+            for request in requests
+        ]
+        prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in requests]
+        outputs = engine.generate(prompts, parameters, use_tqdm=False)
+        return [_cut(tokenizer, list(o.outputs[0].token_ids), sampling) for o in outputs]
+
+    return answer
+
+
+def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
+    """Return an engine of a backend, `hf` or `vllm`."""
+    return hf_engine(model, sampling) if backend == "hf" else vllm_engine(model, sampling, settings)
+
+
+@contextmanager
+def engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Any:
+    """Yield a function that answers lists of requests one after another, on one or several replicas.
+
+    With `data_parallel` above one, as many processes hold a replica each, on GPUs of its own; what they
+    answer is yielded as it comes.
+    """
+    start = partial(load, backend, str(model), sampling, settings)
+    if settings.data_parallel == 1:
+        loaded = start()
+        yield lambda parts: ((part, loaded(part)) for part in parts)
+        return
+    with ProcessPoolExecutor(
+        settings.data_parallel,
+        mp_context=get_context("spawn"),
+        initializer=_load_replica,
+        initargs=(start, settings.data_parallel, settings.vllm_tensor_parallel),
+    ) as pool:
+        yield lambda parts: zip(parts, pool.map(_answer_on_replica, parts), strict=True)
+
+
+_replica: Engine | None = None
+
+
+def _load_replica(start: Callable[[], Engine], replicas: int, gpus_each: int) -> None:
+    """Load the engine of this process on its own share of the visible GPUs."""
+    global _replica
+    number = (current_process()._identity[0] - 1) % replicas
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible.split(",") if visible else [str(i) for i in range(replicas * gpus_each)]
+    own = devices[number * gpus_each : (number + 1) * gpus_each]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+    _replica = start()
+
+
+def _answer_on_replica(requests: list[Request]) -> list[Response]:
+    assert _replica is not None
+    return _replica(requests)

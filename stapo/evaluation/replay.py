@@ -1,0 +1,53 @@
+"""lm-eval on responses that are already there: its own metric, without a model or a GPU."""
+
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.model import LM
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
+
+from stapo.artifacts import read_jsonl
+from stapo.study import BENCHMARKS, TASK_PREFIX
+
+
+class Stored(LM):  # type: ignore[misc]
+    """Answers each problem's repeats with its stored responses, in order."""
+
+    def __init__(self, completions: Path) -> None:
+        super().__init__()
+        self.records = {record["problem"]: record for record in read_jsonl(completions)}
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """Return one response per request."""
+        used: dict[int, int] = {}
+        answers = []
+        for request in requests:
+            sample = used.get(request.doc_id, 0)
+            used[request.doc_id] = sample + 1
+            answers.append(self.records[request.doc_id]["responses"][sample])
+        return answers
+
+    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+        """No task of ours asks for it."""
+        raise NotImplementedError
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+        """No task of ours asks for it."""
+        raise NotImplementedError
+
+
+def regrade(completions: Path, benchmark: str) -> float:
+    """Return avg@N of stored responses as lm-eval computes it, 0 to 1.
+
+    Args:
+        completions: JSON lines as `evaluation.generate` writes them.
+        benchmark: name without prefix.
+    """
+    name = TASK_PREFIX + benchmark
+    loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])
+    stored = Stored(completions)
+    samples = {len(record["responses"]) for record in stored.records.values()}
+    loaded["tasks"][name].set_config(key="repeats", value=max(samples))
+    results = evaluate(lm=stored, task_dict=loaded, bootstrap_iters=0)
+    return float(results["results"][name]["average_at_n,all-samples"])

@@ -1,0 +1,109 @@
+"""What is asked of a checkpoint: one request per problem and sample, each with a seed of its own.
+
+The seed is a hash of the benchmark row and the index of the sample. It does not depend on the method, on
+the other problems or on how many samples there are: a larger N adds responses and changes none.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from stapo.schema import Decoding, Evaluation
+from stapo.study import canonical, fingerprint
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response to generate."""
+
+    problem: int
+    """Row of the benchmark."""
+    sample: int
+    seed: int
+    prompt_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came back."""
+
+    text: str
+    num_tokens: int
+    truncated: bool
+    """Whether it reached the limit without an end token."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Every field that a backend samples by; nothing comes from a model's generation_config."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    """0: off."""
+    max_response_tokens: int
+    eos_token_ids: tuple[int, ...]
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+
+
+def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
+    """Return the seed of a sample, 63 bits.
+
+    Args:
+        salt: of the study's evaluation.
+        question: of the benchmark row.
+        gold: of the benchmark row.
+        sample: index among the row's samples.
+    """
+    digest = hashlib.sha256(canonical([salt, question, gold, sample]).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class Prompter:
+    """Turns questions into token ids with a checkpoint's own chat template.
+
+    Args:
+        model: directory of the checkpoint.
+        evaluation: which further tokens end a response.
+    """
+
+    def __init__(self, model: Path | str, evaluation: Evaluation) -> None:
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        vocabulary = self.tokenizer.get_vocab()
+        ends = {self.tokenizer.eos_token_id}
+        ends |= {vocabulary[token] for token in evaluation.end_tokens if token in vocabulary}
+        self.eos_token_ids = tuple(sorted(ends))
+
+    def identity(self) -> dict[str, Any]:
+        """Return what, beside the question, determines a prompt and its end."""
+        return {
+            "chat_template": fingerprint(self.tokenizer.chat_template),
+            "eos_token_ids": list(self.eos_token_ids),
+        }
+
+    def prompt_ids(self, text: str) -> tuple[int, ...]:
+        """Return the ids of one user turn."""
+        ids = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+        )
+        return tuple(ids)
+
+    def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
+        """Return how to sample."""
+        return Sampling(
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            top_k=decoding.top_k,
+            max_response_tokens=evaluation.max_response_tokens,
+            eos_token_ids=self.eos_token_ids,
+        )
+
+
+def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
+    """Return the requests in parts that are answered together, in order."""
+    return [list(requests[start : start + size]) for start in range(0, len(requests), size)]

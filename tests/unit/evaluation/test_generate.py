@@ -1,0 +1,155 @@
+"""Own samples: a seed for each, a store that only grows, and draws that do not depend on the batch."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stapo.artifacts import read_jsonl
+from stapo.evaluation import engines
+from stapo.evaluation.engines import SeededSampling, engine, hf_engine
+from stapo.evaluation.generate import Benchmark, generate
+from stapo.evaluation.sampling import Prompter, Request, Sampling, sample_seed
+from stapo.models.tiny import build_tiny
+from stapo.schema import Decoding, Engine, Evaluation, TinyModel
+from stapo.study import benchmark_definitions
+
+DECODING = Decoding(temperature=1.0, top_p=1.0)
+EVALUATION = Evaluation(batch_size=64, max_response_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("model") / "base"
+    settings = TinyModel(
+        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
+    )
+    build_tiny(settings, path)
+    return path
+
+
+def answer(model: Path, root: Path, samples: int = 2, names=("chain-2",), **changes: Any) -> int:
+    benchmarks = [
+        Benchmark(n, {"task": benchmark_definitions()[n], "samples": samples}, root / f"{n}.jsonl")
+        for n in names
+    ]
+    evaluation = EVALUATION.model_copy(update=changes)
+    return generate(model, {"of": "test"}, DECODING, evaluation, benchmarks, root / "work")
+
+
+def test_seeds_belong_to_row_and_sample():
+    seeds = {
+        sample_seed(salt, question, gold, sample)
+        for salt in (0, 1)
+        for question in ("a", "b")
+        for gold in ("1", "2")
+        for sample in range(32)
+    }
+    assert len(seeds) == 2 * 2 * 2 * 32
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    # Written down: another number would redraw every published sample.
+    assert sample_seed(1234, "What is 1+1?", "2", 0) == 6536136214537664170
+
+
+def test_a_larger_n_adds_samples_and_changes_none(model, tmp_path):
+    assert answer(model, tmp_path, samples=2) == 200
+    two = read_jsonl(tmp_path / "chain-2.jsonl")
+    assert answer(model, tmp_path, samples=3) == 100
+    three = read_jsonl(tmp_path / "chain-2.jsonl")
+    assert [r["responses"][:2] for r in three] == [r["responses"] for r in two]
+    assert answer(model, tmp_path, samples=2) == 0
+    assert read_jsonl(tmp_path / "chain-2.jsonl") == two
+
+
+def test_what_a_kill_left_is_kept_and_the_rest_generated(model, tmp_path):
+    answer(model, tmp_path)
+    whole = (tmp_path / "chain-2.jsonl").read_text()
+    (store,) = (tmp_path / "work").glob("chain-2-*.jsonl")
+    lines = store.read_text().splitlines(keepends=True)
+    store.write_text("".join(lines[:130]) + lines[130][:17])  # Cut off in a line.
+    assert answer(model, tmp_path) == 70
+    assert (tmp_path / "chain-2.jsonl").read_text() == whole
+    assert len(read_jsonl(store)) == 200
+    assert answer(model, tmp_path, names=("chain-2", "chain-3")) == 200
+
+
+def test_batches_do_not_change_a_draw(model, tmp_path):
+    answer(model, tmp_path / "a", batch_size=64)
+    answer(model, tmp_path / "b", batch_size=7)
+    a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
+    pairs = [
+        (x, y)
+        for one, two in zip(a, b, strict=True)
+        for x, y in zip(one["responses"], two["responses"], strict=True)
+    ]
+    # Padding changes logits by rounding; a draw that lies that close is another one, hardly ever.
+    assert sum(x == y for x, y in pairs) >= 198
+
+
+def test_samples_differ_and_are_drawn_from_the_model(model, tmp_path):
+    answer(model, tmp_path, samples=8)
+    records = read_jsonl(tmp_path / "chain-2.jsonl")
+    distinct = sum(len(set(record["responses"])) for record in records)
+    assert distinct > 0.9 * 800
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.7])
+def test_the_draw_has_the_distribution_of_the_scores(top_p):
+    probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    sampling = Sampling(1.0, top_p, 0, 1, (0,))
+    count = 20_000
+    draw = SeededSampling(list(range(count)), sampling)
+    scores = draw(torch.zeros(count, 1, dtype=torch.long), probabilities.log().expand(count, 4))
+    found = torch.bincount(scores.argmax(dim=1), minlength=4) / count
+    kept = probabilities if top_p == 1 else torch.tensor([0.5, 0.3, 0.0, 0.0])
+    expected = kept / kept.sum()
+    # Five standard deviations of a share of 20,000 draws.
+    assert torch.allclose(found, expected, atol=5 * math.sqrt(0.25 / count))
+
+
+def test_the_temperature_is_applied_before_the_draw():
+    scores = torch.tensor([[0.0, 1.0]]).expand(4000, 2)
+    draw = SeededSampling(list(range(4000)), Sampling(0.5, 1.0, 0, 1, (0,)))
+    share = draw(torch.zeros(4000, 1, dtype=torch.long), scores).argmax(dim=1).double().mean()
+    assert share == pytest.approx(1 / (1 + math.exp(-2)), abs=0.03)
+
+
+def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
+    changed = tmp_path / "model"
+    changed.mkdir()
+    for path in model.iterdir():
+        (changed / path.name).write_bytes(path.read_bytes())
+    config = {"do_sample": True, "temperature": 0.01, "top_k": 1, "max_new_tokens": 2}
+    (changed / "generation_config.json").write_text(json.dumps(config))
+    answer(model, tmp_path / "a")
+    answer(changed, tmp_path / "b")
+    a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
+    assert a == b
+
+
+def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
+    prompter = Prompter(model, EVALUATION)
+    sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
+    request = Request(0, 0, 1, prompter.prompt_ids("chain:1+1?"))
+    (short,) = hf_engine(str(model), sampling)([request])
+    assert (short.truncated, short.num_tokens) == (True, 6)
+    (end,) = prompter.eos_token_ids
+    assert engines._cut(prompter.tokenizer, [7, end, 8], sampling).num_tokens == 2
+    assert not engines._cut(prompter.tokenizer, [7, end, 8], sampling).truncated
+
+
+@pytest.mark.slow
+def test_two_replicas_answer_what_one_answers(model, tmp_path):
+    prompter = Prompter(model, EVALUATION)
+    sampling = prompter.sampling(DECODING, EVALUATION)
+    ids = prompter.prompt_ids("chain:1+1?")
+    parts = [[Request(0, s, s + 10 * p, ids) for s in range(4)] for p in range(3)]
+    found = []
+    for replicas in (1, 2):
+        with engine("hf", model, sampling, Engine(data_parallel=replicas)) as run:
+            found.append([(part, responses) for part, responses in run(parts)])
+    assert found[0] == found[1]

@@ -1,0 +1,110 @@
+"""A real vLLM on the CPU answers the same requests as Transformers; `make test-vllm` runs this."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("vllm", reason="make test-vllm")
+
+from stapo.artifacts import read_jsonl
+from stapo.evaluation.generate import Benchmark, generate
+from stapo.evaluation.replay import regrade
+from stapo.evaluation.scores import score
+from stapo.models.tiny import build_tiny
+from stapo.schema import Decoding, Engine, Evaluation, TinyModel
+from stapo.study import benchmark_definitions
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+SETTINGS = Engine(vllm_evaluation_memory=0.2)
+NAME = "chain-2"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "base"
+    settings = TinyModel(builder="tiny-arithmetic", supervised_steps=300, supervised_batch=96)
+    build_tiny(settings, path)
+    return path
+
+
+def answer(
+    model: Path, root: Path, backend: str, samples: int = 2, temperature: float = 1.0
+) -> int:
+    evaluation = Evaluation(backend=backend, batch_size=50, max_response_tokens=32)
+    config = {"task": benchmark_definitions()[NAME], "samples": samples}
+    return generate(
+        model,
+        {"backend": backend},
+        Decoding(temperature=temperature, top_p=1.0),
+        evaluation,
+        [Benchmark(NAME, config, root / f"{NAME}.jsonl")],
+        root / "work",
+        SETTINGS,
+    )
+
+
+@pytest.fixture(scope="module")
+def responses(model, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("vllm")
+    assert answer(model, out, "vllm") == 200
+    return out
+
+
+def test_a_larger_n_adds_samples_and_changes_none(model, responses):
+    two = read_jsonl(responses / f"{NAME}.jsonl")
+    assert answer(model, responses, "vllm", samples=3) == 100
+    three = read_jsonl(responses / f"{NAME}.jsonl")
+    assert [r["responses"][:2] for r in three] == [r["responses"] for r in two]
+    assert all(len(set(record["responses"])) > 1 for record in three)
+
+
+def test_it_says_what_transformers_says(model, tmp_path):
+    """Nearly greedy, the two differ by rounding only; end tokens and lengths count alike."""
+    for backend in ("hf", "vllm"):
+        answer(model, tmp_path / backend, backend, samples=1, temperature=0.01)
+    hf, vllm = (read_jsonl(tmp_path / b / f"{NAME}.jsonl") for b in ("hf", "vllm"))
+    same = [a for a, b in zip(hf, vllm, strict=True) if a["responses"] == b["responses"]]
+    assert len(same) >= 95
+    lengths = {b["problem"]: b["num_tokens"] for b in vllm}
+    assert all(record["num_tokens"] == lengths[record["problem"]] for record in same)
+
+
+@pytest.mark.parametrize("backend", ["hf", "vllm"])
+def test_lm_evals_metric_is_our_score_on_the_same_responses(model, responses, tmp_path, backend):
+    root = responses if backend == "vllm" else tmp_path
+    answer(model, root, backend)
+    ours = score(root / f"{NAME}.jsonl", {}, tmp_path / "s.parquet")
+    correct = pq.read_table(tmp_path / "s.parquet")["correct"].to_pylist()
+    assert ours == sum(correct) / len(correct) == regrade(root / f"{NAME}.jsonl", NAME)
+
+
+def test_a_killed_evaluation_generates_only_what_is_missing(model, tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_vllm_engine import answer
+if __name__ == "__main__":
+    answer(Path({str(model)!r}), Path({str(tmp_path)!r}), "vllm")
+"""
+    (tmp_path / "run.py").write_text(code)
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "run.py")], start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and not list((tmp_path / "work").glob("chain-2-*.jsonl")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (store,) = (tmp_path / "work").glob("chain-2-*.jsonl")
+    have = len(read_jsonl(store))
+    assert have >= 1
+    assert answer(model, tmp_path, "vllm") == 200 - have
+    assert len(read_jsonl(tmp_path / f"{NAME}.jsonl")) == 100
