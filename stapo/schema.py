@@ -133,7 +133,7 @@ class MethodSettings(Strict):
     """Deviations from a method of `stapo.methods`; with `base`, a method of its own name."""
 
     base: str | None = Field(None, description="Method to start from; default: that of this name")
-    title: str | None = None
+    title: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,40}$")] | None = None
     clip_low: PositiveFloat | None = None
     clip_high: PositiveFloat | None = None
     aggregation: AggregationName | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from stapo import artifacts
-from stapo.evaluation.statistics import Array
+from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.study import Study
 
 SAME_EVERYWHERE = ("processor", "machine")
@@ -38,6 +38,8 @@ class Cell:
     no_box_fraction: float
     failed_fraction: float
     """Share of responses on which the grader timed out or crashed."""
+    majority: float
+    """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
 
 
 @dataclass
@@ -126,4 +128,16 @@ def _cell(seeds: list[dict[str, list[Any]]], samples: int) -> Cell:
         truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
         no_box_fraction=verdicts.count("no_box") / len(verdicts),
         failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
+        majority=float(np.mean([_majority(rows, samples) for rows in seeds])),
+    )
+
+
+def _majority(rows: dict[str, list[Any]], samples: int) -> float:
+    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
+    answers = [rows["answer"][i] for i in order]
+    correct = [rows["correct"][i] for i in order]
+    starts = range(0, len(order), samples)
+    return majority_at_n(
+        [answers[start : start + samples] for start in starts],
+        [correct[start : start + samples] for start in starts],
     )

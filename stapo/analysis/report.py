@@ -10,15 +10,9 @@ import jinja2
 
 from stapo import artifacts
 from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import AVERAGE, MainTable, main_table
 from stapo.analysis.figures import FIGURES
-from stapo.analysis.tables import (
-    AVERAGE,
-    TEMPLATES,
-    MainTable,
-    comparison_text,
-    headline_text,
-    main_table,
-)
+from stapo.analysis.tables import TEMPLATES, comparison_text, headline_text
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
 from stapo.reference import paper

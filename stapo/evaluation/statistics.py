@@ -5,6 +5,7 @@ responses to a problem are no independent observations, so problems are resample
 seeds the seeds too.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ Array = NDArray[np.float64]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+DETECTABLE_ERRORS = 2.80
+"""Standard errors: 1.96 for the level of 5 %, 0.84 for a power of 80 %."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,10 @@ class Difference:
     low: float
     high: float
     p_value: float
+    questions: float
+    """The same in problems answered more, summed over the benchmarks."""
+    detectable: float
+    """The smallest difference that would have been found with a chance of 80 %, at 5 %, two-sided."""
 
 
 def average_at_n(correct: Array) -> float:
@@ -65,19 +72,62 @@ def pass_at_k(correct: Array, k: int) -> float:
     return float(1 - np.where(enough, np.exp(log_miss), 0.0).mean())
 
 
-def resample(correct: Array, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
-    """Return (resamples,) bootstrap means of one cell: seeds drawn first, then problems.
+def majority_at_n(
+    answers: Sequence[Sequence[str | None]], correct: Sequence[Sequence[bool]]
+) -> float:
+    """Return the share of problems whose most frequent answer is correct; of equal ones the first counts.
 
-    One draw of problems serves all seeds of a resample, since every seed answers the same problems.
-    With one seed only the problems vary: the interval then says nothing about the method.
+    Args:
+        answers: per problem, the N extracted answers; None where there is none, which never wins.
+        correct: per problem, the N verdicts.
     """
-    by_problem = correct.mean(axis=2)
-    seeds, problems = by_problem.shape
-    weights = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples) / problems
-    means: Array = weights @ by_problem.T
-    drawn = rng.integers(seeds, size=(resamples, seeds))
-    chosen: Array = np.take_along_axis(means, drawn, axis=1)
-    averages: Array = chosen.mean(axis=1)
+    won = 0
+    for given, verdicts in zip(answers, correct, strict=True):
+        votes = Counter(answer for answer in given if answer is not None)
+        if votes:
+            (winner, _), *_ = votes.most_common(1)
+            won += verdicts[list(given).index(winner)]
+    return won / len(answers)
+
+
+def problem_weights(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
+    """Return (resamples, problems) weights of bootstrap means over problems, each row summing to 1.
+
+    One draw serves every checkpoint that answered these problems: that makes differences paired.
+    """
+    counts = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
+    weights: Array = counts / problems
+    return weights
+
+
+def seed_choices(
+    seeds: int, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> NDArray[np.int64]:
+    """Return (resamples, seeds) drawn training seeds of one method.
+
+    A seed is a trained model: one draw serves all benchmarks that it answered.
+    """
+    return rng.integers(seeds, size=(resamples, seeds))
+
+
+def bootstrap_means(correct: Array, weights: Array, seeds: NDArray[np.int64]) -> Array:
+    """Return (resamples,) means of one cell, over drawn problems and drawn seeds.
+
+    With one seed only the problems vary: an interval then says nothing about the method. Drawing S seeds
+    of S gives a spread that is too small by (S - 1) / S, which is made good; with two or three seeds
+    the interval is still too short, since it does not know how uncertain that spread is.
+
+    Args:
+        correct: (S, P, N).
+        weights: (resamples, P), as of `problem_weights`.
+        seeds: (resamples, S), as of `seed_choices`.
+    """
+    means: Array = weights @ correct.mean(axis=2).T
+    centre = means.mean(axis=1)
+    drawn = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
+    count = means.shape[1]
+    inflation = np.sqrt(count / (count - 1)) if count > 1 else 1.0
+    averages: Array = centre + inflation * (drawn - centre)
     return averages
 
 
@@ -89,29 +139,37 @@ def interval(value: float, draws: Array) -> Interval:
 
 
 def paired_difference(
-    first: Sequence[Array], second: Sequence[Array], rng: np.random.Generator
+    first: Sequence[Array], second: Sequence[Array], draws: Array, rng: np.random.Generator
 ) -> Difference:
     """Return the difference of two averages over the same benchmarks, paired by problem.
 
-    The average is the plain mean over benchmarks; problems are resampled and signs flipped within
-    each benchmark. Seeds are averaged first: the p-value is about these checkpoints.
+    The average is the plain mean over benchmarks; signs are flipped by problem within each benchmark.
+    Seeds are averaged first: the p-value is about these checkpoints, the interval also about seeds.
 
     Args:
         first: (S, P, N) of each benchmark.
         second: the same problems under another method.
-        rng: source of the resamples.
+        draws: (resamples,) differences of the two averages in the same resamples.
+        rng: source of the flips.
     """
-    value, draws, flips = 0.0, np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
     for a, b in zip(first, second, strict=True):
         gaps = a.mean(axis=(0, 2)) - b.mean(axis=(0, 2))
-        n = len(gaps)
         value += gaps.mean() / len(first)
-        draws += rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) @ gaps / n / len(first)
-        flips += rng.choice([-1.0, 1.0], size=(RESAMPLES, n)) @ gaps / n / len(first)
+        questions += gaps.sum()
+        signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps)))
+        flips += signs @ gaps / len(gaps) / len(first)
     # The observed value is one of the permutations: a p-value is never 0. Rounding must not split ties.
     extreme = int((np.abs(flips) >= abs(value) - 1e-12).sum())
     bounds = interval(value, draws)
-    return Difference(value, bounds.low, bounds.high, (extreme + 1) / (RESAMPLES + 1))
+    return Difference(
+        value=value,
+        low=bounds.low,
+        high=bounds.high,
+        p_value=(extreme + 1) / (RESAMPLES + 1),
+        questions=questions,
+        detectable=DETECTABLE_ERRORS * float(draws.std()),
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

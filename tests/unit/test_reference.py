@@ -2,7 +2,7 @@
 
 import pytest
 
-from stapo.analysis.tables import headline
+from stapo.analysis.comparison import headline
 from stapo.reference import paper, stated_averages
 
 ROWS = [

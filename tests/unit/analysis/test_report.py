@@ -3,9 +3,10 @@
 import re
 
 from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import FIGURES, write_figure
 from stapo.analysis.report import write_report
-from stapo.analysis.tables import headline_text, main_table
+from stapo.analysis.tables import headline_text
 
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):

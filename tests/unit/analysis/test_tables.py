@@ -4,6 +4,7 @@ import csv
 import io
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -11,7 +12,9 @@ from synthetic import write_score
 
 from stapo import artifacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.tables import AVERAGE, main_table, print_table, render, write_tables
+from stapo.analysis.comparison import AVERAGE, MARK, headline, main_table
+from stapo.analysis.tables import headline_text, print_table, render, write_tables
+from stapo.evaluation.statistics import paired_difference
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -40,7 +43,7 @@ def test_values_are_the_means_of_the_files(study, finished):
     assert [c.baseline for c in table.comparisons] == ["grpo", "20-entropy", "justrl"]
     gap = (averages["stapo"] - averages["grpo"]) / 100
     assert table.comparisons[0].difference.value == pytest.approx(gap)
-    assert table.comparisons[0].questions == pytest.approx(gap * 40)
+    assert table.comparisons[0].difference.questions == pytest.approx(gap * 40)
     assert any("1 training seed" in note for note in table.notes)
 
 
@@ -98,10 +101,11 @@ def test_files_are_the_same_bytes_every_time(study, finished):
 
 def test_names_are_text_in_every_format(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert r"G_R&P\|O <b>" in render(table, "md")
+    assert r"G_R&amp;P\|O &lt;b&gt;" in render(table, "md")
     assert r"G\_R\&P|O <b>" in render(table, "tex")
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
-    assert len(rows) == 5 * 3
+    # Three averages; pass@1, 2, 4 and majority@4 of two benchmarks.
+    assert len(rows) == 5 * (3 + 2 * 4)
     assert {row["benchmark"] for row in rows} == {"chain-2", "linear-equation", "Avg"}
     assert rows[0]["problems"] == "20"
     assert rows[0]["samples"] == "4"
@@ -120,3 +124,73 @@ def test_several_training_seeds_are_averaged_and_widen_the_interval(raw_study, t
     table = main_table(study, DECODING, scores)
     assert not any("1 training seed" in note for note in table.notes)
     assert table.rows[-1].seeds == 3
+
+
+def test_one_draw_of_problems_serves_every_row(study, finished):
+    """Two rows with the same answers have the same interval, and no interval of a difference."""
+    for benchmark in study.run.benchmarks:
+        path = artifacts.SCORES.format(
+            study="demo", checkpoint="tiny/{}/seed0", decoding=DECODING, benchmark=benchmark
+        )
+        theirs = pq.read_table(finished / path.format("justrl"))
+        ours = pq.read_table(finished / path.format("stapo"))
+        copied = theirs.replace_schema_metadata(ours.schema.metadata)
+        pq.write_table(copied, finished / path.format("stapo"))
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    rows = {row.method: row for row in table.rows}
+    assert rows["stapo"].cells == rows["justrl"].cells
+    (same,) = [c for c in table.comparisons if c.baseline == "justrl"]
+    found = same.difference
+    assert (found.value, found.low, found.high, found.questions) == (0, 0, 0, 0)
+    assert (found.detectable, found.p_value) == (0, 1)
+    assert not rows["justrl"].significant
+
+
+def test_questions_are_counted_per_benchmark():
+    """One more of 10 and one less of 30 are no question gained, though the average gains."""
+    small, large = np.zeros((1, 10, 1)), np.zeros((1, 30, 1))
+    better, worse = small.copy(), large.copy()
+    better[0, 0], large[0, 0] = 1, 1
+    rng = np.random.default_rng(0)
+    found = paired_difference([better, worse], [small, large], np.zeros(10), rng)
+    assert found.value == pytest.approx((1 / 10 - 1 / 30) / 2)
+    assert found.questions == pytest.approx(0)
+
+
+def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
+    assert headline({"tiny": {"stapo": 1.0, "grpo": 0.0}}) is None
+    assert headline({"tiny": {"stapo": 1.0, "grpo": 0.5}}).mean == pytest.approx(100)
+    for checkpoint in study.checkpoints():
+        for benchmark in study.run.benchmarks:
+            path = finished / artifacts.SCORES.format(
+                study="demo", checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
+            )
+            table = pq.read_table(path)
+            none = pa.array([False] * len(table))
+            column = table.schema.get_field_index("correct")
+            pq.write_table(table.set_column(column, "correct", none), path)
+    shown = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert headline_text(shown).startswith("No headline")
+    assert "No headline" in render(shown, "md")
+
+
+def test_a_significant_gain_is_marked(study, finished):
+    for benchmark in study.run.benchmarks:
+        path = finished / artifacts.SCORES.format(
+            study="demo", checkpoint="tiny/grpo/seed0", decoding=DECODING, benchmark=benchmark
+        )
+        table = pq.read_table(path)
+        none = pa.array([False] * len(table))
+        column = table.schema.get_field_index("correct")
+        pq.write_table(table.set_column(column, "correct", none), path)
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert {row.method: row.significant for row in table.rows}["grpo"]
+    assert not table.rows[0].significant  # The base model is not compared.
+    marked = f"0.00{MARK}<br>[0.0, 0.0] |"
+    (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
+        text
+        for text in render(table, "md").splitlines()
+        if text.endswith(f"0.00{MARK}<br>[0.0, 0.0] |")
+    ]
+    assert "G_R" in line
+    assert r"0.00$^\dagger$" in render(table, "tex")

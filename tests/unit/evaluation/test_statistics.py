@@ -5,19 +5,40 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 
 from stapo.evaluation.statistics import (
+    RESAMPLES,
     average_at_n,
+    bootstrap_means,
     holm,
     interval,
+    majority_at_n,
     paired_difference,
     pass_at_k,
-    resample,
+    problem_weights,
+    seed_choices,
 )
 
 
 def draw(seed: int, shape: tuple[int, ...], rate: float = 0.5) -> np.ndarray:
     return (np.random.default_rng(seed).random(shape) < rate).astype(float)
+
+
+def resample(
+    correct: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> np.ndarray:
+    seeds, problems, _ = correct.shape
+    weights = problem_weights(problems, rng, resamples)
+    return bootstrap_means(correct, weights, seed_choices(seeds, rng, resamples))
+
+
+def difference(first: np.ndarray, second: np.ndarray):
+    """A paired difference on one benchmark, with draws over the same problems."""
+    rng = np.random.default_rng(0)
+    weights = problem_weights(first.shape[1], rng)
+    draws = [bootstrap_means(c, weights, seed_choices(len(c), rng)) for c in (first, second)]
+    return paired_difference([first], [second], draws[0] - draws[1], rng)
 
 
 def test_average_is_over_samples_then_problems_then_seeds():
@@ -47,7 +68,8 @@ def test_the_bootstrap_agrees_with_a_plain_loop():
     rng, slow = np.random.default_rng(1), []
     for _ in range(4000):
         seeds, problems = rng.integers(3, size=3), rng.integers(40, size=40)
-        slow.append(correct[seeds][:, problems].mean())
+        drawn, every = correct[seeds][:, problems].mean(), correct[:, problems].mean()
+        slow.append(every + (3 / 2) ** 0.5 * (drawn - every))
     # Monte Carlo of 4,000 and 10,000 draws: standard error of a spread about 1 %, allowed 5 %.
     assert fast.mean() == pytest.approx(np.mean(slow), abs=0.003)
     assert fast.std() == pytest.approx(np.std(slow), rel=0.05)
@@ -61,6 +83,65 @@ def test_the_interval_covers_as_it_says():
         covered += bounds.low <= 0.7 <= bounds.high
     # 300 trials at 95 %: standard deviation 1.3 points; the percentile bootstrap is a little short.
     assert 0.90 <= covered / 300 <= 0.98
+
+
+def test_the_interval_of_problems_and_seeds_covers_as_it_says():
+    """Simulated studies of 200 problems and 8 seeds, both random: two levels. Fewer seeds cover less."""
+    rng, covered, studies = np.random.default_rng(7), 0, 400
+    for _ in range(studies):
+        ease = rng.normal(0, 1, size=(1, 200, 1)) + rng.normal(0, 0.15, size=(8, 1, 1))
+        correct = (rng.random((8, 200, 8)) < 1 / (1 + np.exp(-ease))).astype(float)
+        bounds = interval(average_at_n(correct), resample(correct, rng, 1000))
+        # The mean of a logistic of a symmetric variable is one half.
+        covered += bounds.low <= 0.5 <= bounds.high
+    # 400 studies at 95 %: standard deviation 1.1 points.
+    assert 0.93 <= covered / studies <= 0.97
+
+
+def test_one_level_agrees_with_scipy():
+    correct = draw(8, (1, 80, 4))
+    ours = interval(average_at_n(correct), resample(correct, np.random.default_rng(0)))
+    theirs = bootstrap(
+        (correct[0].mean(axis=1),), np.mean, method="percentile", n_resamples=10_000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval  # fmt: skip
+    # Quantiles of 10,000 draws with a spread of 0.027: some 0.001 of Monte Carlo error each.
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
+
+
+def test_a_full_study_takes_seconds():
+    """3 sizes, 5 rows, 2 decodings, six benchmarks of the paper's sizes, 3 seeds: no timed test, it ends."""
+    rng, problems = np.random.default_rng(0), (30, 30, 40, 500, 272, 674)
+    for _ in range(2):
+        weights = [problem_weights(count, rng) for count in problems]
+        for _ in range(15):
+            seeds = seed_choices(3, rng)
+            for count, own in zip(problems, weights, strict=True):
+                assert len(bootstrap_means(np.ones((3, count, 4)), own, seeds)) == RESAMPLES
+
+
+def test_the_majority_is_the_most_frequent_answer():
+    answers = [["1", "2", "2"], ["3", "4", None], [None, None, None], [None, None, "5"]]
+    correct = [[True, False, False], [True, False, False], [False] * 3, [False, False, True]]
+    # 2 wins and is wrong; 3 and 4 tie, the first counts; nothing wins nothing; absence has no vote.
+    assert majority_at_n(answers, correct) == pytest.approx(2 / 4)
+
+
+def test_the_detectable_difference_is_found_four_times_in_five():
+    """A true difference of that size, in simulated studies."""
+    rng, found, studies = np.random.default_rng(3), 0, 200
+    first = difference(
+        (rng.random((1, 400, 4)) < 0.5).astype(float), (rng.random((1, 400, 4)) < 0.5).astype(float)
+    )
+    assert first.detectable > 0
+    for _ in range(studies):
+        gain = first.detectable
+        ours = (rng.random((1, 400, 4)) < 0.5 + gain).astype(float)
+        theirs = (rng.random((1, 400, 4)) < 0.5).astype(float)
+        gaps = (ours - theirs).mean(axis=2)[0]
+        found += abs(gaps.mean()) > 1.96 * gaps.std() / 20
+    # 200 studies at 80 %: standard deviation 2.8 points.
+    assert 0.70 <= found / studies <= 0.90
 
 
 def test_samples_of_one_problem_are_not_independent_observations():
@@ -81,11 +162,11 @@ def test_paired_differences_see_what_unpaired_ones_cannot():
     base = np.repeat(draw(5, (1, 200, 1)), 4, axis=2)
     better = base.copy()
     better[0, :10] = 1.0
-    found = paired_difference([better], [base], np.random.default_rng(0))
+    found = difference(better, base)
     assert found.value == pytest.approx((better - base).mean())
     assert found.low >= 0
     assert found.p_value < 0.2
-    same = paired_difference([base], [base], np.random.default_rng(0))
+    same = difference(base, base)
     assert (same.value, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
@@ -94,7 +175,7 @@ def test_the_sign_flip_p_value_is_that_of_all_flips():
     first, second = np.clip(gaps, 0, None)[None, :, None], np.clip(-gaps, 0, None)[None, :, None]
     flips = [abs(np.dot(signs, gaps)) for signs in product((-1, 1), repeat=6)]
     exact = np.mean([flip >= abs(gaps.sum()) - 1e-12 for flip in flips])
-    found = paired_difference([first], [second], np.random.default_rng(0))
+    found = difference(first, second)
     # 10,000 draws of a share of 6 %: standard error 0.24 points.
     assert found.p_value == pytest.approx(exact, abs=0.01)
 
