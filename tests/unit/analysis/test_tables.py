@@ -188,9 +188,5 @@ def test_a_significant_gain_is_marked(study, finished):
     assert not table.rows[0].significant  # The base model is not compared.
     marked = f"0.00{MARK}<br>[0.0, 0.0] |"
     (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
-        text
-        for text in render(table, "md").splitlines()
-        if text.endswith(f"0.00{MARK}<br>[0.0, 0.0] |")
-    ]
     assert "G_R" in line
     assert r"0.00$^\dagger$" in render(table, "tex")
