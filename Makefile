@@ -23,7 +23,7 @@ test: setup lint ## lint, types, unit and numerical tests, one reduced run of th
 
 test-vllm: ## a real vLLM on the CPU, in a layer over .venv
 	requirements/install_vllm.sh
-	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/vllm
+	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
 bench: setup ## our update beside TRL's: ratios, gradients, memory
 	python tests/performance/bench_update.py

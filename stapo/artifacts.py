@@ -149,7 +149,7 @@ def provenance() -> dict[str, Any]:
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
     }
 
 
@@ -163,7 +163,8 @@ def _git(*args: str) -> str | None:
     return done.stdout.strip()
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

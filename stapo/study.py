@@ -37,7 +37,7 @@ BENCHMARKS = ROOT / "benchmarks"
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 
-RECIPES = {"data": 1, "base": 1, "train": 1, "generate": 2, "score": 1}
+RECIPES = {"data": 1, "base": 1, "train": 1, "generate": 2, "score": 2}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 
@@ -285,11 +285,26 @@ def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
             errors.append(
                 f"benchmarks.{name}: no task {TASK_PREFIX}{name} in benchmarks/; known: {', '.join(tasks)}"
             )
+    errors += _sample_errors(raw)
     run = raw.get("run")
     seeds = run.get("seeds") if isinstance(run, Mapping) else None
     if isinstance(seeds, list):
         errors += [f"run.seeds: {seed} is listed twice" for seed in _repeated(seeds)]
     return errors + _method_errors(raw) + _batch_errors(raw)
+
+
+def _sample_errors(raw: Mapping[str, Any]) -> list[str]:
+    """Refuse so few samples of a small benchmark that its number would mean nothing."""
+    errors = []
+    benchmarks, tasks = raw.get("benchmarks"), benchmark_definitions()
+    for name, settings in benchmarks.items() if isinstance(benchmarks, Mapping) else ():
+        samples = settings.get("samples") if isinstance(settings, Mapping) else None
+        least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
+        if isinstance(samples, int) and 0 < samples < least:
+            errors.append(
+                f"benchmarks.{name}.samples: {samples} are too few for so few problems; at least {least}"
+            )
+    return errors
 
 
 def _repeated(items: list[Any]) -> list[Any]:

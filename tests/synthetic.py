@@ -36,6 +36,7 @@ def write_score(root: Path, study: Study, checkpoint: str, benchmark: str, **ide
                     "correct": correct,
                     "num_tokens": 10,
                     "truncated": False,
+                    "duplicate": False,
                 }
             )
     rng.shuffle(rows)  # The order of rows must not matter.

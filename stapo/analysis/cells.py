@@ -12,7 +12,7 @@ from stapo import artifacts
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.study import Study
 
-SAME_EVERYWHERE = ("processor", "machine")
+SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (
     "torch",
     "transformers",
@@ -36,6 +36,8 @@ class Cell:
     num_tokens: float
     truncated_fraction: float
     no_box_fraction: float
+    duplicate_fraction: float
+    """Share of responses equal to an earlier one to the same problem."""
     failed_fraction: float
     """Share of responses on which the grader timed out or crashed."""
     majority: float
@@ -72,7 +74,10 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
                 continue
             identity = json.loads((table.schema.metadata or {}).get(b"stapo", b"{}"))
             errors += _problems(path, identity, expected, scores.provenance, table.num_rows)
-            scores.provenance = scores.provenance or identity.get("provenance", {})
+            scores.provenance = scores.provenance or {
+                **identity.get("provenance", {}),
+                "engine": identity.get("engine"),
+            }
             rows[checkpoint, benchmark] = table.to_pydict()
     if errors:
         raise StaleScoreError("\n".join(errors))
@@ -101,7 +106,7 @@ def _problems(
     errors = []
     if rows == 0 or rows % expected["samples"]:
         errors.append(f"{path}: {rows} rows are no multiple of {expected['samples']} samples")
-    made = found.get("provenance", {})
+    made = {**found.get("provenance", {}), "engine": found.get("engine")}
     if others:
         pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
         pairs += [
@@ -126,6 +131,7 @@ def _cell(seeds: list[dict[str, list[Any]]], samples: int) -> Cell:
         correct=np.stack(correct),
         num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
         truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
+        duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
         no_box_fraction=verdicts.count("no_box") / len(verdicts),
         failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
         majority=float(np.mean([_majority(rows, samples) for rows in seeds])),

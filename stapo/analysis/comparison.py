@@ -56,6 +56,7 @@ class Row:
     num_tokens: float
     truncated: float
     no_box: float
+    duplicate: float
     failed: float
     pass_at_k: dict[str, dict[int, float]]
     """By benchmark and k, in percent."""
@@ -181,6 +182,7 @@ def _rows(
                 num_tokens=_mean([part.num_tokens for part in parts.values()]),
                 truncated=100 * _mean([part.truncated_fraction for part in parts.values()]),
                 no_box=100 * _mean([part.no_box_fraction for part in parts.values()]),
+                duplicate=100 * _mean([part.duplicate_fraction for part in parts.values()]),
                 failed=100 * _mean([part.failed_fraction for part in parts.values()]),
                 pass_at_k={b: _pass_at_ks(part) for b, part in parts.items()},
                 majority={b: 100 * part.majority for b, part in parts.items()},

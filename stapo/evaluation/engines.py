@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib import metadata
 from multiprocessing import current_process, get_context
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from stapo.artifacts import processor
 from stapo.evaluation.sampling import Request, Response, Sampling
 from stapo.schema import Engine as EngineSettings
 
@@ -175,6 +177,13 @@ def engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettin
         initargs=(start, settings.data_parallel, settings.vllm_tensor_parallel),
     ) as pool:
         yield lambda parts: zip(parts, pool.map(_answer_on_replica, parts), strict=True)
+
+
+def label(backend: str) -> str:
+    """Return what answers, as it is kept with every response: engine, version, device."""
+    package = {"hf": "transformers", "vllm": "vllm"}[backend]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
+    return f"{package} {metadata.version(package)} on {device}"
 
 
 _replica: Engine | None = None

@@ -14,7 +14,7 @@ from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
 from stapo.artifacts import append_jsonl, read_jsonl, work_directory, write_jsonl
-from stapo.evaluation.engines import engine
+from stapo.evaluation.engines import engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
 from stapo.schema import Decoding, Engine, Evaluation
 from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
@@ -74,7 +74,7 @@ def generate(
         missing = [(one, _missing(one)) for one in asked]
         total = sum(len(requests) for _, requests in missing)
         if total:
-            sampling = prompter.sampling(decoding, evaluation)
+            sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
             with (
                 engine(evaluation.backend, model, sampling, settings or Engine()) as answer,
                 tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar,
@@ -83,7 +83,7 @@ def generate(
                     bar.set_postfix_str(one.benchmark.name)
                     for part, responses in answer(chunks(requests, evaluation.batch_size)):
                         for request, response in zip(part, responses, strict=True):
-                            record = {"seed": request.seed, **vars(response)}
+                            record = {"seed": request.seed, "engine": by, **vars(response)}
                             append_jsonl(
                                 one.store,
                                 {"problem": request.problem, "sample": request.sample, **record},
@@ -148,6 +148,7 @@ def _collect(asked: Asked) -> list[dict[str, Any]]:
                 "responses": [record["text"] for record in own],
                 "num_tokens": [record["num_tokens"] for record in own],
                 "truncated": [record["truncated"] for record in own],
+                "engines": sorted({record["engine"] for record in own}),
             }
         )
     return collected

@@ -21,8 +21,36 @@ SCHEMA = pa.schema(
         ("correct", pa.bool_()),
         ("num_tokens", pa.int32()),
         ("truncated", pa.bool_()),
+        ("duplicate", pa.bool_()),
     ]
 )
+LONG = 100
+"""Tokens from which two equal responses to a problem are no chance."""
+MAX_DUPLICATE_FRACTION = 0.01
+"""Of the long responses; more means that samples were not drawn independently."""
+
+
+def duplicates(responses: list[str]) -> list[bool]:
+    """Return for each response to a problem whether an earlier one has the same text."""
+    seen: set[str] = set()
+    found = []
+    for response in responses:
+        found.append(response in seen)
+        seen.add(response)
+    return found
+
+
+def long_duplicate_fraction(problems: list[dict[str, Any]]) -> float:
+    """Return the share of duplicates among the long responses, 0 without any."""
+    long = [
+        duplicate
+        for problem in problems
+        for duplicate, tokens in zip(
+            duplicates(problem["responses"]), problem["num_tokens"], strict=True
+        )
+        if tokens >= LONG
+    ]
+    return sum(long) / len(long) if long else 0.0
 
 
 def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
@@ -34,9 +62,22 @@ def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
         output: parquet file, written by one rename.
 
     Raises:
-        RuntimeError: too many answers on which the grader timed out or crashed.
+        RuntimeError: too many answers on which the grader timed out or crashed, too many equal
+            responses, or several engines.
     """
     problems = read_jsonl(completions)
+    if long_duplicate_fraction(problems) > MAX_DUPLICATE_FRACTION:
+        raise RuntimeError(
+            f"{completions}: {long_duplicate_fraction(problems):.1%} of the responses of {LONG} tokens "
+            "and more are copies of another to the same problem, more than "
+            f"{MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
+        )
+    engines = sorted({engine for problem in problems for engine in problem["engines"]})
+    if len(engines) > 1:
+        raise RuntimeError(
+            f"{completions}: answered by {' and by '.join(engines)}, which are not to be mixed; "
+            "remove the responses of one and generate them again"
+        )
     grades = iter(
         grades_list := grade_all(
             [(p["gold"], response) for p in problems for response in p["responses"]], progress=True
@@ -49,9 +90,8 @@ def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
         )
     rows = []
     for problem in problems:
-        for sample, (tokens, truncated) in enumerate(
-            zip(problem["num_tokens"], problem["truncated"], strict=True)
-        ):
+        columns = (problem["num_tokens"], problem["truncated"], duplicates(problem["responses"]))
+        for sample, (tokens, truncated, duplicate) in enumerate(zip(*columns, strict=True)):
             grade = next(grades)
             rows.append(
                 {
@@ -63,9 +103,11 @@ def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
                     "correct": grade.correct,
                     "num_tokens": tokens,
                     "truncated": truncated,
+                    "duplicate": duplicate,
                 }
             )
-    metadata = {METADATA_KEY: json.dumps({**identity, "provenance": provenance()}, sort_keys=True)}
+    identity = {**identity, "engine": engines[0], "provenance": provenance()}
+    metadata = {METADATA_KEY: json.dumps(identity, sort_keys=True)}
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     with replace_file(output, "wb") as stream:
         pq.write_table(table, stream)

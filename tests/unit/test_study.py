@@ -175,3 +175,15 @@ def test_study_and_program_start_without_torch():
 def test_the_schema_for_editors_is_current():
     path = ROOT / "workflows" / "study.schema.json"
     assert json.loads(path.read_text()) == study_schema(), "renew it with `make schema`"
+
+
+def test_too_few_samples_of_a_small_benchmark_are_refused(raw_study):
+    raw_study["benchmarks"]["aime24"] = {"samples": 4}
+    raw_study["run"]["benchmarks"] = ["aime24"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert caught.value.errors == [
+        "benchmarks.aime24.samples: 4 are too few for so few problems; at least 10"
+    ]
+    raw_study["benchmarks"]["aime24"] = {"samples": 32}
+    assert parse_study(raw_study).benchmarks["aime24"].samples == 32
