@@ -233,6 +233,19 @@ def score(
     typer.echo(f"{completions}: {100 * average:.2f} %")
 
 
+@app.command(name="audit-grader")
+def audit_grader(
+    benchmark: Annotated[list[str] | None, typer.Option(help="Default: the paper's six")] = None,
+) -> None:
+    """Print which share of a benchmark's gold answers the grader accepts in each usual notation.
+
+    Example: STAPO_DATA_DIR=rows stapo audit-grader --benchmark minerva
+    """
+    from stapo.evaluation.audit import print_audit
+
+    print_audit(benchmark or ["aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"])
+
+
 @app.command()
 def table(study: StudyArgument, decoding: Annotated[str, typer.Option()]) -> None:
     """Write the table of one decoding as Markdown, LaTeX and CSV.

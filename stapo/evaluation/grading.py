@@ -15,9 +15,9 @@ math-verify 0.9.0 takes unequal things for equal. Why, and what is done here:
 
 Known and left: it drops what follows a symbol and a space (a = `a b c`), adds numbers apart by a space
 (9 = `4 5`), ignores units and degree signs, takes the last side of a chain (5 = `2+2=5`), takes 50\%
-for 50 and for 0.5, knows no \sqrt{1/n} = 1/\sqrt{n}, reads 1e5 in an answer as 1*e*5, and swallows a
-MemoryError of its reader, which then counts as unparsable. Braces are counted in `last_boxed` whether
-escaped or not: a box with \left\{ ... \right. does not close. Linux only: memory is read from /proc.
+for 50 and for 0.5, knows no \sqrt{1/n} = 1/\sqrt{n}, and swallows a MemoryError of its reader, which then
+counts as unparsable. Braces are counted in `last_boxed` whether escaped or not: a box with
+\left\{ ... \right. does not close. Linux only: memory is read from /proc.
 """
 
 import atexit
@@ -102,11 +102,16 @@ def last_boxed(text: str) -> str | None:
     return None if start < 0 else text[start:end]
 
 
-def normalise_gold(gold: str) -> str:
+def normalise(text: str) -> str:
     r"""Rewrite 4.5e33 as 4.5\times10^{33}, which math-verify reads as 4.5 times e times 33."""
     return SCIENTIFIC.sub(
-        lambda m: rf"{m[1]}\times10^{{{'-' if m[2] == '-' else ''}{m[3]}}}", gold.strip()
+        lambda m: rf"{m[1]}\times10^{{{'-' if m[2] == '-' else ''}{m[3]}}}", text.strip()
     )
+
+
+def without_full_stop(answer: str) -> str:
+    """Drop the full stop at the end of a sentence, which ended up in the box; math-verify fails on it."""
+    return re.sub(r"(?<=[^\s.\\])\.\s*$", "", answer)
 
 
 def grade(gold: str, response: str) -> Grade:
@@ -144,14 +149,19 @@ def grade_all(
     for (gold, _), answer in zip(pairs, answers, strict=True):
         if answer is None or (gold, answer) in verdicts:
             continue
-        whole = _is_whole(gold) and _is_whole(answer)
-        same = int(gold) == int(answer) if whole else gold.strip() == answer.strip()
+        written = without_full_stop(answer)
+        whole = _is_whole(gold) and _is_whole(written)
+        same = (
+            int(gold) == int(written)
+            if whole
+            else gold.strip() in (answer.strip(), written.strip())
+        )
         verdicts[gold, answer] = "correct" if same else "wrong"
         if not (same or whole):
             unequal.append((gold, answer))
 
     def judged(pair: tuple[str, str]) -> Verdict:
-        return _verdict(*pair, seconds, memory_bytes)
+        return _verdict(pair[0], without_full_stop(pair[1]), seconds, memory_bytes)
 
     with ThreadPoolExecutor(workers) as pool:
         found = pool.map(judged, unequal)
@@ -178,7 +188,7 @@ def failure_fraction(grades: Sequence[Grade]) -> float:
 
 def _verdict(gold: str, answer: str, seconds: float, memory_bytes: int) -> Verdict:
     """Return a worker's verdict; a crash is believed only of a new one, which nothing has worn."""
-    request = json.dumps([normalise_gold(gold), answer, seconds + GRACE_SECONDS]) + "\n"
+    request = json.dumps([normalise(gold), normalise(answer), seconds + GRACE_SECONDS]) + "\n"
     try:
         used = _idle[memory_bytes].pop()
     except IndexError:

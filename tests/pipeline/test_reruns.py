@@ -98,7 +98,7 @@ def test_a_new_benchmark_generates_only_itself(workspace):
     logs = list((workspace.path / "logs/smoke/completions").rglob("t1.0-p1.0.log"))
     assert len(logs) == 5
     for log in logs:
-        assert "generated 400 responses\n" in log.read_text()
+        assert "generated 200 responses\n" in log.read_text()
     assert old.read_bytes() == before
 
 
