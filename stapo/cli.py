@@ -159,7 +159,10 @@ def conformance(
         str,
         typer.Option(help="ours, trl-dapo, trl-grpo, trl-top-entropy, or package.module:function"),
     ] = "ours",
-    method: Annotated[str | None, typer.Option(help="Method that it is meant to be")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="What it is meant to be: grpo, justrl, 20-entropy, stapo or stapo-v2"),
+    ] = None,
 ) -> None:
     """Hold a trainer's loss against a method's update, and say which conventions it follows.
 
@@ -231,6 +234,29 @@ def score(
 
     average = run(completions, json.loads(identity), out)
     typer.echo(f"{completions}: {100 * average:.2f} %")
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Directory, or owner/name@revision on the Hub")],
+    benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
+    decoding: Annotated[list[str], typer.Option(help="Decoding of the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
+    backend: Annotated[str, typer.Option(help="hf or vllm")] = "hf",
+    max_response_tokens: Annotated[int, typer.Option(help="Limit of a response")] = 20480,
+    batch_size: Annotated[int, typer.Option(help="Responses generated together")] = 64,
+) -> None:
+    """Evaluate any checkpoint as the pipeline would, into the same table; continues where it stopped.
+
+    Example: stapo evaluate Qwen/Qwen3-1.7B-Base --benchmark aime24 --benchmark math500 --backend vllm
+    """
+    from stapo.operations.evaluate import evaluate as run
+
+    settings = {
+        "backend": backend,
+        "batch_size": batch_size,
+        "max_response_tokens": max_response_tokens,
+    }
+    _list(run(model, benchmark, decoding, settings))
 
 
 @app.command(name="audit-grader")

@@ -221,7 +221,13 @@ def read_study(path: Path) -> Study:
         raise StudyError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from error
     if not isinstance(raw, dict):
         raise StudyError([f"{path}: expected a mapping with name, training, run, ..."])
-    return parse_study(merge(yaml.safe_load(CATALOGUE.read_text()), raw))
+    return parse_study(merge(read_catalogue(), raw))
+
+
+def read_catalogue() -> dict[str, Any]:
+    """Return what every study is merged over."""
+    catalogue: dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
+    return catalogue
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:

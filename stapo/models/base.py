@@ -8,6 +8,9 @@ from pydantic import TypeAdapter
 from stapo.artifacts import replace_directory
 from stapo.schema import HubModel, Model, TinyModel
 
+HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
+"""Weights as safetensors only; nothing that could carry code."""
+
 
 def write_base(config: dict[str, Any], path: Path) -> None:
     """Write a base model and its tokenizer to a directory, by one rename.
@@ -29,10 +32,9 @@ def write_base(config: dict[str, Any], path: Path) -> None:
 def _download(model: HubModel, path: Path) -> None:
     from huggingface_hub import snapshot_download
 
-    # Weights as safetensors only; nothing that could carry code.
     snapshot_download(
         model.hub,
         revision=model.revision,
         local_dir=path,
-        allow_patterns=["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"],
+        allow_patterns=HUB_FILES,
     )

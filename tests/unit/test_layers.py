@@ -21,9 +21,13 @@ ALLOWED = {
     "analysis": {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
+    "operations": {
+        "artifacts", "schema", "study", "models", "evaluation", "training", "analysis",
+    },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
         "artifacts", "schema", "study", "models", "evaluation", "training", "analysis", "conformance",
+        "operations",
     },
     "__main__": {"cli"},
     "__init__": set(),
