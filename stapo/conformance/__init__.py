@@ -6,8 +6,7 @@ micro-batch of which rank) in, loss and gradient out. `run_checks` says whether 
 """
 
 from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
-from stapo.conformance.kit import Check, run_checks
-from stapo.conformance.recognition import conventions
+from stapo.conformance.kit import Check, conventions, run_checks
 
 __all__ = [
     "Check",
