@@ -6,7 +6,8 @@ micro-batch of which rank) in, loss and gradient out. `run_checks` says whether 
 """
 
 from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
-from stapo.conformance.kit import Check, conventions, run_checks
+from stapo.conformance.kit import Check, run_checks
+from stapo.conformance.recognition import conventions
 
 __all__ = [
     "Check",

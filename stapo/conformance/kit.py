@@ -1,41 +1,31 @@
-"""The checks of a method, and the conventions that explain what a trainer does instead.
+"""The checks of a method: the expected loss and gradient, and what an update must not depend on."""
 
-The tokens that a trainer keeps are read off its gradient: in the probes every token has a gradient unless
-it is left out. What is found is compared with what each known convention would have given.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 import torch
-from torch import Tensor
 
-from stapo.conformance.batches import (
-    BOUNDARY,
-    Fixture,
-    Layout,
-    MiniBatch,
-    Trainer,
-    Update,
-    as_fixture,
-    at_boundary,
-    expect,
-    fixtures,
-    mini_batch,
-    random_tables,
-    select,
-)
-from stapo.conformance.reference import Mask, silenced_by_s2t
-from stapo.methods import METHODS, Method
+from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update, fixtures
+from stapo.conformance.recognition import probe, probe_layout, whole
 
 TOLERANCE = 1e-5
 """Relative to the largest gradient: single precision passes; conventions differ by percents."""
-UNKNOWN, NOT_APPLICABLE = "none that the kit knows", "not applicable"
-
-Scope = list[list[int]]
-"""Parts of a mini-batch that have a threshold or a divisor of their own."""
+GARBAGE = {
+    "logps": -9.0,
+    "old_logps": -9.5,
+    "ref_logps": -8.0,
+    "entropies": 7.0,
+    "old_entropies": 5.0,
+}
+LARGE = {
+    "logps": -1.0,
+    "old_logps": -80.0,
+    "ref_logps": 0.0,
+    "entropies": 1e6,
+    "old_entropies": 1e6,
+}
+"""A ratio of 2e34, which single precision still holds: only what is multiplied by 0 is in danger."""
 
 
 @dataclass(frozen=True)
@@ -45,32 +35,6 @@ class Check:
     name: str
     holds: bool
     detail: str
-
-
-def whole(batch: MiniBatch) -> Layout:
-    """Return one rank with one micro-batch."""
-    return [[list(range(len(batch.mask)))]]
-
-
-def probe_layout() -> Layout:
-    """Return two ranks with micro-batches of unequal size, for a batch of twelve."""
-    return [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
-
-
-def probe(method_name: str) -> Fixture:
-    """Return the first random batch of twelve that tells all conventions of a selection apart."""
-    method = METHODS[method_name]
-    for seed in range(100, 200):
-        tables = random_tables(seed, size=12, width=8, rare=0.4)
-        tables["advantages"] = [abs(value) for value in tables["advantages"]]
-        batch = mini_batch(tables)
-        masks = [keep for _, keep in _explanations(batch, probe_layout(), method)]
-        if method.selection == "keep_all" or all(masks.count(keep) == 1 for keep in masks):
-            return as_fixture(expect("probe", method_name, tables), batch)
-    raise AssertionError("no probe")
-
-
-# Checks -------------------------------------------------------------------------------------------
 
 
 def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
@@ -105,16 +69,13 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     for name, layout in layouts.items():
         checks.append(_check(name, partial(trainer, batch, layout, method), expected))
     order = torch.tensor([3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6])
-    shuffled, padded = batch.take(order), _pad(batch, 3)
-    zeros = expected.gradient.new_zeros(len(batch.mask), 3)
-    others = {
-        "the same in another order": (shuffled, expected.gradient[order]),
-        "the same with garbage as padding": (
-            padded,
-            torch.cat([expected.gradient, zeros], dim=1),
-        ),
+    wider = torch.cat([expected.gradient, expected.gradient.new_zeros(len(batch.mask), 3)], dim=1)
+    changes = {
+        "the same in another order": (batch.take(order), expected.gradient[order]),
+        "the same with garbage as padding": (_pad(batch, 3, GARBAGE), wider),
+        "the same with large numbers as padding": (_pad(batch, 3, LARGE), wider),
     }
-    for name, (changed, gradient) in others.items():
+    for name, (changed, gradient) in changes.items():
         run = partial(trainer, changed, whole(changed), method)
         checks.append(_check(name, run, Update(expected.loss, gradient)))
     return checks
@@ -135,152 +96,11 @@ def _check(name: str, run: Callable[[], Update], expected: Update) -> Check:
     return Check(name, holds, f"gradient {gradient:.0e}, loss {loss:.0e}")
 
 
-def _pad(batch: MiniBatch, columns: int) -> MiniBatch:
-    """Return a batch with columns outside the responses that hold anything but padding."""
-    fields = {}
-    for name in batch.__dataclass_fields__:
-        value = getattr(batch, name)
-        if name == "advantages":
-            fields[name] = value
-        elif name == "mask":
-            fields[name] = torch.cat([value, value.new_zeros(len(value), columns)], dim=1)
-        else:
-            garbage = torch.full((len(value), columns), 7.0 if "entropies" in name else -9.0)
-            fields[name] = torch.cat([value, garbage.to(value)], dim=1)
-    return MiniBatch(**fields)
-
-
-# Conventions --------------------------------------------------------------------------------------
-
-
-def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
-    """Return which conventions a trainer follows, by the question.
-
-    Args:
-        trainer: under test.
-        method_name: whose selection it is meant to have.
-    """
-    method = METHODS[method_name]
-    batch, layout = probe(method_name).batch, probe_layout()
-    found = {
-        "threshold over": NOT_APPLICABLE,
-        "probabilities and entropies of": NOT_APPLICABLE,
-        "compares by": NOT_APPLICABLE,
-        "without a candidate": NOT_APPLICABLE,
-    }
-    keep = _kept(trainer(batch, layout, method))
-    if method.selection != "keep_all":
-        explained = [e for e, mask in _explanations(batch, layout, method) if mask == keep.tolist()]
-        everything = bool(keep.eq(batch.mask).all())
-        neither = "no selection" if everything else UNKNOWN
-        scope, policy = explained[0] if explained else (neither, neither)
-        found |= {"threshold over": scope, "probabilities and entropies of": policy}
-    if method.selection == "silence_spurious":
-        found["compares by"] = _comparisons(trainer, method_name)
-        found["without a candidate"] = _without_candidate(trainer, method)
-    found["divisor"] = _divisor(trainer(batch, layout, method), keep, batch, layout, method)
-    return found
-
-
-def _kept(update: Update) -> Tensor:
-    return update.gradient != 0
-
-
-def _scopes(layout: Layout) -> Iterator[tuple[str, Scope]]:
-    """Yield the scopes that trainers are known to use, the paper's first."""
-    ranks = [[row for micro in rank for row in micro] for rank in layout]
-    steps = max(len(rank) for rank in layout)
-    yield "the mini-batch", [[row for rank in ranks for row in rank]]
-    yield "a rank", ranks
-    yield "a micro-batch", [micro for rank in layout for micro in rank]
-    together = [[row for rank in layout for row in rank[i]] for i in range(steps)]
-    yield "a micro-batch of all ranks together", together
-
-
-def _explanations(
-    batch: MiniBatch, layout: Layout, method: Method
-) -> Iterator[tuple[tuple[str, str], Mask]]:
-    """Yield (scope, policy) and the tokens that would then be kept."""
-    policies = {"the behaviour policy": "old_", "the current policy": ""}
-    for (scope, parts), (policy, prefix) in product(_scopes(layout), policies.items()):
-        keep: Mask = [[False] * batch.mask.shape[1] for _ in batch.mask]
-        for rows in parts:
-            part = batch.take(torch.tensor(rows))
-            tables = {name: getattr(part, name).tolist() for name in part.__dataclass_fields__}
-            for row, own in zip(rows, select(method, tables, prefix)[0], strict=True):
-                keep[row] = own
-        yield (scope, policy), keep
-
-
-def _comparisons(trainer: Trainer, method_name: str) -> str:
-    """Return whether S2T's two comparisons are strict, on tokens that lie on the boundary."""
-    (fixture,) = [f for f in fixtures(method_name) if f.name == BOUNDARY]
-    batch, method = fixture.batch, at_boundary(method_name)
-    keep = _kept(trainer(batch, whole(batch), method)).tolist()
-    for tau, threshold in product((False, True), repeat=2):
-        expected, _ = silenced_by_s2t(
-            batch.old_logps.tolist(),
-            batch.old_entropies.tolist(),
-            batch.advantages.tolist(),
-            batch.mask.tolist(),
-            method.selection_args,
-            tau_inclusive=tau,
-            threshold_inclusive=threshold,
-        )
-        if expected == keep:
-            return f"p {'<=' if tau else '<'} tau_p, H {'<=' if threshold else '<'} threshold"
-    return UNKNOWN
-
-
-def _without_candidate(trainer: Trainer, method: Method) -> str:
-    tables = random_tables(300, rare=0.0)
-    batch = mini_batch(tables)
-    try:
-        keep = _kept(trainer(batch, whole(batch), method))
-    except Exception as error:  # Some trainers take a quantile of nothing.
-        return f"raises {type(error).__name__}"
-    if bool(keep.eq(batch.mask).all()):
-        return "nothing is silenced"
-    return "everything is silenced" if not keep.any() else "some tokens are silenced"
-
-
-def _divisor(update: Update, keep: Tensor, batch: MiniBatch, layout: Layout, method: Method) -> str:
-    """Return what each token's share of the loss is divided by."""
-    ratio = torch.exp(batch.logps - batch.old_logps)
-    pull = method.kl_coefficient * (1 - torch.exp(batch.ref_logps - batch.logps))
-    found = -(ratio * batch.advantages.unsqueeze(1) - pull)[keep] / update.gradient[keep]
-    for name, divisor in _divisors(keep, batch.mask, layout):
-        if torch.allclose(found.double(), divisor[keep], rtol=1e-4):
-            return name
-    return UNKNOWN
-
-
-def _divisors(keep: Tensor, mask: Tensor, layout: Layout) -> Iterator[tuple[str, Tensor]]:
-    """Yield the known divisors, (B, T) each; means over parts multiply by the number of parts."""
-    ones = torch.ones_like(mask, dtype=torch.double)
-    ranks = len(layout)
-    place = {
-        row: (r, m) for r, rank in enumerate(layout) for m, rows in enumerate(rank) for row in rows
-    }
-    for what, counted in (("kept tokens", keep), ("all tokens", mask)):
-        for scope, parts in _scopes(layout):
-            divisor = torch.zeros_like(ones)
-            for rows in parts:
-                divisor[rows] = float(counted[rows].sum())
-            if scope == "a rank":
-                divisor *= ranks
-            elif scope == "a micro-batch":
-                micro = [len(layout[place[row][0]]) for row in range(len(mask))]
-                divisor *= torch.tensor(micro).unsqueeze(1) * ranks
-            elif scope != "the mini-batch":
-                divisor *= len(parts)
-            suffix = "" if scope == "the mini-batch" else ", then the mean over these"
-            yield f"{what} of {scope}{suffix}", divisor
-        lengths = counted.sum(dim=1, keepdim=True).double()
-        yield f"{what} of each response, then the mean over responses", lengths * len(mask) * ones
-        per_micro = [
-            len(layout[r][m]) * len(layout[r]) * ranks
-            for r, m in (place[row] for row in range(len(mask)))
-        ]
-        scaled = lengths * torch.tensor(per_micro).unsqueeze(1) * ones
-        yield f"{what} of each response, then the mean over micro-batches' means", scaled
+def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch:
+    """Return a batch with more columns, and that padding wherever no response token is."""
+    mask = torch.cat([batch.mask, batch.mask.new_zeros(len(batch.mask), columns)], dim=1)
+    tables = {}
+    for name, value in padding.items():
+        tables[name] = torch.full(mask.shape, value, dtype=torch.double)
+        tables[name][mask] = getattr(batch, name)[batch.mask]
+    return MiniBatch(**tables, advantages=batch.advantages, mask=mask)

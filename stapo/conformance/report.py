@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from stapo.conformance.batches import METHOD_NAMES, Trainer
-from stapo.conformance.kit import conventions, run_checks
+from stapo.conformance.kit import run_checks
+from stapo.conformance.recognition import conventions
 from stapo.study import StudyError
 
 
@@ -30,8 +31,10 @@ def find_trainer(name: str) -> tuple[Trainer, str]:
     sys.path.insert(0, "")  # Modules of the working directory, as with `python -m`.
     try:
         found: Any = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise StudyError([f"--trainer: {name}: {error}"]) from error
+    except Exception as error:  # Whatever the module raises on its import.
+        raise StudyError([f"--trainer: {name}: {type(error).__name__}: {error}"]) from error
+    if not callable(found):
+        raise StudyError([f"--trainer: {name}: expected a function, found {type(found).__name__}"])
     return found, "stapo"
 
 

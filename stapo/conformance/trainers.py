@@ -24,8 +24,6 @@ from stapo.methods import Method
 from stapo.models.tiny import build_tokenizer
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
-OUR_MICRO_BATCH_TOKENS = 20
-"""So that even the kit's small batches are cut."""
 PATIENCE = 20.0
 """Seconds that a rank waits for the others."""
 
@@ -83,9 +81,20 @@ class RankAccelerator:
 def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, which is what Accelerate's engines do."""
     ranks = Ranks(len(layout))
+
+    def one(rank: int) -> Update:
+        try:
+            return run(rank, RankAccelerator(ranks, rank))
+        except BaseException:
+            ranks.barrier.abort()  # The others need not wait for it.
+            raise
+
     with ThreadPoolExecutor(len(layout)) as pool:
-        calls = [pool.submit(run, r, RankAccelerator(ranks, r)) for r in range(len(layout))]
-        updates = [call.result() for call in calls]
+        calls = [pool.submit(one, rank) for rank in range(len(layout))]
+    errors = [error for call in calls if (error := call.exception())]
+    if errors:  # That of the rank that failed first, not of those that waited for it.
+        raise min(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    updates = [call.result() for call in calls]
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
     return Update(sum(update.loss for update in updates) / len(updates), gradient)
 
@@ -132,7 +141,7 @@ def _shell(kind: str) -> Any:
         "processing_class": build_tokenizer(),
     }
     if kind == "ours":
-        config = StapoConfig(**common, micro_batch_tokens=OUR_MICRO_BATCH_TOKENS)
+        config = StapoConfig(**common)
         trainer: GRPOTrainer = StapoTrainer(args=config, **arguments)
     else:
         config = GRPOConfig(
@@ -147,12 +156,19 @@ def _shell(kind: str) -> Any:
 
 
 def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """StapoTrainer's own update; it deals and cuts by itself, of the layout it takes the ranks."""
+    """StapoTrainer's own update.
+
+    It deals and cuts by itself: of the layout it takes the ranks and the size of the largest micro-batch.
+    """
     inputs = _inputs(batch)
+    rows_at_once = max(len(rows) for rank in layout for rows in rank)
+    width = inputs["prompt_ids"].shape[1] + batch.mask.shape[1]
 
     def run(rank: int, accelerator: RankAccelerator) -> Update:
         trainer, leaf = copy.copy(_shell("ours")), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.method = accelerator, method
+        trainer.args = copy.copy(trainer.args)
+        trainer.args.micro_batch_tokens = rows_at_once * width
 
         def forward(_: Any, __: Any, attention: Tensor, width: int, rows: Tensor) -> Any:
             if len(rows) == 0:
@@ -169,7 +185,12 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 
 def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """TRL's `_compute_loss`, micro-batch by micro-batch; clip and KL coefficient are the method's."""
+    """TRL's `_compute_loss`, micro-batch by micro-batch; clip and KL coefficient are the method's.
+
+    What TRL 1.16 computes on a rank: "dapo" divides a micro-batch's sum by the response tokens of all
+    ranks over the number of ranks; "grpo" takes the mean of the micro-batch's responses over the number of
+    micro-batches; the entropy threshold is that of the same micro-batch of all ranks, gathered.
+    """
     inputs = _inputs(batch)
 
     def run(rank: int, accelerator: RankAccelerator) -> Update:

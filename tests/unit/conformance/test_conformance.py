@@ -2,6 +2,8 @@
 
 import json
 from functools import partial
+from itertools import product
+from math import log
 from typing import Any
 
 import oracle
@@ -9,12 +11,15 @@ import pytest
 import torch
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, run_checks
-from stapo.conformance.batches import FIXTURES, METHOD_NAMES, build
+from stapo.conformance.batches import FIXTURES, METHOD_NAMES, mini_batch
+from stapo.conformance.recognition import probe
 from stapo.conformance.report import find_trainer, print_report
-from stapo.conformance.trainers import TRAINERS
-from stapo.methods import Method
-from stapo.objective import SELECTIONS, clipped_surrogate, spurious_candidates
+from stapo.conformance.scenarios import build, random_tables
+from stapo.conformance.trainers import TRAINERS, on_ranks
+from stapo.methods import METHODS, Method
+from stapo.objective import clipped_surrogate
 from stapo.study import StudyError
+from stapo.training.update import micro_batch_loss
 
 
 def trainer(
@@ -23,44 +28,56 @@ def trainer(
     method: Method,
     *,
     scope: str = "mini-batch",
-    policy: str = "old_",
+    policies: tuple[str, str] = ("old_", "old_"),
     divisor: str = "kept",
+    tau_inclusive: bool = False,
     inclusive: bool = False,
+    empty: str = "kept",
+    dtype: torch.dtype = torch.double,
 ) -> Update:
     """A plain trainer of one's own, right by default; every option is a known mistake."""
-    rows = [[row for micro in rank for row in micro] for rank in layout]
+    micro = [rows for rank in layout for rows in rank]
+    steps = range(max(len(rank) for rank in layout))
     parts = {
-        "mini-batch": [[row for rank in rows for row in rank]],
-        "rank": rows,
-        "micro-batch": [micro for rank in layout for micro in rank],
+        "mini-batch": [[row for rows in micro for row in rows]],
+        "rank": [[row for rows in rank for row in rows] for rank in layout],
+        "micro-batch": micro,
+        "together": [[row for rank in layout for row in rank[i]] for i in steps],
     }
     keep = torch.zeros_like(batch.mask)
     for part in parts[scope]:
         some = batch.take(torch.tensor(part))
-        entropies = getattr(some, f"{policy}entropies")
-        logps = getattr(some, f"{policy}logps")
-        args = (logps, entropies, some.advantages, some.mask)
-        keep[part] = SELECTIONS[method.selection](*args, **method.selection_args)
-        if inclusive:
-            candidates = spurious_candidates(
-                logps, some.advantages, some.mask, method.selection_args["tau_p"]
-            )
-            if candidates.any():
-                threshold = torch.quantile(entropies[candidates], method.selection_args["quantile"])
-                keep[part] = some.mask & ~(candidates & (entropies <= threshold))
-    leaf = batch.logps.clone().requires_grad_()
-    values = clipped_surrogate(
-        leaf, batch.old_logps, batch.advantages, method.clip_low, method.clip_high
-    )
-    counted = keep if divisor == "kept" else batch.mask
-    loss = -(values * keep).sum() / counted.sum().clamp(min=1)
-    if divisor == "micro-batch":
-        micro = parts["micro-batch"]
-        means = [-(values * keep)[m].sum() / keep[m].sum().clamp(min=1) for m in micro]
-        ranks = torch.tensor([1 / len(rank) for rank in layout for _ in rank]) / len(layout)
-        loss = (torch.stack(means) * ranks).sum()
-    loss.backward()
-    return Update(loss.item(), leaf.grad)
+        probabilities = getattr(some, f"{policies[0]}logps").exp()
+        entropies = getattr(some, f"{policies[1]}entropies")
+        tau_p, q = method.selection_args["tau_p"], method.selection_args["quantile"]
+        rare = probabilities <= tau_p if tau_inclusive else probabilities < tau_p
+        candidates = some.mask & (some.advantages > 0).unsqueeze(1) & rare
+        keep[part] = some.mask
+        if candidates.any() or empty == "raises":
+            pool = candidates if method.selection_args["scope"] == "candidates" else some.mask
+            threshold = torch.quantile(entropies[pool], q)
+            low = entropies <= threshold if inclusive else entropies < threshold
+            keep[part] = some.mask & ~(candidates & low)
+        elif empty == "silenced":
+            keep[part] = False
+    leaf = batch.logps.clone().to(dtype).requires_grad_()
+    old_logps, advantages = batch.old_logps.to(dtype), batch.advantages.to(dtype)
+    values = clipped_surrogate(leaf, old_logps, advantages, method.clip_low, method.clip_high)
+    values = torch.where(keep, -values, 0.0)
+    sums = [values[rows].sum() for rows in micro]
+    means = [part / keep[rows].sum().clamp(min=1) for part, rows in zip(sums, micro, strict=True)]
+    losses = {
+        "kept": values.sum() / keep.sum().clamp(min=1),
+        "all": values.sum() / batch.mask.sum().clamp(min=1),
+        "ranks": values.sum() / keep.sum().clamp(min=1) / len(layout),
+        "width": values.sum() / batch.mask.numel(),
+        "sum": torch.stack(means).sum() / len(layout),
+        "sequences": sum(m * len(rows) for m, rows in zip(means, micro, strict=True)) / len(keep),
+        "mean": sum(m / len(r) for m, r in zip(means, [r for r in layout for _ in r], strict=True))
+        / len(layout),
+    }
+    losses[divisor].backward()
+    return Update(losses[divisor].item(), leaf.grad)
 
 
 @pytest.mark.parametrize("method", METHOD_NAMES)
@@ -106,39 +123,163 @@ def test_what_trl_does():
     }
 
 
+POLICIES = "probabilities and entropies of"
+MIXED = "the behaviour policy (probabilities), the current policy (entropies)"
+MIXED_TOO = "the current policy (probabilities), the behaviour policy (entropies)"
+MEAN = "kept tokens of a micro-batch, then the mean over these"
+SUM = "kept tokens of a micro-batch, then the sum over these and the mean over ranks"
+
+
+@pytest.mark.parametrize("method", ["stapo", "stapo-v2"])
 @pytest.mark.parametrize(
     ("mistake", "question", "answer"),
     [
         ({}, "threshold over", "the mini-batch"),
+        ({"dtype": torch.float}, "divisor", "kept tokens of the mini-batch"),
         ({"scope": "rank"}, "threshold over", "a rank"),
         ({"scope": "micro-batch"}, "threshold over", "a micro-batch"),
-        ({"policy": ""}, "probabilities and entropies of", "the current policy"),
+        ({"scope": "together"}, "threshold over", "a micro-batch of all ranks together"),
+        ({"policies": ("", "")}, POLICIES, "the current policy"),
+        ({"policies": ("old_", "")}, POLICIES, MIXED),
+        ({"policies": ("", "old_")}, POLICIES, MIXED_TOO),
         ({"inclusive": True}, "compares by", "p < tau_p, H <= threshold"),
+        ({"tau_inclusive": True}, "compares by", "p <= tau_p, H < threshold"),
+        ({"tau_inclusive": True, "inclusive": True}, "compares by", "p <= tau_p, H <= threshold"),
+        ({"empty": "silenced"}, "without a candidate", "everything is silenced"),
         ({"divisor": "all"}, "divisor", "all tokens of the mini-batch"),
-        ({"divisor": "micro-batch"}, "divisor", "kept tokens of a micro-batch, then the mean over these"),
+        ({"divisor": "ranks"}, "divisor", "kept tokens of the mini-batch, and once more the number of ranks"),
+        ({"divisor": "mean"}, "divisor", MEAN),
+        ({"divisor": "sum"}, "divisor", SUM),
+        ({"divisor": "sequences"}, "divisor", f"{MEAN} by their sequences"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_recognised_as_what_it_is(mistake, question, answer):
-    found = conventions(partial(trainer, **mistake), "stapo")
-    right = conventions(trainer, "stapo")
-    assert found[question] == answer
-    others = {"divisor"} if mistake else set()  # A wrong mask counts other tokens.
-    assert {q: a for q, a in found.items() if q not in {question, *others}} == {
-        q: a for q, a in right.items() if q not in {question, *others}
-    }
-    holds = all(check.holds for check in run_checks(partial(trainer, **mistake), "stapo"))
-    assert holds == (mistake == {})
+def test_each_mistake_is_recognised_as_what_it_is(mistake, question, answer, method):
+    found = conventions(partial(trainer, **mistake), method)
+    right = conventions(trainer, method)
+    assert found == {**right, question: answer}
+    wrong = bool(mistake) and "dtype" not in mistake
+    assert all(check.holds for check in run_checks(partial(trainer, **mistake), method)) != wrong
+
+
+def test_mistakes_are_told_apart_when_they_come_together():
+    found = conventions(
+        partial(trainer, scope="micro-batch", inclusive=True, divisor="all"), "stapo"
+    )
+    assert found["threshold over"] == "a micro-batch"
+    assert found["compares by"] == "p < tau_p, H <= threshold"
+    assert found["divisor"] == "all tokens of the mini-batch"
+
+
+def test_what_no_convention_explains_is_not_given_a_name():
+    def noisy(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+        update = trainer(batch, layout, method)
+        holes = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(0)) < 0.5
+        drift = torch.linspace(1, 2, batch.mask.numel()).view(batch.mask.shape)
+        return Update(update.loss, update.gradient.masked_fill(holes, 0.0) * drift)
+
+    found = conventions(noisy, "stapo")
+    assert found.pop("compares by") == "p ? tau_p, H ? threshold"
+    assert found.pop("without a candidate") == "some tokens are silenced"
+    assert set(found.values()) == {"none that the kit knows"}
+    assert conventions(partial(trainer, divisor="width"), "stapo")["divisor"].startswith(
+        "96 everywhere"
+    )
+    assert conventions(TRAINERS["trl-dapo"][0], "stapo")["threshold over"] == "no selection"
+
+
+def test_a_quantile_of_nothing_is_reported():
+    found = conventions(partial(trainer, empty="raises"), "stapo")
+    assert found["without a candidate"] == "raises RuntimeError"
+    failed = {c.name for c in run_checks(partial(trainer, empty="raises"), "stapo") if not c.holds}
+    assert {"0 candidates", "no advantage"} <= failed
+
+    def not_finite(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+        update = trainer(batch, layout, method)
+        return Update(update.loss, update.gradient * float("nan"))
+
+    assert conventions(not_finite, "stapo")["without a candidate"] == "the gradient is not finite"
+    assert not any(check.holds for check in run_checks(not_finite, "stapo"))
+
+
+def test_padding_that_is_multiplied_by_zero_is_found():
+    """0 x infinity is not 0: a mask that multiplies lets large numbers outside a response through."""
+
+    def multiplied(batch: MiniBatch, _: Layout, __: Method) -> Update:
+        leaf = batch.logps.float().requires_grad_()
+        ratio = torch.exp(leaf - batch.old_logps.float()) ** 2
+        loss = (ratio * batch.mask).sum()
+        loss.backward()
+        return Update(loss.item(), leaf.grad)
+
+    verdicts = {check.name: check.holds for check in run_checks(multiplied, "justrl")}
+    assert verdicts["the same with garbage as padding"]
+    assert not verdicts["the same with large numbers as padding"]
 
 
 def test_a_selection_per_micro_batch_is_another_algorithm():
     """With n = 1 to 5 candidates and q = 0.75 the strict quantile silences 0, 50, 67, 75, 60 %."""
-    shares = []
-    for fixture in fixtures("stapo"):
-        count = fixture.name.removesuffix(" candidates")
-        if count in ("1", "2", "3", "4", "5"):
-            silenced = int((fixture.batch.mask & ~fixture.keep).sum())
-            shares.append(round(100 * silenced / int(count)))
-    assert shares == [0, 50, 67, 75, 60]
+    tables = random_tables(50, size=5, rare=0.0)
+    tables["advantages"] = [1.0] * 5
+    tables["mask"] = [[True] * 8 for _ in range(5)]
+    for name in ("old_logps", "logps"):
+        for row in range(5):
+            tables[name][row][: row + 1] = [log(0.001)] * (row + 1)
+    batch, alone = mini_batch(tables), [[[row] for row in range(5)]]
+
+    def shares(scope: str) -> list[int]:
+        keep = trainer(batch, alone, METHODS["stapo"], scope=scope).gradient != 0
+        return [round(100 * int((~keep[row]).sum()) / (row + 1)) for row in range(5)]
+
+    assert shares("micro-batch") == [0, 50, 67, 75, 60]
+    silenced = sum(share * (row + 1) / 100 for row, share in enumerate(shares("mini-batch")))
+    assert round(silenced) == 11  # Of 15 candidates: those below the 0.75 quantile of all.
+    for count, share in enumerate([0, 50, 67, 75, 60], start=1):
+        name = f"{count} candidate" + "s" * (count != 1)
+        (fixture,) = [fixture for fixture in fixtures("stapo") if fixture.name == name]
+        assert round(100 * int((fixture.batch.mask & ~fixture.keep).sum()) / count) == share
+
+
+def test_our_trainer_is_really_cut_and_spread(monkeypatch):
+    sizes = []
+
+    def counted(logps, *args):
+        sizes.append(len(logps))
+        return micro_batch_loss(logps, *args)
+
+    monkeypatch.setattr("stapo.training.trainer.micro_batch_loss", counted)
+    fixture = probe("stapo")
+    ours, rows = TRAINERS["ours"][0], list(range(12))
+    for layout, most in (
+        ([[rows]], 12),
+        ([[rows[i : i + 2] for i in range(0, 12, 2)]], 3),  # Short ones are packed together.
+        ([[rows[:6]], [rows[6:]]], 6),
+    ):
+        sizes.clear()
+        ours(fixture.batch, layout, fixture.method)
+        assert sum(sizes) == 12
+        assert max(sizes) <= most
+        assert len(sizes) >= 12 / most
+
+
+def test_ranks_that_fail_say_why_at_once():
+    def run(rank: int, accelerator: Any) -> Update:
+        if rank == 1:
+            raise ValueError("the second rank")
+        return accelerator.gather(torch.zeros(1))
+
+    with pytest.raises(ValueError, match="the second rank"):
+        on_ranks([[[0]], [[1]], [[2]]], run)
+
+
+def test_ratios_lie_beyond_the_clip_on_both_sides():
+    for method in ("justrl", "grpo"):
+        (fixture,) = [f for f in fixtures(method) if f.name == "beyond the clip"]
+        batch, clip = fixture.batch, fixture.method
+        ratio, up = torch.exp(batch.logps - batch.old_logps), (batch.advantages > 0).unsqueeze(1)
+        for sign, beyond in product(
+            (up, ~up), (ratio > 1 + clip.clip_high, ratio < 1 - clip.clip_low)
+        ):
+            assert (batch.mask & sign & beyond).any()
 
 
 def test_the_shipped_fixtures_are_what_their_loops_give():
@@ -160,6 +301,25 @@ def test_the_fixtures_follow_from_the_other_independent_loops(method):
         elif name == "keep_high_entropy":
             keep = oracle.keep_high_entropy(batch.old_entropies.tolist(), mask, args["fraction"])
         assert fixture.keep.tolist() == keep, fixture.name
+        clip = fixture.method.clip_low, fixture.method.clip_high
+        tables = batch.logps.tolist(), batch.old_logps.tolist(), batch.advantages.tolist()
+        values = torch.tensor(oracle.clipped_surrogate(*tables, *clip), dtype=torch.double)
+        slopes = torch.tensor(oracle.surrogate_weights(*tables, *clip), dtype=torch.double)
+        if method == "grpo":
+            beta, ref = fixture.method.kl_coefficient, batch.ref_logps
+            values = values - beta * torch.tensor(
+                oracle.kl_k3(tables[0], ref.tolist()), dtype=torch.double
+            )
+            slopes = slopes - beta * (1 - torch.exp(ref - batch.logps))
+            mean, shares = oracle.sequence_mean, oracle.sequence_mean_weights(mask)
+        else:
+            mean, shares = oracle.token_mean, oracle.token_mean_weights(keep)
+        # Both in double precision: they differ by the order of the sums.
+        assert fixture.loss == pytest.approx(-mean(values.tolist(), keep), abs=1e-14)
+        gradient = -(slopes * torch.tensor(shares, dtype=torch.double)).masked_fill(
+            ~fixture.keep, 0.0
+        )
+        torch.testing.assert_close(fixture.gradient, gradient, rtol=1e-12, atol=1e-15)
 
 
 def test_a_trainer_that_raises_fails_with_its_error():
@@ -182,7 +342,9 @@ def test_finding_and_printing(capsys, tmp_path, monkeypatch):
     assert "ValueError: [red]no" in capsys.readouterr().out
     assert print_report(TRAINERS["trl-dapo"][0], "trl-dapo", "justrl")
     assert "divisor: kept tokens of the mini-batch" in capsys.readouterr().out
-    for name in ("nothing", "mine:other", "no_such_module:f"):
+    (tmp_path / "torn.py").write_text("def update(")
+    (tmp_path / "number.py").write_text("update = 3")
+    for name in ("nothing", "mine:other", "no_such_module:f", "torn:update", "number:update"):
         with pytest.raises(StudyError, match="--trainer"):
             find_trainer(name)
     with pytest.raises(StudyError, match="--method: expected grpo"):

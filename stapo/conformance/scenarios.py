@@ -1,0 +1,227 @@
+"""How the fixtures are made: batches from seeds, and what every method makes of them, by plain loops.
+
+Nothing here is a tensor or of `stapo.objective`. A (B, T) quantity is a list of B rows.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from math import log
+from random import Random
+from typing import Any
+
+from stapo.conformance.batches import FIXTURES, METHOD_NAMES, TABLES
+from stapo.conformance.reference import (
+    Mask,
+    Table,
+    divisors,
+    kept_by_entropy,
+    silenced_by_s2t,
+    token_weight,
+)
+from stapo.methods import METHODS, Method
+
+AT_TAU_P, AT_THRESHOLD = "a probability equal to tau_p", "an entropy equal to the threshold"
+BORDER_TAU_P = 0.25
+"""No double has the exponential 0.002; of log 0.25 it is 0.25 exactly, in single precision too."""
+ABOUT = {
+    "units": "log-probabilities and entropies in nats; every table (B, T) by rows; double precision",
+    "old_": "of the policy that produced the responses: its probabilities and entropies select tokens",
+    "ref_": "of the reference, for the KL term (k3 estimator) where kl_coefficient is not 0",
+    "mask": "true on response tokens",
+    "selection_args": "of the token selection; tau_p differs from the method's in some batches",
+    "keep": "tokens that contribute to the loss",
+    "threshold": "of the entropies, where S2T has a candidate, otherwise null",
+    "divisor": "what a kept token's share of the loss is divided by",
+    "loss": "minimised: minus the sum over kept tokens of (clipped surrogate - KL term) / divisor",
+    "gradient": "derivative of the loss with respect to logps",
+}
+
+
+def select(
+    method: Method,
+    tables: Mapping[str, Any],
+    policies: tuple[str, str] = ("old_", "old_"),
+    *,
+    tau_inclusive: bool = False,
+    threshold_inclusive: bool = False,
+) -> tuple[Mask, float | None]:
+    """Return kept tokens and threshold of a method.
+
+    Args:
+        method: whose selection.
+        tables: a batch.
+        policies: prefixes of the policies whose log-probs and whose entropies decide.
+        tau_inclusive: as in `silenced_by_s2t`.
+        threshold_inclusive: as in `silenced_by_s2t`.
+    """
+    logps, entropies = tables[f"{policies[0]}logps"], tables[f"{policies[1]}entropies"]
+    if method.selection == "silence_spurious":
+        return silenced_by_s2t(
+            logps,
+            entropies,
+            tables["advantages"],
+            tables["mask"],
+            method.selection_args,
+            tau_inclusive=tau_inclusive,
+            threshold_inclusive=threshold_inclusive,
+        )
+    if method.selection == "keep_high_entropy":
+        fraction = float(method.selection_args["fraction"])
+        return kept_by_entropy(entropies, tables["mask"], fraction), None
+    return [list(row) for row in tables["mask"]], None
+
+
+def expect(name: str, method_name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the expected results of one method on one batch."""
+    method = METHODS[method_name]
+    if name in (AT_TAU_P, AT_THRESHOLD):
+        method = at_border(method)
+    keep, threshold = select(method, tables)
+    divisor = divisors(keep, method.aggregation)
+    clip, loss = (method.clip_low, method.clip_high), 0.0
+    gradient: Table = [[0.0] * len(row) for row in keep]
+    for b, row in enumerate(keep):
+        for t, kept in enumerate(row):
+            if kept:
+                value, slope = token_weight(
+                    tables["logps"][b][t],
+                    tables["old_logps"][b][t],
+                    tables["ref_logps"][b][t],
+                    tables["advantages"][b],
+                    clip,
+                    method.kl_coefficient,
+                )
+                loss -= value / divisor[b][t]
+                gradient[b][t] = -slope / divisor[b][t]
+    return {
+        "batch": name,
+        "method": method_name,
+        "selection_args": dict(method.selection_args),
+        "keep": keep,
+        "threshold": threshold,
+        "divisor": divisor,
+        "loss": loss,
+        "gradient": gradient,
+    }
+
+
+def at_border(method: Method) -> Method:
+    """Return a method with the tau_p that a probability can be equal to."""
+    if "tau_p" not in method.selection_args:
+        return method
+    return replace(method, selection_args={**method.selection_args, "tau_p": BORDER_TAU_P})
+
+
+def random_tables(seed: int, size: int = 6, width: int = 8, rare: float = 0.3) -> dict[str, Any]:
+    """Return a batch in which a share of the tokens is rare and every ratio lies inside the clip."""
+    draw = Random(seed)
+    lengths = [draw.randint(2, width) for _ in range(size)]
+    lengths[0] = width
+    tables: dict[str, Any] = {name: [] for name in TABLES}
+    for _ in range(size):
+        old = [
+            log(draw.uniform(0.0003, 0.0019) if draw.random() < rare else draw.uniform(0.0022, 0.9))
+            for _ in range(width)
+        ]
+        tables["old_logps"].append(old)
+        tables["logps"].append([logp + draw.uniform(-0.15, 0.15) for logp in old])
+        tables["ref_logps"].append([logp + draw.uniform(-0.5, 0.5) for logp in old])
+        tables["old_entropies"].append([draw.uniform(0.01, 3.0) for _ in range(width)])
+        tables["entropies"].append([draw.uniform(0.01, 3.0) for _ in range(width)])
+    tables["advantages"] = [draw.choice([-1, 1]) * draw.uniform(0.4, 1.6) for _ in range(size)]
+    tables["advantages"][0] = abs(tables["advantages"][0])
+    tables["mask"] = [[t < length for t in range(width)] for length in lengths]
+    return tables
+
+
+def with_candidates(seed: int, count: int) -> dict[str, Any]:
+    """Return a batch with exactly that many candidates of S2T, in its first row of width 8."""
+    tables = random_tables(seed, rare=0.0)
+    for t in range(count):
+        for name in ("old_logps", "logps"):
+            tables[name][0][t] = log(0.001 + 0.0001 * t)
+    return tables
+
+
+def _crossing() -> dict[str, Any]:
+    """Return a batch in which the update has moved rare tokens over tau_p = 0.002, both ways."""
+    tables = with_candidates(21, 3)
+    for t, (old, new) in enumerate([(0.0018, 0.0021), (0.0019, 0.0022), (0.0021, 0.0018)], start=3):
+        tables["old_logps"][0][t], tables["logps"][0][t] = log(old), log(new)
+    tables["old_entropies"][0][:6] = [0.5, 0.8, 1.1, 0.3, 1.4, 0.2]
+    tables["entropies"][0][:6] = [1.2, 0.4, 0.7, 0.9, 0.1, 1.0]
+    return tables
+
+
+def _border(probabilities: list[float], entropies: list[float], low: int) -> dict[str, Any]:
+    """Return a batch of 41 tokens and equal policies: the first row begins with some rare tokens.
+
+    Args:
+        probabilities: of the rare tokens; those of all others are above BORDER_TAU_P.
+        entropies: of the rare tokens.
+        low: how many of the other tokens have an entropy below 0.3; that of the rest is above 0.5.
+    """
+    tables = random_tables(40)
+    logps = [[log(0.4 + 0.05 * t) for t in range(8)] for _ in range(6)]
+    logps[0][: len(probabilities)] = [log(p) for p in probabilities]
+    tables["mask"] = [[t < length for t in range(8)] for length in (8, 7, 7, 7, 6, 6)]
+    inside = [(b, t) for b, row in enumerate(tables["mask"]) for t, true in enumerate(row) if true]
+    table = [[1.0] * 8 for _ in range(6)]
+    for index, (b, t) in enumerate(inside[len(entropies) :]):
+        table[b][t] = 0.005 + 0.01 * index if index < low else 0.6 + 0.01 * index
+    table[0][: len(entropies)] = entropies
+    for prefix in ("", "old_"):
+        tables[f"{prefix}logps"] = [list(row) for row in logps]
+        tables[f"{prefix}entropies"] = [list(row) for row in table]
+    return tables
+
+
+def _borders() -> dict[str, dict[str, Any]]:
+    """Return one batch per comparison of S2T; in each only the one comparison is at its border."""
+    return {
+        # Neither three nor four candidates have an entropy that is their 0.75 quantile.
+        AT_TAU_P: _border([0.1, 0.12, 0.14, BORDER_TAU_P], [0.2, 0.1, 0.5, 0.05], low=0),
+        # 0.4 is the fourth of five candidates and the 33rd of 41 tokens: 0.75 and 0.8 quantile.
+        AT_THRESHOLD: _border([0.1, 0.12, 0.14, 0.16, 0.18], [0.2, 0.1, 0.5, 0.4, 0.3], low=29),
+    }
+
+
+def build() -> dict[str, Any]:
+    """Return the content of `fixtures.json`."""
+    batches = {"ordinary": random_tables(1), "another": random_tables(2, size=7, width=6)}
+    beyond = random_tables(3)
+    draw = Random(4)
+    beyond["logps"] = [[o + draw.uniform(-1, 1) for o in row] for row in beyond["old_logps"]]
+    batches["beyond the clip"] = beyond
+    on_policy = random_tables(5)
+    on_policy["logps"] = [list(row) for row in on_policy["old_logps"]]
+    on_policy["entropies"] = [list(row) for row in on_policy["old_entropies"]]
+    batches["on policy"] = on_policy
+    batches["no advantage"] = {**random_tables(6), "advantages": [0.0] * 6}
+    empty = random_tables(7)
+    empty["mask"][2] = [False] * 8
+    batches["a response without tokens"] = empty
+    for count in range(6):
+        name = f"{count} candidate" + "s" * (count != 1)
+        batches[name] = with_candidates(10 + count, count)
+    batches["probabilities that cross tau_p"] = _crossing()
+    batches |= _borders()
+    parameters = ("clip_low", "clip_high", "aggregation", "selection", "kl_coefficient")
+    return {
+        "about": ABOUT,
+        "methods": {
+            name: {key: getattr(METHODS[name], key) for key in parameters} for name in METHOD_NAMES
+        },
+        "batches": batches,
+        "expected": [
+            expect(name, method, tables)
+            for name, tables in batches.items()
+            for method in METHOD_NAMES
+        ],
+    }
+
+
+def write_fixtures() -> None:
+    """Write `fixtures.json`."""
+    FIXTURES.write_text(json.dumps(build()) + "\n")
