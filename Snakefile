@@ -7,6 +7,7 @@
 #
 # Another study: snakemake --cores all --configfile workflows/studies/STUDY.yaml
 import re
+import shlex
 import sys
 
 from snakemake.utils import min_version

@@ -225,14 +225,18 @@ def score(
     completions: Annotated[Path, typer.Option(help="Responses of one cell")],
     identity: Annotated[str, typer.Option(help="JSON: fingerprint, checkpoint, ...")],
     out: OutOption,
+    verifier: Annotated[Path | None, typer.Option(help="Directory of a verifier model")] = None,
+    verifier_config: Annotated[str, typer.Option(help="JSON: its settings")] = "{}",
 ) -> None:
-    """Grade the responses of one cell.
+    """Grade the responses of one cell; with a verifier, it judges what the rules reject.
 
     Example: stapo score --completions by-hand/chain-3.jsonl --identity '{}' --out chain-3.parquet
     """
     from stapo.evaluation.scores import score as run
+    from stapo.schema import Verifier
 
-    average = run(completions, json.loads(identity), out)
+    judge = (verifier, Verifier.model_validate_json(verifier_config)) if verifier else None
+    average = run(completions, json.loads(identity), out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
 
 

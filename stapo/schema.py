@@ -162,6 +162,18 @@ class BenchmarkSettings(Strict):
     samples: PositiveInt = Field(description="Responses per problem, N of avg@N")
 
 
+class Verifier(Strict):
+    """A model that judges the answers which the rules reject."""
+
+    hub: str = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits")
+    batch_size: PositiveInt = 32
+    max_prompt_tokens: PositiveInt = Field(
+        16384, description="A longer prompt loses the front of the response"
+    )
+    max_response_tokens: PositiveInt = 4
+
+
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
@@ -175,6 +187,10 @@ class Evaluation(Strict):
     )
     max_response_tokens: PositiveInt
     seed: int = 1234
+    verifier: Verifier | None = Field(None, description="Off by default")
+    verdict: Literal["rule", "verifier"] = Field(
+        "rule", description="What tables count: the rules alone, or also what the verifier accepts"
+    )
 
 
 class Run(Strict):

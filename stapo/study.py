@@ -124,7 +124,7 @@ class Study(Strict):
             "recipe": RECIPES["generate"],
             "checkpoint": self.checkpoint_config(checkpoint),
             "decoding": self.decodings[decoding].model_dump(),
-            "evaluation": self.evaluation.model_dump(),
+            "evaluation": self.evaluation.model_dump(exclude={"verifier", "verdict"}),
         }
 
     def benchmark_config(self, benchmark: str) -> dict[str, Any]:
@@ -137,7 +137,11 @@ class Study(Strict):
     def score_fingerprint(self, checkpoint: str, decoding: str, benchmark: str) -> str:
         """Return the fingerprint of everything that leads to the scores of one cell."""
         generate = self.generate_config(checkpoint, decoding)
-        return fingerprint([RECIPES["score"], generate, self.benchmark_config(benchmark)])
+        verifier = self.evaluation.verifier
+        judged_by = verifier.model_dump(exclude={"batch_size"}) if verifier else None
+        return fingerprint(
+            [RECIPES["score"], generate, self.benchmark_config(benchmark), judged_by]
+        )
 
     def score_fingerprints(self, decoding: str) -> list[str]:
         """Return the fingerprints of every score of one decoding."""
@@ -296,6 +300,10 @@ def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
     seeds = run.get("seeds") if isinstance(run, Mapping) else None
     if isinstance(seeds, list):
         errors += [f"run.seeds: {seed} is listed twice" for seed in _repeated(seeds)]
+    evaluation = raw.get("evaluation")
+    asks = isinstance(evaluation, Mapping) and evaluation.get("verdict") == "verifier"
+    if asks and not raw["evaluation"].get("verifier"):
+        errors.append("evaluation.verdict: verifier, but evaluation.verifier names none; add it")
     return errors + _method_errors(raw) + _batch_errors(raw)
 
 

@@ -37,6 +37,9 @@ def write_score(root: Path, study: Study, checkpoint: str, benchmark: str, **ide
                     "num_tokens": 10,
                     "truncated": False,
                     "duplicate": False,
+                    "verifier": "not_asked",
+                    "verifier_cut": False,
+                    "correct_with_verifier": correct,
                 }
             )
     rng.shuffle(rows)  # The order of rows must not matter.

@@ -21,6 +21,7 @@ SAME_PACKAGES = (
     "sympy",
     "latex2sympy2-extended",
 )
+VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 
 
 class StaleScoreError(ValueError):
@@ -91,7 +92,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             for benchmark in study.run.benchmarks:
                 samples = study.benchmarks[benchmark].samples
                 parts = [rows[checkpoint, benchmark] for checkpoint in seeds]
-                scores.cells[size, method, benchmark] = _cell(parts, samples)
+                column = VERDICT_COLUMNS[study.evaluation.verdict]
+                scores.cells[size, method, benchmark] = _cell(parts, samples, column)
     return scores
 
 
@@ -121,11 +123,11 @@ def _problems(
     return errors
 
 
-def _cell(seeds: list[dict[str, list[Any]]], samples: int) -> Cell:
+def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
     correct = []
     for rows in seeds:
         order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-        correct.append(np.array(rows["correct"], dtype=float)[order].reshape(-1, samples))
+        correct.append(np.array(rows[column], dtype=float)[order].reshape(-1, samples))
     verdicts = [verdict for rows in seeds for verdict in rows["verdict"]]
     return Cell(
         correct=np.stack(correct),
@@ -134,14 +136,14 @@ def _cell(seeds: list[dict[str, list[Any]]], samples: int) -> Cell:
         duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
         no_box_fraction=verdicts.count("no_box") / len(verdicts),
         failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
-        majority=float(np.mean([_majority(rows, samples) for rows in seeds])),
+        majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
     )
 
 
-def _majority(rows: dict[str, list[Any]], samples: int) -> float:
+def _majority(rows: dict[str, list[Any]], samples: int, column: str) -> float:
     order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
     answers = [rows["answer"][i] for i in order]
-    correct = [rows["correct"][i] for i in order]
+    correct = [rows[column][i] for i in order]
     starts = range(0, len(order), samples)
     return majority_at_n(
         [answers[start : start + samples] for start in starts],

@@ -257,6 +257,10 @@ def notes(study: Study) -> list[str]:
         "Detectable: the smallest difference found with a chance of 80 %.",
         f"{MARK} STAPO's Avg differs from this one (adjusted p < {SIGNIFICANT}).",
     ]
+    if study.evaluation.verdict == "verifier" and study.evaluation.verifier:
+        lines.append(
+            f"Answers that the rules reject count where {study.evaluation.verifier.hub} accepts them."
+        )
     if 1 < seeds < FEW_SEEDS:
         lines.append(
             f"{seeds} training seeds: so few do not show their own spread, intervals are too short."

@@ -147,7 +147,7 @@ def _shell(kind: str) -> Any:
         config = GRPOConfig(
             **common,
             loss_type="dapo" if kind == "entropy" else kind,
-            use_bias_correction_kl=False,
+            use_bias_correction_kl=False,  # Not TRL's default, which multiplies GRPO's KL by the ratio.
             top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
         )
         trainer = GRPOTrainer(args=config, **arguments)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from stapo.artifacts import provenance, read_jsonl, replace_file
 from stapo.evaluation.grading import MAX_FAILURE_FRACTION, failure_fraction, grade_all
+from stapo.schema import Verifier
 
 METADATA_KEY = b"stapo"
 SCHEMA = pa.schema(
@@ -22,6 +23,9 @@ SCHEMA = pa.schema(
         ("num_tokens", pa.int32()),
         ("truncated", pa.bool_()),
         ("duplicate", pa.bool_()),
+        ("verifier", pa.string()),
+        ("verifier_cut", pa.bool_()),
+        ("correct_with_verifier", pa.bool_()),
     ]
 )
 LONG = 100
@@ -53,13 +57,19 @@ def long_duplicate_fraction(problems: list[dict[str, Any]]) -> float:
     return sum(long) / len(long) if long else 0.0
 
 
-def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
-    """Grade every response, write the scores and return avg@N.
+def score(
+    completions: Path,
+    identity: dict[str, Any],
+    output: Path,
+    verifier: tuple[Path, Verifier] | None = None,
+) -> float:
+    """Grade every response, write the scores and return avg@N by the rules.
 
     Args:
         completions: JSON lines as `evaluation.generate` writes them.
         identity: fingerprint, study, checkpoint, decoding, benchmark, samples.
         output: parquet file, written by one rename.
+        verifier: directory and settings of a model that judges what the rules reject.
 
     Raises:
         RuntimeError: too many answers on which the grader timed out or crashed, too many equal
@@ -106,9 +116,44 @@ def score(completions: Path, identity: dict[str, Any], output: Path) -> float:
                     "duplicate": duplicate,
                 }
             )
+    _add_verifier(rows, problems, verifier)
     identity = {**identity, "engine": engines[0], "provenance": provenance()}
     metadata = {METADATA_KEY: json.dumps(identity, sort_keys=True)}
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     with replace_file(output, "wb") as stream:
         pq.write_table(table, stream)
     return sum(grade.correct for grade in grades_list) / len(rows)
+
+
+def _add_verifier(
+    rows: list[dict[str, Any]],
+    problems: list[dict[str, Any]],
+    verifier: tuple[Path, Verifier] | None,
+) -> None:
+    """Add the verifier's verdicts; it is asked about nothing but what the rules reject."""
+    for row in rows:
+        row |= {
+            "verifier": "not_asked",
+            "verifier_cut": False,
+            "correct_with_verifier": row["correct"],
+        }
+    if verifier is None:
+        return
+    from stapo.evaluation.verifier import Question, judge
+
+    responses = [response for problem in problems for response in problem["responses"]]
+    questions = {problem["problem"]: problem["question"] for problem in problems}
+    asked = [i for i, row in enumerate(rows) if not row["correct"]]
+    path, settings = verifier
+    found = judge(
+        path,
+        [Question(questions[rows[i]["problem"]], rows[i]["gold"], responses[i]) for i in asked],
+        settings,
+    )
+    for i, judgement in zip(asked, found, strict=True):
+        accepted = judgement.verdict == "accepted"
+        rows[i] |= {
+            "verifier": judgement.verdict,
+            "verifier_cut": judgement.cut,
+            "correct_with_verifier": accepted,
+        }

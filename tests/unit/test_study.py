@@ -187,3 +187,22 @@ def test_too_few_samples_of_a_small_benchmark_are_refused(raw_study):
     ]
     raw_study["benchmarks"]["aime24"] = {"samples": 32}
     assert parse_study(raw_study).benchmarks["aime24"].samples == 32
+
+
+def test_a_verdict_of_a_verifier_needs_one(raw_study):
+    raw_study["evaluation"]["verdict"] = "verifier"
+    with pytest.raises(StudyError, match=r"evaluation\.verdict: verifier, but"):
+        parse_study(raw_study)
+    before = study_of(raw_study, verdict="rule")
+    raw_study["evaluation"]["verifier"] = {"revision": "0" * 40}
+    found = parse_study(raw_study)
+    # Responses stay, scores are made anew; which verdict is shown changes no score.
+    where = ("tiny/base", "t1.0-p1.0")
+    assert found.generate_config(*where) == before.generate_config(*where)
+    assert found.score_fingerprint(*where, "chain-2") != before.score_fingerprint(*where, "chain-2")
+    shown = study_of(raw_study, verdict="rule")
+    assert found.score_fingerprint(*where, "chain-2") == shown.score_fingerprint(*where, "chain-2")
+
+
+def study_of(raw, **evaluation):
+    return parse_study({**raw, "evaluation": {**raw["evaluation"], **evaluation}})

@@ -13,3 +13,11 @@ def log_of(path):
 
 def slug(name):
     return re.sub(r"\W", "_", name)
+
+
+def judge_options(directory):
+    """Options of `stapo score` for the study's verifier, none without one."""
+    if not directory:
+        return ""
+    config = STUDY.evaluation.verifier.model_dump_json()
+    return f"--verifier {shlex.quote(str(directory))} --verifier-config {shlex.quote(config)}"

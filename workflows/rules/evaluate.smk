@@ -27,7 +27,8 @@ rule generate:
 
 rule score:
     input:
-        at(artifacts.COMPLETIONS),
+        completions=at(artifacts.COMPLETIONS),
+        verifier=[at(artifacts.VERIFIER)] if STUDY.evaluation.verifier else [],
     output:
         at(artifacts.SCORES),
     log:
@@ -36,7 +37,8 @@ rule score:
         identity=lambda w: canonical(
             STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)
         ),
+        judge=lambda w, input: judge_options(input.verifier),
     shell:
         STAPO
-        + " score --completions {input} --identity {params.identity:q} --out {output}"
-        " > {log} 2>&1"
+        + " score --completions {input.completions} --identity {params.identity:q}"
+        " --out {output} {params.judge} > {log} 2>&1"

@@ -43,3 +43,18 @@ rule base_model:
         fingerprint=lambda w: fingerprint(STUDY.base_config(w.size)),
     shell:
         STAPO + " base --config {params.config:q} --out {output} > {log} 2>&1"
+
+
+if STUDY.evaluation.verifier:
+
+    rule verifier_model:
+        output:
+            directory(at(artifacts.VERIFIER)),
+        log:
+            log_of(artifacts.VERIFIER),
+        params:
+            config=canonical(
+                STUDY.evaluation.verifier.model_dump(include={"hub", "revision"})
+            ),
+        shell:
+            STAPO + " base --config {params.config:q} --out {output} > {log} 2>&1"

@@ -1,0 +1,104 @@
+"""The verifier judges what the rules reject, and nothing else; a tiny model answers as it is built to."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from stapo.artifacts import write_jsonl
+from stapo.evaluation.scores import score
+from stapo.evaluation.verifier import PROMPT, Question, judge
+from stapo.schema import Verifier
+
+CHARACTERS = sorted(
+    {*PROMPT, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\\{}[]%"}
+)
+SETTINGS = Verifier(revision="0" * 40, batch_size=3, max_prompt_tokens=800)
+
+
+def build(path: Path, reply: str) -> Path:
+    """A model whose weights make it reply with one letter, whatever it reads, and then end."""
+    words = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
+    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = Split("", behavior="isolated")
+    backend.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+    tokenizer.save_pretrained(path)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=1, num_key_value_heads=1, head_dim=8, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    letter, end = words.index(reply), words.index("<eos>")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.model.norm.weight.fill_(1.0)
+        # All tokens point one way, the letter another: after it comes the end.
+        model.model.embed_tokens.weight[:, 0] = 1.0
+        model.model.embed_tokens.weight[letter] = torch.tensor([0, 1.0, 0, 0, 0, 0, 0, 0])
+        model.lm_head.weight[letter, 0] = 1.0
+        model.lm_head.weight[end, 1] = 1.0
+    model.save_pretrained(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [("A", "accepted"), ("B", "rejected"), ("C", "invalid"), ("a", "invalid"), ("x", "invalid")],
+)
+def test_exactly_a_accepts(tmp_path, reply, verdict):
+    path = build(tmp_path, reply)
+    asked = [Question("q", "7", f"response {i}") for i in range(5)]
+    assert [j.verdict for j in judge(path, asked, SETTINGS)] == [verdict] * 5
+
+
+def test_a_long_response_loses_its_front_and_is_counted(tmp_path, monkeypatch):
+    from stapo.evaluation import verifier as module
+
+    path, seen = build(tmp_path, "A"), []
+    original = module._greedy
+
+    def spy(model, tokenizer, prompts, limit):
+        seen.extend(tokenizer.decode(ids) for ids in prompts)
+        return original(model, tokenizer, prompts, limit)
+
+    monkeypatch.setattr(module, "_greedy", spy)
+    long = "x" * 2000 + "end"
+    found = judge(path, [Question("q", "7", long), Question("q", "7", "s")], SETTINGS)
+    assert [j.cut for j in found] == [True, False]
+    text = seen[0].replace(" ", "")
+    assert "xend" in text
+    assert text.endswith("Letter:")
+    with pytest.raises(ValueError, match="do not hold problem and reference"):
+        judge(path, [Question("q" * 900, "7", "r")], SETTINGS)
+
+
+def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_path):
+    record = {
+        "problem": 0, "question": "What is {x}?", "gold": "7",
+        "responses": [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s"],
+        "num_tokens": [3] * 4, "truncated": [False] * 4, "engines": ["e"],
+    }  # fmt: skip
+    write_jsonl(tmp_path / "c", [record])
+    for reply, accepted in (("A", True), ("B", False)):
+        model = build(tmp_path / reply, reply)
+        assert score(tmp_path / "c", {}, tmp_path / "s", (model, SETTINGS)) == 0.25
+        rows = pq.read_table(tmp_path / "s").to_pylist()
+        assert [row["correct"] for row in rows] == [True, False, False, False]
+        assert [row["correct_with_verifier"] for row in rows] == [True] + [accepted] * 3
+        word = "accepted" if accepted else "rejected"
+        assert [row["verifier"] for row in rows] == ["not_asked", word, word, word]
+    score(tmp_path / "c", {}, tmp_path / "s")
+    assert (
+        pq.read_table(tmp_path / "s")["correct_with_verifier"].to_pylist() == [True] + [False] * 3
+    )
+    assert json.loads(pq.read_schema(tmp_path / "s").metadata[b"stapo"])["engine"] == "e"
