@@ -4,6 +4,7 @@ Heavy imports stand inside the commands, so that `stapo --help` and `stapo check
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -238,6 +239,26 @@ def score(
     judge = (verifier, Verifier.model_validate_json(verifier_config)) if verifier else None
     average = run(completions, json.loads(identity), out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
+
+
+@app.command()
+def fetch(
+    study: Annotated[Path, typer.Argument(help="Study file")],
+    check: Annotated[bool, typer.Option("--check", help="Only look, without the network")] = False,
+) -> None:
+    """Download everything that a study needs beforehand; run again, it continues where it broke off.
+
+    Benchmark rows go to STAPO_DATA_DIR where that is set. Exit code 1 where something is missing.
+
+    Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
+    """
+    from stapo.operations.fetch import OFFLINE
+    from stapo.operations.fetch import fetch as run
+
+    if check:
+        os.environ.update(dict.fromkeys(OFFLINE, "1"))
+    if not run(read_study(study), typer.echo):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """The base model of a size: built from scratch, or from the Hub at a pinned revision."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,15 @@ def write_base(config: dict[str, Any], path: Path) -> None:
             _download(model, aside)
 
 
-def _download(model: HubModel, path: Path) -> None:
+def cached(model: HubModel) -> Path:
+    """Return the directory of a model in the Hub's cache, after downloading what is missing there."""
     from huggingface_hub import snapshot_download
 
-    snapshot_download(
-        model.hub,
-        revision=model.revision,
-        local_dir=path,
-        allow_patterns=HUB_FILES,
-    )
+    return Path(snapshot_download(model.hub, revision=model.revision, allow_patterns=HUB_FILES))
+
+
+def _download(model: HubModel, path: Path) -> None:
+    # By way of the cache: what `stapo fetch` left there needs no network.
+    for source in sorted(cached(model).iterdir()):
+        if source.is_file():
+            shutil.copyfile(source, path / source.name)

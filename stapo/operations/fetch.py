@@ -1,0 +1,101 @@
+"""Everything that a study needs from the Hub, downloaded beforehand, and checked without the network.
+
+Models go to the Hub's cache, where a download that broke off continues; benchmark rows go to
+`STAPO_DATA_DIR` where that is set, otherwise to the cache of `datasets`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stapo.artifacts import replace_file
+from stapo.schema import HubData, HubModel
+from stapo.study import Study, benchmark_definitions
+
+OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+"""Set before anything of the Hub is imported, or they have no effect."""
+
+Item = tuple[str, Callable[[], object]]
+"""What is needed, in words, and what gets it, or raises."""
+
+
+def needs(study: Study) -> Iterator[Item]:
+    """Yield what a study needs from outside."""
+    for size in study.run.sizes:
+        model = study.models[size]
+        if isinstance(model, HubModel):
+            yield f"model {size}: {model.hub} at {model.revision[:8]}", _model(model)
+    verifier = study.evaluation.verifier
+    if verifier:
+        pinned = HubModel(hub=verifier.hub, revision=verifier.revision)
+        yield f"verifier: {verifier.hub} at {verifier.revision[:8]}", _model(pinned)
+    if isinstance(study.data, HubData):
+        data = study.data
+        yield f"prompts: {data.hub} at {data.revision[:8]}", lambda: _prompts(data)
+    for name in study.run.benchmarks:
+        metadata = benchmark_definitions()[name]["metadata"]
+        if "hub" in metadata:
+            yield f"benchmark {name}: {metadata['hub']}", _rows(name)
+
+
+def _model(model: HubModel) -> Callable[[], object]:
+    def get() -> object:
+        from stapo.models.base import cached
+
+        return cached(model)
+
+    return get
+
+
+def _prompts(data: HubData) -> object:
+    from datasets import load_dataset
+
+    return load_dataset(data.hub, revision=data.revision, split=data.split)
+
+
+def _rows(name: str) -> Callable[[], object]:
+    metadata = benchmark_definitions()[name]["metadata"]
+
+    def get() -> object:
+        from stapo.evaluation.data import DATA_DIR, local_file
+        from stapo.evaluation.task import load_rows
+
+        directory = os.environ.pop(DATA_DIR, None)
+        try:
+            if directory is None:
+                return load_rows(**metadata)
+            path = Path(directory)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                local_file(path, metadata["hub"], metadata["names"])
+            except FileNotFoundError:
+                rows = load_rows(**metadata)["test"]
+                with replace_file(path / f"{metadata['names'][0]}.jsonl") as stream:
+                    stream.writelines(json.dumps(row) + "\n" for row in rows)
+        finally:
+            if directory is not None:
+                os.environ[DATA_DIR] = directory
+        return load_rows(**metadata)
+
+    return get
+
+
+def fetch(study: Study, say: Callable[[str], None]) -> bool:
+    """Get every item; return whether all are there. What fails does not keep the others from being got.
+
+    Args:
+        study: whose needs.
+        say: told one line for each item.
+    """
+    complete = True
+    for what, get in needs(study):
+        try:
+            get()
+        except Exception as error:  # The Hub's libraries raise whatever the network does.
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            say(f"missing  {what}: {reason[:200]}")
+            complete = False
+        else:
+            say(f"ok       {what}")
+    return complete

@@ -1,0 +1,107 @@
+"""Everything is got or named as missing; rows land where clusters without internet look for them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stapo.evaluation import data, task
+from stapo.evaluation.data import DATA_DIR, checksum
+from stapo.models import base
+from stapo.operations import fetch as module
+from stapo.operations.fetch import fetch
+from stapo.schema import HubModel
+from stapo.study import parse_study
+
+ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
+
+
+@pytest.fixture
+def study(raw_study, monkeypatch):
+    definition = {
+        "task": "stapo_made",
+        "metadata": {
+            "hub": "some/set", "revision": "main", "split": "test", "names": ["Made"],
+            "rows": 3, "sha256": checksum(ROWS), "version": 1,
+        },
+    }  # fmt: skip
+    for place in ("stapo.study", "stapo.operations.fetch"):
+        monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
+    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
+    raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
+    raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}
+    raw_study["benchmarks"] = {"made": {"samples": 1}}
+    raw_study["run"] |= {"sizes": ["tiny", "hub"], "benchmarks": ["made"]}
+    return parse_study(raw_study)
+
+
+def test_each_item_is_got_and_a_failure_stops_no_other(study, monkeypatch, tmp_path):
+    asked: list[str] = []
+
+    def snapshot(hub: str, **kwargs: Any) -> str:
+        asked.append(f"{hub} {kwargs['revision'][0]}")
+        if hub == "some/judge":
+            raise OSError("no network\nand more")
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr("datasets.load_dataset", lambda hub, **_: asked.append(hub))
+    monkeypatch.setattr(data, "load_dataset", lambda hub, **_: asked.append(hub) or ROWS)
+    monkeypatch.delenv(DATA_DIR, raising=False)
+    said: list[str] = []
+    assert not fetch(study, said.append)
+    assert asked == ["some/model 1", "some/judge 3", "some/prompts", "some/set"]
+    assert [line.split()[0] for line in said] == ["ok", "missing", "ok", "ok"]
+    assert said[1] == "missing  verifier: some/judge at 33333333: no network"
+
+
+def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path))
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: None)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path / "rows"))
+    real = data.load_dataset
+
+    def load(name: str, **kwargs: Any) -> Any:
+        return ROWS if name == "some/set" else real(name, **kwargs)
+
+    monkeypatch.setattr(data, "load_dataset", load)
+    assert fetch(study, lambda _: None)
+    lines = (tmp_path / "rows" / "Made.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == ROWS
+    # Without the network now: the file is all that is read.
+    monkeypatch.setattr(data, "load_dataset", real)
+    assert fetch(study, lambda _: None)
+    assert (
+        task.load_rows(**module.benchmark_definitions()["made"]["metadata"])["test"].to_list()
+        == ROWS
+    )
+
+
+def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
+    cache, out = tmp_path / "cache", tmp_path / "out"
+    cache.mkdir()
+    blob = tmp_path / "blob"
+    blob.write_text("weights")
+    (cache / "model.safetensors").symlink_to(blob)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(cache))
+    base.write_base({"hub": "some/model", "revision": "1" * 40}, out)
+    assert (out / "model.safetensors").read_text() == "weights"
+    assert not (out / "model.safetensors").is_symlink()
+    assert base.cached(HubModel(hub="some/model", revision="1" * 40)) == cache
+
+
+def test_check_looks_offline_and_says_what_is_missing(raw_study, tmp_path):
+    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
+    raw_study["run"]["sizes"] = ["hub"]
+    path: Path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(raw_study))
+    done = subprocess.run(
+        [sys.executable, "-m", "stapo", "fetch", str(path), "--check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("missing  model hub: some/model at 11111111: ")
