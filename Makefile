@@ -25,8 +25,9 @@ test-vllm: ## a real vLLM on the CPU, in a layer over .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
-bench: setup ## our update beside TRL's: ratios, gradients, memory
+bench: setup ## our update beside TRL's, our grading beside a plain loop: ratios
 	python tests/performance/bench_update.py
+	python tests/performance/bench_grading.py
 
 lint: setup ## ruff, snakefmt, snakemake --lint, mypy
 	ruff check .

@@ -18,6 +18,8 @@ DAPO_PREFIX = (
 )
 DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
 """DAPO-Math-17k wraps every prompt; our own instruction takes the wrapper's place."""
+RUN_OF_WORDS = 13
+"""In common with a prompt: the usual measure of contamination."""
 
 
 def write_prompts(data: Data, path: Path) -> None:
@@ -58,12 +60,25 @@ def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
     return [problem for problem in problems if _normal(problem) in trained]
 
 
+def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
+    """Return the benchmark problems that have 13 words in a row in common with a training prompt."""
+    trained = {run for prompt in prompts for run in _runs(prompt)}
+    return [problem for problem in problems if not trained.isdisjoint(_runs(problem))]
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.casefold())
+    return {tuple(words[i : i + RUN_OF_WORDS]) for i in range(len(words) - RUN_OF_WORDS + 1)}
+
+
 def _normal(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip().casefold()
 
 
 def check_overlap(prompts: Path, benchmarks: dict[str, list[str]]) -> dict[str, Any]:
     """Return how many problems of each benchmark are training prompts: none, or it is an error.
+
+    Problems that share 13 words in a row with a prompt are counted, not refused: that may be a phrase.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.
@@ -78,7 +93,13 @@ def check_overlap(prompts: Path, benchmarks: dict[str, list[str]]) -> dict[str, 
     ]
     if errors:
         raise StudyError(errors)
-    return {"prompts": fingerprint(questions), "shared": {name: 0 for name in found}}
+    return {
+        "prompts": fingerprint(questions),
+        "shared": {name: 0 for name in found},
+        "sharing_13_words": {
+            name: len(sharing_words(questions, problems)) for name, problems in benchmarks.items()
+        },
+    }
 
 
 def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:

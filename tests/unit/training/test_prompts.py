@@ -1,5 +1,6 @@
 """Training prompts: unique, disjoint from the benchmarks, in a reproducible order."""
 
+import json
 from itertools import cycle, islice
 
 import pytest
@@ -10,7 +11,13 @@ from stapo.models.arithmetic import FAMILIES, training_problems
 from stapo.schema import TinyData
 from stapo.study import StudyError
 from stapo.training import prompts as prompts_module
-from stapo.training.prompts import check_overlap, overlap, prompt_order, write_prompts
+from stapo.training.prompts import (
+    check_overlap,
+    overlap,
+    prompt_order,
+    sharing_words,
+    write_prompts,
+)
 
 
 def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
@@ -46,3 +53,15 @@ def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
     assert order[:7] != order[7:14]
     assert prompt_order(7, 12, seed=3) == order[:12]
     assert prompt_order(7, 20, seed=4) != order
+
+
+def test_thirteen_words_in_a_row_are_counted_and_not_refused(tmp_path):
+    words = [f"w{i}" for i in range(14)]
+    prompt = "Start, " + " ".join(words[:13]) + "!"
+    same = "Another start: " + ", ".join(words[:13]).upper()
+    assert sharing_words([prompt], [same, " ".join(words[:12]), " ".join(words[1:])]) == [same]
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"question": prompt, "answer": "1"}) + "\n")
+    found = check_overlap(path, {"a": [same], "b": ["Other?"]})
+    assert found["sharing_13_words"] == {"a": 1, "b": 0}
+    assert found["shared"] == {"a": 0, "b": 0}
