@@ -10,7 +10,7 @@ import jinja2
 
 from stapo import artifacts
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, MainTable, main_table
+from stapo.analysis.comparison import AVERAGE, MARK, MainTable, main_table
 from stapo.analysis.figures import FIGURES
 from stapo.analysis.tables import TEMPLATES, comparison_text, headline_text
 from stapo.evaluation.grading import grade_all
@@ -61,6 +61,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
         study=study,
         tables=tables,
         average=AVERAGE,
+        mark=MARK,
         figures={name: (FIGURES[name].label, address) for name, address in figures.items()},
         examples=_examples(study, root),
         against_paper=[_against_paper(study, table) for table in tables],
