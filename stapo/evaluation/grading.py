@@ -39,8 +39,9 @@ GRACE_SECONDS = 2.0
 RELATIVE_TOLERANCE = 1e-4
 """Between decimals: what rounding to six places, math-verify's rule, allows at 0.01."""
 SCIENTIFIC = re.compile(
-    r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]([-+]?)0*([0-9]+)(?!\.?\w)"
+    r"(?<![\w.])([-+]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++))[eE]([-+]?)([0-9]++)(?!\.?\w)"
 )
+"""Possessive: looking for a way back through 200,000 digits would take minutes."""
 _WHOLE = "([0-9]{1,18})"
 NUMBER = re.compile(
     r"(-?)(?:([0-9]{1,18}(?:\.[0-9]{1,18})?)(?:\s*\\(?:times|cdot)\s*10\^\{(-?[0-9]{1,2})\})?"
@@ -87,7 +88,7 @@ def last_boxed(text: str) -> str | None:
 def normalise(text: str) -> str:
     r"""Rewrite 4.5e33 as 4.5\times10^{33}, which math-verify reads as 4.5 times e times 33."""
     return SCIENTIFIC.sub(
-        lambda m: rf"{m[1]}\times10^{{{'-' if m[2] == '-' else ''}{m[3]}}}", text.strip()
+        lambda m: rf"{m[1]}\times10^{{{m[2].strip('+')}{m[3].lstrip('0') or '0'}}}", text.strip()
     )
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from time import perf_counter
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,7 @@ from stapo.evaluation.grading import (
     normalise,
 )
 
-NEEDS_WORKER = (r"\frac{10}{4}", r"\boxed{2.5}")
+NEEDS_WORKER = (r"\sqrt{25}", r"\boxed{5}")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -289,7 +290,7 @@ def test_an_interrupted_answer_is_not_taken_for_the_next(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         grade(*NEEDS_WORKER)
     monkeypatch.setattr(grading, "_read", read)
-    assert grade(r"\frac{10}{4}", r"\boxed{2.6}").verdict == "wrong"
+    assert grade(NEEDS_WORKER[0], r"\boxed{6}").verdict == "wrong"
 
 
 def test_the_start_of_a_worker_does_not_count(monkeypatch):
@@ -326,12 +327,12 @@ def _count_requests(monkeypatch):
 def test_order_is_kept_and_equal_answers_are_graded_once(monkeypatch, workers):
     requests = _count_requests(monkeypatch)
     pairs = [
-        ("2", r"\boxed{\frac{4}{2}}"),
+        ("2", r"\boxed{\sqrt{4}}"),
         ("2", "none"),
-        ("2", r"\boxed{\frac{5}{2}}"),
-        ("3", r"\boxed{\frac{4}{2}}"),
+        ("2", r"\boxed{\sqrt{5}}"),
+        ("3", r"\boxed{\sqrt{4}}"),
         ("3", r"\boxed{3}"),
-        ("2", r"otherwise put, \boxed{\frac{4}{2}}"),
+        ("2", r"otherwise put, \boxed{\sqrt{4}}"),
     ] * 50
     verdicts = [g.verdict for g in grade_all(pairs, workers=workers)]
     assert verdicts == ["correct", "no_box", "wrong", "wrong", "correct", "correct"] * 50
@@ -340,8 +341,13 @@ def test_order_is_kept_and_equal_answers_are_graded_once(monkeypatch, workers):
 
 def test_what_needs_no_mathematics_needs_no_worker(monkeypatch):
     requests = _count_requests(monkeypatch)
-    pairs = [("np.arcsin(1)", r"\boxed{ np.arcsin(1) }"), ("5", r"\boxed{05}"), ("5", "5")]
-    assert [g.verdict for g in grade_all(pairs)] == ["correct", "correct", "no_box"]
+    pairs = [
+        ("np.arcsin(1)", r"\boxed{ np.arcsin(1) }"),
+        ("5", r"\boxed{05}"),
+        ("5", "5"),
+        (r"\frac{10}{4}", r"\boxed{2.5}"),
+    ]
+    assert [g.verdict for g in grade_all(pairs)] == ["correct", "correct", "no_box", "correct"]
     assert grade_all([]) == []
     assert requests == []
 
@@ -357,7 +363,7 @@ def test_it_works_in_a_thread():
 def _run(script, *, check=True):
     """Run a script that grades; return its last line, the pid of its worker."""
     prelude = "import os, signal, sys\nfrom stapo.evaluation import grading\n"
-    prelude += r"PAIR = (r'\frac{10}{4}', r'\boxed{2.5}')" + "\n"
+    prelude += r"PAIR = (r'\sqrt{25}', r'\boxed{5}')" + "\n"
     prelude += "def pid(): return grading._idle[grading.MEMORY_BYTES][0].pid\n"
     result = subprocess.run(
         [sys.executable, "-c", prelude + script], capture_output=True, text=True, timeout=60
@@ -459,3 +465,44 @@ def test_every_gold_answer_of_the_real_benchmarks_grades_itself():
         if grading._verdict(row[1], normalise(row[1]), 5.0, grading.MEMORY_BYTES) != "correct"
     ]
     assert failed == []
+
+
+@pytest.mark.parametrize("text", ["7", "1.5", "1e", "0", "-", " ", ".", "1/", "{"])
+def test_the_caller_reads_a_hostile_answer_in_linear_time(text):
+    def seconds(length: int) -> float:
+        long, times = "1e" + text * (length // len(text)) + "x", []
+        for _ in range(5):
+            start = perf_counter()
+            grading._obvious("4.5e33", long, grading.without_full_stop(long))
+            last_boxed(rf"\boxed{{{long}}}")
+            times.append(perf_counter() - start)
+        return min(times)
+
+    # 16 times as long: linear work takes 16 times as long, quadratic 256 times.
+    assert seconds(160_000) < 64 * seconds(10_000)
+
+
+def test_what_needs_no_mathematics_is_judged_as_by_mathematics():
+    numbers = [
+        "3",
+        "-3",
+        "0.75",
+        r"\frac{3}{4}",
+        "3/4",
+        r"\dfrac{6}{8}",
+        "75",
+        "4.5e3",
+        "4500",
+        "0",
+    ]
+    numbers += [r"4.50 \times 10^{3}", "4.6e3", "1e-8", "2e-8", "-0.75", "750000", "0.7501", "1/3"]
+    numbers += ["0.5", "0.49"]
+    told = 0
+    for gold in numbers:
+        for answer in numbers:
+            obvious = grading._obvious(gold, answer, answer)
+            if gold != answer and obvious is not None:
+                told += 1
+                judged = grading._verdict(gold, answer, 5.0, grading.MEMORY_BYTES)
+                assert (gold, answer, obvious) == (gold, answer, judged)
+    assert told > 300
