@@ -44,7 +44,7 @@ wildcard_constraints:
     seed=r"\d+",
     checkpoint="|".join(map(re.escape, STUDY.checkpoints())),
     decoding="|".join(map(re.escape, RUN.decodings)),
-    benchmark="|".join(map(re.escape, RUN.benchmarks)),
+    benchmark="|".join(map(re.escape, STUDY.evaluated())),
 
 
 include: "workflows/rules/prepare.smk"

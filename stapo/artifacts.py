@@ -19,7 +19,8 @@ from typing import IO, Any
 
 from stapo.study import ROOT, Study, canonical
 
-# Paths relative to the working directory; `{checkpoint}` is `size/base` or `size/method/seedK`.
+# Paths relative to the working directory; `{checkpoint}` is `size/base`, `size/method/seedK` or, for the
+# weights after a step before the last, `size/method/seedK/stepN`.
 RESULTS = "results/{study}"
 PROMPTS = "results/{study}/data/prompts.jsonl"
 OVERLAP = "results/{study}/data/overlap.json"
@@ -27,6 +28,7 @@ BASE_MODEL = "results/{study}/models/{size}/base"
 VERIFIER = "results/{study}/models/verifier"
 RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
 MODEL = RUN + "/model"
+STEP_MODEL = RUN + "/step{step}"
 METRICS = RUN + "/metrics.jsonl"
 TOKENS = RUN + "/tokens.parquet"
 RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
@@ -37,6 +39,8 @@ MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
 FIGURE = "results/{study}/figures/{figure}.{suffix}"
 FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gradient_norm")
 """The keys of `stapo.analysis.figures.FIGURES`, without importing what draws them."""
+ACCURACY = "accuracy"
+"""Drawn where weights before the last are kept, from scores instead of metrics."""
 REPORT = "results/{study}/report.html"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
 GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
@@ -175,12 +179,19 @@ def processor() -> str:
 
 
 def checkpoint_path(study: str, checkpoint: str) -> str:
-    """Return where the weights of `size/base` or `size/method/seedK` are published."""
+    """Return where the weights of a checkpoint are published."""
     size, *run = checkpoint.split("/")
     if run == ["base"]:
         return BASE_MODEL.format(study=study, size=size)
-    method, seed = run
-    return MODEL.format(study=study, size=size, method=method, seed=seed.removeprefix("seed"))
+    method, seed, *step = run
+    path = STEP_MODEL if step else MODEL
+    return path.format(
+        study=study,
+        size=size,
+        method=method,
+        seed=seed.removeprefix("seed"),
+        step="".join(step).removeprefix("step"),
+    )
 
 
 def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
@@ -192,8 +203,13 @@ def score_paths(study: Study, decodings: Iterable[str], method: str | None = Non
         for checkpoint in study.checkpoints()
         if method in (None, checkpoint.split("/")[1])
         for decoding in decodings
-        for benchmark in study.run.benchmarks
+        for benchmark in study.evaluated()
     ]
+
+
+def figure_names(study: Study) -> list[str]:
+    """Return the figures of a study."""
+    return [*FIGURE_NAMES, *([ACCURACY] if study.kept_steps() else [])]
 
 
 def metrics_paths(study: Study) -> list[str]:

@@ -55,7 +55,7 @@ def check(study: Annotated[Path, typer.Argument(help="Study file")]) -> None:
     runs, checkpoints = list(found.runs()), list(found.checkpoints())
     answers = sum(
         benchmark_definitions()[name]["metadata"]["rows"] * found.benchmarks[name].samples
-        for name in found.run.benchmarks
+        for name in found.evaluated()
     )
     typer.echo(
         f"{found.name}: {len(runs)} trainings of {found.training.steps} steps, "
@@ -137,7 +137,7 @@ def train(
     --work work/by-hand --out by-hand/model --metrics by-hand/metrics.jsonl
     """
     found = _study(study)
-    _overlap(prompts, found.run.benchmarks)
+    _overlap(prompts, found.evaluated())
     from stapo.training.run import train as run
 
     run(
@@ -150,6 +150,7 @@ def train(
         work=work,
         model_path=out,
         metrics_path=metrics,
+        kept_steps=found.kept_steps(),
         engine=found.engine,
     )
 
@@ -198,7 +199,7 @@ def generate(
 
     benchmarks = [
         Benchmark(name, found.benchmark_config(name), out / f"{name}.jsonl")
-        for name in found.run.benchmarks
+        for name in found.evaluated()
     ]
     config = found.generate_config(checkpoint, decoding)
     generated = run(
@@ -328,6 +329,19 @@ def report(study: StudyArgument) -> None:
     from stapo.analysis.report import write_report
 
     _list([write_report(_study(study))])
+
+
+@app.command()
+def paper() -> None:
+    """Print the paper's averages and headlines beside what its own table gives.
+
+    Example: stapo paper
+    """
+    from rich.console import Console
+
+    from stapo.analysis.against_paper import print_audit as run
+
+    run(Console())
 
 
 @app.command()

@@ -108,6 +108,9 @@ class Training(Strict):
     instruction: str = Field("", description="Appended to every training prompt")
     checkpoint_every: PositiveInt = Field(1, description="Rollouts between step checkpoints")
     keep_checkpoints: PositiveInt = Field(2, description="Step checkpoints kept for resuming")
+    evaluate_every: PositiveInt | None = Field(
+        None, description="Steps between weights that are kept and evaluated; the last always are"
+    )
 
 
 class Engine(Strict):
@@ -188,6 +191,12 @@ class Evaluation(Strict):
     max_response_tokens: PositiveInt
     seed: int = 1234
     verifier: Verifier | None = Field(None, description="Off by default")
+    select: Literal["last", "development"] | PositiveInt = Field(
+        "last", description="Which checkpoint tables show: last, of that step, best on development"
+    )
+    development: list[Name] = Field(
+        [], description="Benchmarks that only choose checkpoints; no table shows them"
+    )
     verdict: Literal["rule", "verifier"] = Field(
         "rule", description="What tables count: the rules alone, or also what the verifier accepts"
     )

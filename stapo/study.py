@@ -82,12 +82,27 @@ class Study(Strict):
                 for seed in self.run.seeds:
                     yield size, method, seed
 
+    def kept_steps(self) -> list[int]:
+        """Return the optimiser steps, before the last, after which weights are kept."""
+        every, last = self.training.evaluate_every, self.training.steps
+        return list(range(every, last, every)) if every else []
+
+    def checkpoint(self, size: str, method: str, seed: int, step: int) -> str:
+        """Return the name of the checkpoint of a training after a step."""
+        last = step == self.training.steps
+        return f"{size}/{method}/seed{seed}" + ("" if last else f"/step{step}")
+
     def checkpoints(self) -> Iterator[str]:
-        """Yield `size/base` and `size/method/seedK` of everything that is evaluated."""
+        """Yield `size/base`, `size/method/seedK/stepN` and `size/method/seedK`, all that is evaluated."""
         for size in self.run.sizes:
             yield f"{size}/base"
         for size, method, seed in self.runs():
-            yield f"{size}/{method}/seed{seed}"
+            for step in (*self.kept_steps(), self.training.steps):
+                yield self.checkpoint(size, method, seed, step)
+
+    def evaluated(self) -> list[str]:
+        """Return the benchmarks that every checkpoint answers."""
+        return [*self.run.benchmarks, *self.evaluation.development]
 
     def data_config(self) -> dict[str, Any]:
         """Return what determines the training prompts."""
@@ -99,7 +114,9 @@ class Study(Strict):
 
     def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
         """Return what determines the final weights of a run, and nothing else."""
-        training = self.training.model_dump(exclude={"checkpoint_every", "keep_checkpoints"})
+        training = self.training.model_dump(
+            exclude={"checkpoint_every", "keep_checkpoints", "evaluate_every"}
+        )
         resolved = asdict(self.method(method))
         return {
             "recipe": RECIPES["train"],
@@ -111,12 +128,13 @@ class Study(Strict):
         }
 
     def checkpoint_config(self, checkpoint: str) -> dict[str, Any]:
-        """Return what determines a checkpoint, given as `size/base` or `size/method/seedK`."""
+        """Return what determines a checkpoint, given as `checkpoints` yields it."""
         size, *rest = checkpoint.split("/")
         if rest == ["base"]:
             return self.base_config(size)
-        method, seed = rest
-        return self.train_config(size, method, int(seed.removeprefix("seed")))
+        method, seed, *step = rest
+        final = self.train_config(size, method, int(seed.removeprefix("seed")))
+        return {**final, "weights_of": step[0]} if step else final
 
     def generate_config(self, checkpoint: str, decoding: str) -> dict[str, Any]:
         """Return what determines the responses of a checkpoint, the benchmark apart."""
@@ -124,7 +142,9 @@ class Study(Strict):
             "recipe": RECIPES["generate"],
             "checkpoint": self.checkpoint_config(checkpoint),
             "decoding": self.decodings[decoding].model_dump(),
-            "evaluation": self.evaluation.model_dump(exclude={"verifier", "verdict"}),
+            "evaluation": self.evaluation.model_dump(
+                exclude={"verifier", "verdict", "select", "development"}
+            ),
         }
 
     def benchmark_config(self, benchmark: str) -> dict[str, Any]:
@@ -148,8 +168,14 @@ class Study(Strict):
         return [
             self.score_fingerprint(checkpoint, decoding, benchmark)
             for checkpoint in self.checkpoints()
-            for benchmark in self.run.benchmarks
+            for benchmark in self.evaluated()
         ]
+
+    def table_fingerprint(self, decoding: str) -> str:
+        """Return the fingerprint of what the table of a decoding shows."""
+        shown = self.evaluation.model_dump(include={"select", "development", "verdict"})
+        titles = [self.method(name).title for name in self.run.methods]
+        return fingerprint([titles, shown, self.score_fingerprints(decoding)])
 
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""
@@ -295,7 +321,7 @@ def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
             errors.append(
                 f"benchmarks.{name}: no task {TASK_PREFIX}{name} in benchmarks/; known: {', '.join(tasks)}"
             )
-    errors += _sample_errors(raw)
+    errors += _sample_errors(raw) + _selection_errors(raw, known["benchmarks"])
     run = raw.get("run")
     seeds = run.get("seeds") if isinstance(run, Mapping) else None
     if isinstance(seeds, list):
@@ -318,6 +344,37 @@ def _sample_errors(raw: Mapping[str, Any]) -> list[str]:
             errors.append(
                 f"benchmarks.{name}.samples: {samples} are too few for so few problems; at least {least}"
             )
+    return errors
+
+
+def _selection_errors(raw: Mapping[str, Any], known: list[str]) -> list[str]:
+    """Refuse a rule for the choice of checkpoints that cannot choose, or that looks at the test."""
+    evaluation, training = raw.get("evaluation"), raw.get("training")
+    if not (isinstance(evaluation, Mapping) and isinstance(training, Mapping)):
+        return []
+    errors, place = [], "evaluation.development"
+    tested, development = _names(raw, "run", "benchmarks"), _names(raw, "evaluation", "development")
+    for name in development:
+        if name not in known:
+            errors.append(f"{place}: unknown name {name!r}; known: {', '.join(known)}")
+        if name in tested:
+            errors.append(
+                f"{place}: {name!r} also stands in run.benchmarks; a table must not show what chose its rows"
+            )
+    select = evaluation.get("select", "last")
+    every, steps = training.get("evaluate_every"), training.get("steps")
+    if select == "development" and not development:
+        errors.append(
+            "evaluation.select: development, but evaluation.development is empty; fill it"
+        )
+    if select != "last" and not every:
+        errors.append("evaluation.select: asks for training.evaluate_every; add it")
+    numbers = [n for n in (select, every, steps) if isinstance(n, int) and n > 0]
+    if len(numbers) == 3 and select not in (*range(every, steps, every), steps):  # type: ignore[arg-type]
+        errors.append(
+            f"evaluation.select: no weights of step {select} are kept; choose a multiple of {every} below "
+            f"{steps}, or last"
+        )
     return errors
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from stapo import artifacts
+from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.study import Study
 
@@ -52,6 +53,8 @@ class Scores:
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
     """By (size, method or `base`, benchmark)."""
     provenance: dict[str, Any] = field(default_factory=dict)
+    choices: list[Choice] = field(default_factory=list)
+    """Of each training."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -63,7 +66,7 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     """
     scores, errors, rows = Scores(), [], {}
     for checkpoint in study.checkpoints():
-        for benchmark in study.run.benchmarks:
+        for benchmark in study.evaluated():
             path = artifacts.SCORES.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )
@@ -82,19 +85,43 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             rows[checkpoint, benchmark] = table.to_pydict()
     if errors:
         raise StaleScoreError("\n".join(errors))
-    for size in study.run.sizes:
-        for method in ("base", *study.run.methods):
-            seeds = (
-                [f"{size}/base"]
-                if method == "base"
-                else [f"{size}/{method}/seed{seed}" for seed in study.run.seeds]
-            )
-            for benchmark in study.run.benchmarks:
-                samples = study.benchmarks[benchmark].samples
-                parts = [rows[checkpoint, benchmark] for checkpoint in seeds]
-                column = VERDICT_COLUMNS[study.evaluation.verdict]
-                scores.cells[size, method, benchmark] = _cell(parts, samples, column)
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    scores.choices = [_choice(study, *run, rows, column) for run in study.runs()]
+    chosen: dict[tuple[str, str], list[str]] = {
+        (size, "base"): [f"{size}/base"] for size in study.run.sizes
+    }
+    for choice in scores.choices:
+        run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
+        chosen.setdefault((choice.size, choice.method), []).append(run)
+    for (size, method), checkpoints in chosen.items():
+        for benchmark in study.run.benchmarks:
+            samples = study.benchmarks[benchmark].samples
+            parts = [rows[checkpoint, benchmark] for checkpoint in checkpoints]
+            scores.cells[size, method, benchmark] = _cell(parts, samples, column)
     return scores
+
+
+def _choice(
+    study: Study,
+    size: str,
+    method: str,
+    seed: int,
+    rows: dict[tuple[str, str], dict[str, list[Any]]],
+    column: str,
+) -> Choice:
+    """Return what the checkpoints of a training reach, and which one the study's rule chooses."""
+    steps = [*study.kept_steps(), study.training.steps]
+
+    def averages(benchmarks: list[str]) -> dict[int, float]:
+        found = {}
+        for step in steps if benchmarks else []:
+            checkpoint = study.checkpoint(size, method, seed, step)
+            found[step] = float(np.mean([np.mean(rows[checkpoint, b][column]) for b in benchmarks]))
+        return found
+
+    development = averages(study.evaluation.development)
+    selected = select(study.evaluation.select, steps, development)
+    return Choice(size, method, seed, averages(study.run.benchmarks), development, selected)
 
 
 def _problems(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapo.analysis.cells import Cell, Scores
+from stapo.analysis.selection import Choice, rule_text
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -89,6 +90,8 @@ class MainTable:
     headline: Headline | None
     headline_interval: Interval | None
     comparisons: list[Comparison]
+    choices: list[Choice]
+    """Of each training with several checkpoints."""
     notes: list[str]
 
 
@@ -151,6 +154,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headline=found,
         headline_interval=_headline_interval(found, draws) if found else None,
         comparisons=comparisons,
+        choices=scores.choices if study.kept_steps() else [],
         notes=notes(study),
     )
 
@@ -257,6 +261,8 @@ def notes(study: Study) -> list[str]:
         "Detectable: the smallest difference found with a chance of 80 %.",
         f"{MARK} STAPO's Avg differs from this one (adjusted p < {SIGNIFICANT}).",
     ]
+    if study.kept_steps():
+        lines.append(rule_text(study.evaluation.select, study.evaluation.development))
     if study.evaluation.verdict == "verifier" and study.evaluation.verifier:
         lines.append(
             f"Answers that the rules reject count where {study.evaluation.verifier.hub} accepts them."

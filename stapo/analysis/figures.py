@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from stapo import artifacts
+from stapo.analysis.cells import read_scores
+from stapo.evaluation.statistics import average_at_n
 from stapo.study import Study
 
 # Okabe and Ito: told apart by colour-blind readers too.
@@ -44,6 +46,8 @@ FIGURES: dict[str, Quantity] = {
     "gradient_norm": Quantity("gradient norm", lambda r: float(r["gradient_norm"])),
 }
 
+ACCURACY_LABEL = "Avg over the benchmarks [%]"
+
 STYLE: Any = {
     "svg.hashsalt": "stapo",
     "svg.fonttype": "path",
@@ -65,8 +69,7 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
         panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
         for panel, size in zip(panels, sizes, strict=True):
             for method, colour in zip(study.run.methods, _colours(study), strict=True):
-                title = study.method(method).title
-                _draw_method(panel, study, size, method, title, colour, quantity, root)
+                _draw_method(panel, study, size, method, colour, quantity, root)
             if quantity.reference is not None:
                 height, text = quantity.reference
                 panel.axhline(height, color="0.4", linewidth=0.9, linestyle=":", label=text)
@@ -75,6 +78,38 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
         panels[0].set_ylabel(quantity.label)
         panels[-1].legend(fontsize="small")
     return figure
+
+
+def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
+    """Return Avg over the steps: a panel per size and decoding, the base model as step 0."""
+    with mpl.rc_context(STYLE):
+        columns = [(size, name) for size in study.run.sizes for name in study.run.decodings]
+        figure = Figure(figsize=(1.5 + 5.0 * len(columns), 3.8), dpi=150, layout="constrained")
+        panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+        scores = {name: read_scores(study, name, root) for name in study.run.decodings}
+        for panel, (size, name) in zip(panels, columns, strict=True):
+            cells = [scores[name].cells[size, "base", b] for b in study.run.benchmarks]
+            base = float(np.mean([average_at_n(cell.correct) for cell in cells]))
+            for method, colour in zip(study.run.methods, _colours(study), strict=True):
+                own = [c for c in scores[name].choices if (c.size, c.method) == (size, method)]
+                for i, choice in enumerate(own):
+                    panel.plot(
+                        [0, *choice.averages],
+                        [100 * share for share in (base, *choice.averages.values())],
+                        color=colour,
+                        marker="o",
+                        markersize=3,
+                        label=_label(study, method) if i == 0 else None,
+                    )
+            panel.set_xlabel("optimiser step")
+            panel.set_title(f"{size}, {name}")
+        panels[0].set_ylabel(ACCURACY_LABEL)
+        panels[-1].legend(fontsize="small")
+    return figure
+
+
+def _label(study: Study, method: str) -> str:
+    return study.method(method).title.replace("$", r"\$")
 
 
 def _colours(study: Study) -> list[str]:
@@ -86,7 +121,6 @@ def _draw_method(
     study: Study,
     size: str,
     method: str,
-    title: str,
     colour: str,
     quantity: Quantity,
     root: Path,
@@ -102,7 +136,7 @@ def _draw_method(
             moving_mean(values, max(1, len(values) // SMOOTHING)),
             color=colour,
             linewidth=1.6,
-            label=title.replace("$", r"\$") if i == 0 else None,
+            label=_label(study, method) if i == 0 else None,
         )
 
 
@@ -116,7 +150,8 @@ def moving_mean(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
 
 def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
     """Write one figure as SVG and PNG, the same bytes for the same metrics."""
-    figure = draw(study, name, root)
+    accuracy = name == artifacts.ACCURACY
+    figure = draw_accuracy(study, root) if accuracy else draw(study, name, root)
     paths = []
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},

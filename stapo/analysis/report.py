@@ -4,19 +4,23 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from stapo import artifacts
+from stapo.analysis.against_paper import (
+    audit_headlines,
+    audit_rows,
+    audit_text,
+    compare,
+    headline_line,
+)
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, MARK, MainTable, main_table
-from stapo.analysis.figures import FIGURES
+from stapo.analysis.comparison import AVERAGE, MARK, main_table
+from stapo.analysis.figures import ACCURACY_LABEL, FIGURES
 from stapo.analysis.tables import TEMPLATES, comparison_text, headline_text
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
-from stapo.reference import paper
-from stapo.schema import HubModel
 from stapo.study import Study, fingerprint
 
 EXAMPLES = 3
@@ -47,8 +51,9 @@ def write_report(study: Study, root: Path = Path()) -> Path:
         name: _data_address(
             root / artifacts.FIGURE.format(study=study.name, figure=name, suffix="png")
         )
-        for name in FIGURES
+        for name in artifacts.figure_names(study)
     }
+    labels = {artifacts.ACCURACY: ACCURACY_LABEL, **{k: v.label for k, v in FIGURES.items()}}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -62,9 +67,12 @@ def write_report(study: Study, root: Path = Path()) -> Path:
         tables=tables,
         average=AVERAGE,
         mark=MARK,
-        figures={name: (FIGURES[name].label, address) for name, address in figures.items()},
+        figures={name: (labels[name], address) for name, address in figures.items()},
         examples=_examples(study, root),
-        against_paper=[_against_paper(study, table) for table in tables],
+        against_paper=[compare(study, table) for table in tables],
+        audit=audit_rows(),
+        audit_text=audit_text(),
+        audit_headlines=[headline_line(found) for found in audit_headlines()],
         methods=[(name, study.method(name)) for name in study.run.methods],
         known_methods=METHODS,
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
@@ -119,29 +127,3 @@ def _visible(text: str) -> str:
         for character in text[:MAX_CHARACTERS]
     )
     return shown + ("…" if len(text) > MAX_CHARACTERS else "")
-
-
-def _against_paper(study: Study, table: MainTable) -> list[dict[str, Any]]:
-    """Return ours, the paper's and the difference for each cell that the paper has."""
-    reference = paper()
-    rows = []
-    for row in table.rows:
-        is_hub = isinstance(study.models[row.size], HubModel)
-        stated = reference["table"].get(table.decoding, {}).get(row.size, {}).get(row.method)
-        if not is_hub or stated is None:
-            continue
-        columns = dict(zip([*reference["benchmarks"], AVERAGE], stated, strict=True))
-        if not set(reference["benchmarks"]) <= set(row.cells):
-            columns.pop(AVERAGE)  # An average over other benchmarks is another quantity.
-        rows += [
-            {
-                "size": row.size,
-                "title": row.title,
-                "column": column,
-                "ours": row.cells[column].value,
-                "paper": value,
-            }
-            for column, value in columns.items()
-            if column in row.cells
-        ]
-    return rows

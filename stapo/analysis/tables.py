@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -12,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stapo import artifacts
+from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import AVERAGE, MARK, Comparison, MainTable, main_table, notes
 from stapo.study import Study
@@ -78,12 +80,12 @@ def _tex(text: str) -> str:
     return "".join(TEX.get(character, character) for character in str(text))
 
 
-def render(table: MainTable, suffix: str) -> str:
-    """Return the table as Markdown (`md`), LaTeX (`tex`) or CSV (`csv`)."""
+def render(table: MainTable, suffix: str, compared: Sequence[Compared] = ()) -> str:
+    """Return the table as Markdown (`md`), LaTeX (`tex`) or CSV (`csv`); Markdown also beside the paper's."""
     if suffix == "csv":
         return _csv(table)
     template = _environment(suffix).get_template(f"main.{suffix}.j2")
-    return template.render(table=table, average=AVERAGE, mark=MARK)
+    return template.render(table=table, average=AVERAGE, mark=MARK, compared=compared)
 
 
 def _csv(table: MainTable) -> str:
@@ -136,7 +138,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
             study=study.name, decoding=decoding, suffix=suffix
         )
         with artifacts.replace_file(path) as stream:
-            stream.write(render(table, suffix))
+            stream.write(render(table, suffix, compare(study, table)))
         paths.append(path)
     return paths
 

@@ -33,7 +33,7 @@ def needs(study: Study) -> Iterator[Item]:
     if isinstance(study.data, HubData):
         data = study.data
         yield f"prompts: {data.hub} at {data.revision[:8]}", lambda: _prompts(data)
-    for name in study.run.benchmarks:
+    for name in study.evaluated():
         metadata = benchmark_definitions()[name]["metadata"]
         if "hub" in metadata:
             yield f"benchmark {name}: {metadata['hub']}", _rows(name)

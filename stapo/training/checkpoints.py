@@ -76,7 +76,10 @@ def publish(aside: Path, output: Path, keep: int | None) -> None:
 
 
 def newest_whole(
-    directory: Path, identity: dict[str, Any], say: Callable[[str], None]
+    directory: Path,
+    identity: dict[str, Any],
+    say: Callable[[str], None],
+    before: int | None = None,
 ) -> Path | None:
     """Return the newest checkpoint that can be continued from, or None.
 
@@ -84,12 +87,14 @@ def newest_whole(
         directory: with `checkpoint-N` in it.
         identity: as for `seal`, of the run that wants to continue.
         say: told one line for each checkpoint that is passed over, and why.
+        before: a step that must be done again; checkpoints from then on are passed over.
 
     Raises:
         ValueError: the run's own checkpoint, but in a layout that this launch cannot read.
     """
     for checkpoint in reversed(checkpoints(directory)):
-        fault = _fault(checkpoint, identity)
+        late = before is not None and step_of(checkpoint) >= before
+        fault = f"step {before} must be done again" if late else _fault(checkpoint, identity)
         if fault is None:
             return checkpoint
         say(f"{checkpoint}: passed over, {fault}")

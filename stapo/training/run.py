@@ -1,6 +1,8 @@
 """One training run: from prompts and base model to published weights and metrics."""
 
+import os
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 
 from stapo.artifacts import (
     append_jsonl,
@@ -119,6 +121,7 @@ def train(
     model_path: Path,
     metrics_path: Path,
     engine: Engine | None = None,
+    kept_steps: Sequence[int] = (),
 ) -> None:
     """Train, resuming from the newest whole step checkpoint in `work`, and publish the result.
 
@@ -136,6 +139,8 @@ def train(
         model_path: where the final weights appear, by one rename.
         metrics_path: where the metrics appear, before the weights.
         engine: how it runs; nothing in it determines the result.
+        kept_steps: steps before the last after which the weights are kept, and published beside
+            `model_path` as `stepN` with the rest.
 
     Raises:
         BusyError: another process trains in `work`.
@@ -171,7 +176,10 @@ def train(
             on_metrics=on_metrics,
         )
         trainer.remove_callback(PrinterCallback)
-        resume = _resume(trainer, work)
+        kept = {step: work / "weights" / f"step{step}" for step in kept_steps}
+        trainer.add_callback(KeepWeights(trainer, kept))
+        missing = min((step for step, path in kept.items() if not path.exists()), default=None)
+        resume = _resume(trainer, work, missing)
         done = step_of(resume) if resume else 0
         if state.is_main_process:
             # Steps after the checkpoint are done again: their records go.
@@ -190,36 +198,70 @@ def train(
                 f"the training ended after step {trainer.state.global_step} of {training.steps} "
                 "although nobody asked it to; nothing was published"
             )
+        if state.is_main_process:
+            for step, path in kept.items():
+                with replace_directory(model_path.with_name(f"step{step}")) as aside:
+                    shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=_link)
         _publish(trainer, work, model_path, metrics_path)
 
 
-def _resume(trainer: StapoTrainer, work: Path) -> Path | None:
-    """Return the checkpoint to continue from, the main process's choice for all."""
+def _resume(trainer: StapoTrainer, work: Path, missing: int | None) -> Path | None:
+    """Return the checkpoint to continue from, the main process's choice for all.
+
+    Weights of a step that are asked for only now need a checkpoint from before that step.
+    """
     found: list[Path | None] = [None]
     if trainer.accelerator.is_main_process:
-        found = [newest_whole(work, trainer.checkpoint_identity(), _say)]
+        found = [newest_whole(work, trainer.checkpoint_identity(), _say, before=missing)]
     broadcast_object_list(found)
     return found[0]
 
 
-def _publish(trainer: StapoTrainer, work: Path, model_path: Path, metrics_path: Path) -> None:
-    """Write metrics and weights where the pipeline expects them, from the main process."""
+class KeepWeights(TrainerCallback):  # type: ignore[misc]
+    """Writes the weights after certain steps, before the step's checkpoint is sealed."""
+
+    def __init__(self, trainer: StapoTrainer, paths: Mapping[int, Path]) -> None:
+        self.trainer, self.paths = trainer, paths
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write them, all ranks together."""
+        if state.global_step in self.paths:
+            _write_weights(self.trainer, self.paths[state.global_step])
+
+
+def _write_weights(trainer: StapoTrainer, path: Path) -> None:
+    """Write weights and tokenizer as a directory that appears whole, from the main process."""
     # Sharded weights are gathered by all processes together.
     weights = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
     if trainer.accelerator.is_main_process:
-        with replace_file(metrics_path) as stream:
-            stream.write((work / "metrics.jsonl").read_text())
-        with replace_directory(model_path) as aside:
+        with replace_directory(path) as aside:
             model = trainer.accelerator.unwrap_model(trainer.model)
             if weights is not None and model.config.tie_word_embeddings:
                 # Gathered one by one, tied weights look like several.
                 weights = {k: v for k, v in weights.items() if k not in model._tied_weights_keys}
             model.save_pretrained(aside, state_dict=weights)
             trainer.processing_class.save_pretrained(aside)
+
+
+def _publish(trainer: StapoTrainer, work: Path, model_path: Path, metrics_path: Path) -> None:
+    """Write metrics and weights where the pipeline expects them, from the main process."""
+    if trainer.accelerator.is_main_process:
+        with replace_file(metrics_path) as stream:
+            stream.write((work / "metrics.jsonl").read_text())
+    _write_weights(trainer, model_path)
+    if trainer.accelerator.is_main_process:
         # The published weights are what a later run starts from; the full states may go.
         for path in checkpoints(work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
+
+
+def _link(source: str, target: str) -> None:
+    """Give a finished file a second name; across file systems a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,7 @@ SUFFIXES = ("md", "tex", "csv")
 TITLES = [STUDY.method(name).title for name in RUN.methods]
 TABLES = expand(at(artifacts.MAIN_TABLE), decoding=RUN.decodings, suffix=SUFFIXES)
 FIGURES = expand(
-    at(artifacts.FIGURE), figure=artifacts.FIGURE_NAMES, suffix=["svg", "png"]
+    at(artifacts.FIGURE), figure=artifacts.figure_names(STUDY), suffix=["svg", "png"]
 )
 
 for name in RUN.decodings:
@@ -23,22 +23,30 @@ for name in RUN.decodings:
             log_of(artifacts.MAIN_TABLE).format(decoding=name, suffix="all"),
         params:
             decoding=name,
-            fingerprint=fingerprint([TITLES, STUDY.score_fingerprints(name)]),
+            fingerprint=STUDY.table_fingerprint(name),
         shell:
             STAPO
             + " table --study {STUDY_JSON:q} --decoding {params.decoding} > {log} 2>&1"
 
 
+def drawn_from(figure):
+    if figure == artifacts.ACCURACY:
+        return artifacts.score_paths(STUDY, RUN.decodings)
+    return artifacts.metrics_paths(STUDY)
+
+
 rule figure:
     input:
-        artifacts.metrics_paths(STUDY),
+        lambda w: drawn_from(w.figure),
     output:
         expand(at(artifacts.FIGURE), suffix=["svg", "png"], allow_missing=True),
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
-        fingerprint=fingerprint(
+        fingerprint=lambda w: fingerprint(
             [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
+            + [STUDY.table_fingerprint(name) for name in RUN.decodings]
+            * (w.figure == artifacts.ACCURACY)
         ),
     shell:
         STAPO + " figure --study {STUDY_JSON:q} --name {wildcards.figure} > {log} 2>&1"
@@ -54,7 +62,7 @@ rule report:
         log_of(artifacts.REPORT),
     params:
         fingerprint=fingerprint(
-            [STUDY.name, [STUDY.score_fingerprints(name) for name in RUN.decodings]]
+            [STUDY.name, [STUDY.table_fingerprint(name) for name in RUN.decodings]]
         ),
     shell:
         STAPO + " report --study {STUDY_JSON:q} > {log} 2>&1"

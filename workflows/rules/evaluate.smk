@@ -6,7 +6,9 @@ rule generate:
     input:
         model=lambda w: artifacts.checkpoint_path(STUDY.name, w.checkpoint),
     output:
-        expand(at(artifacts.COMPLETIONS), benchmark=RUN.benchmarks, allow_missing=True),
+        expand(
+            at(artifacts.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True
+        ),
     log:
         log_of(artifacts.RESPONSES),
     retries: 1
@@ -14,7 +16,7 @@ rule generate:
         fingerprint=lambda w: fingerprint(
             [
                 STUDY.score_fingerprint(w.checkpoint, w.decoding, name)
-                for name in RUN.benchmarks
+                for name in STUDY.evaluated()
             ]
         ),
         out=at(artifacts.RESPONSES),

@@ -24,9 +24,9 @@ rule overlap:
     log:
         log_of(artifacts.OVERLAP),
     params:
-        benchmarks=[f"--benchmark={name}" for name in RUN.benchmarks],
+        benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()],
         fingerprint=fingerprint(
-            [STUDY.benchmark_config(name) for name in RUN.benchmarks]
+            [STUDY.benchmark_config(name) for name in STUDY.evaluated()]
         ),
     shell:
         STAPO

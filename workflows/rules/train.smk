@@ -9,6 +9,10 @@ rule train:
     output:
         metrics=at(artifacts.METRICS),
         model=directory(at(artifacts.MODEL)),
+        steps=[
+            directory(at(artifacts.STEP_MODEL).replace("{step}", str(step)))
+            for step in STUDY.kept_steps()
+        ],
     log:
         log_of(artifacts.MODEL),
     retries: 1

@@ -1,0 +1,40 @@
+"""Weights before the last: kept, evaluated, and chosen among by the declared rule."""
+
+import hashlib
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LAST = "results/smoke/runs/tiny/stapo/seed0/model/model.safetensors"
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
+    study = workspace.study
+    study["run"] |= {"methods": ["stapo"], "decodings": ["t1.0-p1.0"]}
+    study["training"]["evaluate_every"] = 4
+    study["evaluation"] |= {"select": "development", "development": ["chain-4"]}
+    before = digest(workspace.path / LAST)
+    workspace.write()
+    done = workspace.snakemake("--show-failed-logs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (workspace.path / "logs/smoke/runs/tiny/stapo/seed0/model.log").read_text()
+    assert log.count("passed over, step 4 must be done again") == 1
+    assert digest(workspace.path / LAST) == before
+    middle = workspace.path / "results/smoke/runs/tiny/stapo/seed0/step4/model.safetensors"
+    assert digest(middle) != before
+    table = (workspace.path / "results/smoke/tables/main-t1.0-p1.0.md").read_text()
+    assert "the best on chain-4, which stand in no table" in table
+    assert "chain-4" not in table.split("Checkpoint of each")[0].split("Problems:")[0]
+    assert "| tiny | stapo | 0 | " in table.split("Best on the test*")[1]
+    assert (workspace.path / "results/smoke/figures/accuracy.png").stat().st_size > 10_000
+    assert workspace.jobs() == {}
+
+    # Another rule needs no job but the tables and what shows them.
+    study["evaluation"]["select"] = 4
+    workspace.write()
+    assert workspace.jobs() == {"figure": 1, "report": 1, "table_t1_0_p1_0": 1}
