@@ -18,9 +18,6 @@ from stapo.study import StudyError, canonical, fingerprint, parse_study
 min_version("9.27")
 
 
-configfile: f"{workflow.basedir}/workflows/catalogue.yaml"
-
-
 try:
     STUDY = parse_study(config)
 except StudyError as error:

@@ -62,6 +62,8 @@ def check(study: Annotated[Path, typer.Argument(help="Study file")]) -> None:
         f"{len(checkpoints)} checkpoints x {len(found.run.decodings)} decodings, "
         f"{answers} responses each"
     )
+    for line in found.unpinned():
+        typer.echo(f"warning: {line}")
 
 
 @app.command()

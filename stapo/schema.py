@@ -18,7 +18,8 @@ from stapo.methods import AggregationName
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
 """Becomes a directory and a wildcard; no underscore, which separates the words of rule names."""
-Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Revision = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|main)$")]
+"""A commit; `main` where none is known yet, of which `check` and `doctor` warn."""
 OpenUnit = Annotated[float, Field(gt=0, lt=1)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
@@ -33,7 +34,7 @@ class HubModel(Strict):
     """A model on the Hugging Face Hub."""
 
     hub: str = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
 
 
 class TinyModel(Strict):
@@ -169,7 +170,7 @@ class Verifier(Strict):
     """A model that judges the answers which the rules reject."""
 
     hub: str = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
     batch_size: PositiveInt = 32
     max_prompt_tokens: PositiveInt = Field(
         16384, description="A longer prompt loses the front of the response"

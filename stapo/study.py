@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from stapo.schema import (
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
+STUDIES = ROOT / "workflows" / "studies"
 BENCHMARKS = ROOT / "benchmarks"
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
@@ -103,6 +104,16 @@ class Study(Strict):
     def evaluated(self) -> list[str]:
         """Return the benchmarks that every checkpoint answers."""
         return [*self.run.benchmarks, *self.evaluation.development]
+
+    def unpinned(self) -> list[str]:
+        """Return a line for each thing from the Hub that is not pinned to a commit."""
+        sources: dict[str, Any] = {f"models.{size}": self.models[size] for size in self.run.sizes}
+        sources |= {"data": self.data, "evaluation.verifier": self.evaluation.verifier}
+        return [
+            f"{place}.revision: {source.hub} at main is whatever it is on that day; pin the commit"
+            for place, source in sources.items()
+            if getattr(source, "revision", None) == "main"
+        ]
 
     def data_config(self) -> dict[str, Any]:
         """Return what determines the training prompts."""
@@ -243,6 +254,10 @@ def read_study(path: Path) -> Study:
     Raises:
         StudyError: with every error of the file.
     """
+    return parse_study(_read_yaml(path))
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -251,7 +266,7 @@ def read_study(path: Path) -> Study:
         raise StudyError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from error
     if not isinstance(raw, dict):
         raise StudyError([f"{path}: expected a mapping with name, training, run, ..."])
-    return parse_study(merge(read_catalogue(), raw))
+    return raw
 
 
 def read_catalogue() -> dict[str, Any]:
@@ -260,12 +275,32 @@ def read_catalogue() -> dict[str, Any]:
     return catalogue
 
 
+def _extended(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a study merged over the one that it extends, and so on, down to the catalogue.
+
+    Raises:
+        StudyError: no such study, or one that extends itself.
+    """
+    chain, seen = [dict(raw)], []
+    while "extends" in chain[-1]:
+        name = chain[-1].pop("extends")
+        path = STUDIES / f"{name}.yaml"
+        if name in seen or path not in STUDIES.glob("*.yaml"):
+            known = ", ".join(sorted(found.stem for found in STUDIES.glob("*.yaml")))
+            problem = "extends itself" if name in seen else "no such study"
+            raise StudyError([f"extends: {problem}: {name!r}; known: {known}"])
+        seen.append(name)
+        chain.append(_read_yaml(path))
+    return reduce(merge, reversed(chain), read_catalogue())
+
+
 def parse_study(raw: Mapping[str, Any]) -> Study:
-    """Return a study from merged mappings.
+    """Return a study, merged over what it extends and over the catalogue.
 
     Raises:
         StudyError: with every error, one line each, that begins with the place in the file.
     """
+    raw = _extended(raw)
     study, errors = None, []
     try:
         study = Study.model_validate(raw)
@@ -430,4 +465,11 @@ def study_schema() -> dict[str, Any]:
     """Return the JSON schema of study files, for editors."""
     schema = Study.model_json_schema()
     schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
+    # What a file leaves out may stand in the study that it extends, or in the catalogue.
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Study of workflows/studies, without .yaml, over which this one is merged",
+    }
+    for part in (schema, *schema["$defs"].values()):
+        part.pop("required", None)
     return schema

@@ -19,7 +19,7 @@ from stapo.analysis.tables import print_table, write_tables
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import score
 from stapo.models.base import HUB_FILES
-from stapo.study import Study, StudyError, benchmark_definitions, merge, parse_study, read_catalogue
+from stapo.study import Study, StudyError, benchmark_definitions, parse_study
 
 CHUNK = 2**20
 
@@ -80,24 +80,21 @@ def study_of(
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1, "max_response_tokens": 1,
     }  # fmt: skip
-    raw = merge(
-        read_catalogue(),
-        {
-            "name": f"evaluate-{name}",
-            "models": {name: {"hub": "outside/any-study", "revision": checksum(checkpoint)}},
-            "data": {"builder": "tiny-arithmetic", "prompts": 1},
-            "training": training,  # Asked for by the schema; nothing is trained.
-            "benchmarks": {b: {"samples": tasks.get(b, {}).get("repeats", 1)} for b in benchmarks},
-            "evaluation": evaluation,
-            "run": {
-                "sizes": [name],
-                "methods": ["stapo"],
-                "seeds": [0],
-                "decodings": decodings,
-                "benchmarks": benchmarks,
-            },
+    raw = {
+        "name": f"evaluate-{name}",
+        "models": {name: {"hub": "outside/any-study", "revision": checksum(checkpoint)}},
+        "data": {"builder": "tiny-arithmetic", "prompts": 1},
+        "training": training,  # Asked for by the schema; nothing is trained.
+        "benchmarks": {b: {"samples": tasks.get(b, {}).get("repeats", 1)} for b in benchmarks},
+        "evaluation": evaluation,
+        "run": {
+            "sizes": [name],
+            "methods": ["stapo"],
+            "seeds": [0],
+            "decodings": decodings,
+            "benchmarks": benchmarks,
         },
-    )
+    }
     study = parse_study(raw)
     return study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
 

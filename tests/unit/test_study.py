@@ -20,7 +20,8 @@ from stapo.study import (
     study_schema,
 )
 
-STUDIES = sorted((ROOT / "workflows" / "studies").glob("*.yaml"))
+STUDIES_DIRECTORY = ROOT / "workflows" / "studies"
+STUDIES = sorted(STUDIES_DIRECTORY.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -44,7 +45,7 @@ def test_all_errors_at_once_with_their_places(raw_study):
     raw_study["run"]["methods"] = ["stapo", "dapo", "stapo"]
     raw_study["run"]["benchmarks"] = ["chain-2", "aime24"]
     raw_study["run"]["seeds"] = []
-    raw_study["models"]["7B"] = {"hub": "a/b", "revision": "main"}
+    raw_study["models"]["7B"] = {"hub": "a/b", "revision": "v1.0"}
     with pytest.raises(StudyError) as caught:
         parse_study(raw_study)
     places = [line.split(": ")[0] for line in caught.value.errors]
@@ -206,3 +207,35 @@ def test_a_verdict_of_a_verifier_needs_one(raw_study):
 
 def study_of(raw, **evaluation):
     return parse_study({**raw, "evaluation": {**raw["evaluation"], **evaluation}})
+
+
+def test_a_study_extends_another_down_to_the_catalogue():
+    paper, small = (
+        read_study(STUDIES_DIRECTORY / f"{name}.yaml") for name in ("paper", "single-gpu")
+    )
+    assert small.training.learning_rate == paper.training.learning_rate
+    assert (small.training.max_response_tokens, paper.training.max_response_tokens) == (4096, 15360)
+    assert small.evaluation.verifier is None
+    assert paper.evaluation.verifier is not None
+    assert small.models == paper.models  # Of the catalogue.
+    ablation = read_study(STUDIES_DIRECTORY / "ablation.yaml")
+    # Two steps down, the same training to the last digit: `stapo` of both need not run twice.
+    assert ablation.train_config("1.7B", "stapo", 0) == paper.train_config("1.7B", "stapo", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("nope", "no such study: 'nope'"), ("../smoke", "no such study")]
+)
+def test_what_a_study_extends_must_be_there(name, error):
+    with pytest.raises(StudyError, match=f"extends: {error}.*known: ablation, paper"):
+        parse_study({"extends": name})
+
+
+def test_only_commits_are_silent(raw_study):
+    raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
+    raw_study["run"]["sizes"] = ["mine"]
+    assert parse_study(raw_study).unpinned() == [
+        "models.mine.revision: a/b at main is whatever it is on that day; pin the commit"
+    ]
+    raw_study["models"]["mine"]["revision"] = "0" * 40
+    assert parse_study(raw_study).unpinned() == []

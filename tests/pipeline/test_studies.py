@@ -1,0 +1,32 @@
+"""Every study that comes with the project expands into the jobs that it should, without running any."""
+
+import pytest
+from conftest import Workspace
+
+from stapo.study import STUDIES, read_study
+
+JOBS = {
+    # trainings, base models, checkpoints x decodings, times benchmarks
+    "smoke": {"train": 4, "base_model": 1, "generate": 10, "score": 60},
+    "paper": {"train": 12, "base_model": 3, "generate": 150, "score": 900, "verifier_model": 1},
+    "paper-1.7b": {"train": 4, "base_model": 1, "generate": 50, "score": 300, "verifier_model": 1},
+    "single-gpu": {"train": 4, "base_model": 1, "generate": 26, "score": 156},
+    "ablation": {"train": 11, "base_model": 1, "generate": 134, "score": 804, "verifier_model": 1},
+    "sensitivity": {"train": 9, "base_model": 1, "generate": 55, "score": 55, "verifier_model": 1},
+}
+
+
+def test_no_study_is_forgotten():
+    assert {path.stem for path in STUDIES.glob("*.yaml")} == JOBS.keys()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
+    workspace = Workspace(tmp_path, {})
+    workspace.write((STUDIES / f"{name}.yaml").read_text())
+    jobs = workspace.jobs()
+    study = read_study(STUDIES / f"{name}.yaml")
+    tables = {f"table_{d.replace('-', '_').replace('.', '_')}": 1 for d in study.run.decodings}
+    once = {"prompts": 1, "overlap": 1, "report": 1}
+    figures = {"figure": 6 if study.kept_steps() else 5}
+    assert jobs == {**JOBS[name], **tables, **once, **figures}
