@@ -6,13 +6,16 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup smoke test test-vllm bench lint schema lock
+.PHONY: help setup setup-gpu smoke test test-vllm bench lint schema lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: ## create or renew .venv from the lock
 	@requirements/install.sh
+
+setup-gpu: ## the same, and vLLM for GPUs
+	@requirements/install_gpu.sh
 
 smoke: setup ## the whole pipeline on a tiny model, on the CPU
 	snakemake --workflow-profile workflows/profiles/smoke --quiet rules

@@ -14,3 +14,12 @@ compile --extra dev --output-file requirements/lock.txt pyproject.toml
 compile --output-file requirements/cuda.txt requirements/cuda.in
 python3.11 requirements/tidy_lock.py .cache/old-cuda.txt requirements/cuda.txt /dev/null
 python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt requirements/cuda.txt
+
+# vLLM for GPUs: over the locks above, of which it takes another numpy and cuda-bindings.
+{
+    grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' | grep -v '^numpy=='
+    grep -Eh '^[A-Za-z0-9].*==' requirements/cuda.txt | sed 's/ \\$//' | grep -v '^cuda-bindings=='
+} >.cache/constraints.txt
+printf -- '-c constraints.txt\nvllm==0.31.0\n' >.cache/gpu.in
+compile --output-file .cache/gpu.txt .cache/gpu.in
+python3.11 requirements/layer_lock.py .cache/gpu.txt requirements/gpu.txt requirements/lock.txt requirements/cuda.txt

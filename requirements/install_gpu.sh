@@ -1,0 +1,18 @@
+#!/bin/sh
+# vLLM for GPUs into .venv, after install.sh. Safe to run again.
+set -eu
+cd "$(dirname "$0")/.."
+requirements/install.sh
+stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)
+[ "$(cat .venv/gpu-stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
+echo "install: vLLM for GPUs from requirements/gpu.txt (some minutes)" >&2
+export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
+.venv/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/gpu.txt
+# No numpy is both old enough for vLLM (mistral-common: < 2.4) and as new as two others say they need: the
+# executor for Slurm, which has it for a report that is off, and a package of types. All else must fit.
+if .venv/bin/python -m pip check | grep -Ev '^(snakemake-executor-plugin-slurm|numpy-typing-compat) .* has requirement numpy' |
+    grep -v '^No broken requirements'; then
+    echo "install: these do not fit" >&2
+    exit 1
+fi
+echo "$stamp" >.venv/gpu-stamp
