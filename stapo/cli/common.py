@@ -1,0 +1,41 @@
+"""Options and helpers that several commands share."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stapo.study import Study, parse_study, read_study
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Reproduce, check and extend STAPO (arXiv 2602.15620). The whole study in one command: "
+    "make smoke, or snakemake --configfile workflows/studies/STUDY.yaml.",
+)
+
+BAD_INPUT = 2
+"""Exit code."""
+
+StudyArgument = Annotated[str, typer.Option("--study", help="Study file, or its merged JSON")]
+StudyFile = Annotated[Path, typer.Argument(help="Study file")]
+ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake -p` prints it")]
+OutOption = Annotated[Path, typer.Option("--out", help="Where the result appears, by one rename")]
+WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
+GpusOption = Annotated[
+    int | None, typer.Option("--gpus", help="GPUs to lease on this machine; default: all, unleased")
+]
+
+
+def study_of(text: str) -> Study:
+    """Return the study of a file or of merged JSON."""
+    return parse_study(json.loads(text)) if text.startswith("{") else read_study(Path(text))
+
+
+def list_paths(paths: list[Path]) -> None:
+    """Print what was written."""
+    for path in paths:
+        typer.echo(str(path))

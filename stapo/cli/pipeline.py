@@ -1,0 +1,232 @@
+"""The steps of the pipeline, one command for each rule: arguments in, one call out.
+
+Heavy imports stand inside the commands, so that `stapo --help` and `stapo check` start at once.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stapo.artifacts import write_json
+from stapo.cli.common import (
+    ConfigOption,
+    GpusOption,
+    OutOption,
+    StudyArgument,
+    WorkOption,
+    app,
+    list_paths,
+    study_of,
+)
+from stapo.operations.launch import LAUNCHED
+from stapo.schema import HubData
+from stapo.study import Study, StudyError
+
+
+@app.command()
+def prompts(config: ConfigOption, out: OutOption) -> None:
+    """Write the training prompts.
+
+    Example: stapo prompts --config '{"builder": "tiny-arithmetic", "prompts": 64}' --out p.jsonl
+    """
+    from pydantic import TypeAdapter
+
+    from stapo.schema import Data
+    from stapo.training.prompts import write_prompts
+
+    write_prompts(TypeAdapter(Data).validate_python(json.loads(config)), out)
+
+
+@app.command()
+def overlap(
+    prompts: Annotated[Path, typer.Option(help="Training prompts")],
+    benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
+    out: OutOption,
+    published: Annotated[
+        bool, typer.Option("--published", help="Somebody else's prompts: count, do not refuse")
+    ] = False,
+) -> None:
+    """Count the problems of benchmarks that are training prompts, and refuse prompts of our own.
+
+    Example: stapo overlap --prompts p.jsonl --benchmark chain-3 --out overlap.json
+    """
+    write_json(out, _overlap(prompts, benchmark, published))
+
+
+def _overlap(prompts: Path, benchmarks: list[str], published: bool) -> dict[str, Any]:
+    from stapo.evaluation.task import benchmark_questions
+    from stapo.training.prompts import check_overlap
+
+    questions = {name: benchmark_questions(name) for name in benchmarks}
+    return check_overlap(prompts, questions, published)
+
+
+@app.command()
+def base(config: ConfigOption, out: OutOption) -> None:
+    """Build or download a base model.
+
+    Example: stapo base --config '{"builder": "tiny-arithmetic", "supervised_steps": 400}' --out m
+    """
+    from stapo.models.base import write_base
+
+    write_base(json.loads(config), out)
+
+
+@app.command()
+def train(
+    study: StudyArgument,
+    size: Annotated[str, typer.Option(help="Model size of the study")],
+    method: Annotated[str, typer.Option(help="Method of the study")],
+    seed: Annotated[int, typer.Option(help="Training seed")],
+    base: Annotated[Path, typer.Option(help="Base model")],
+    prompts: Annotated[Path, typer.Option(help="Training prompts")],
+    work: WorkOption,
+    out: OutOption,
+    metrics: Annotated[Path, typer.Option(help="Where metrics.jsonl appears")],
+    gpus: GpusOption = None,
+    nodes: Annotated[int, typer.Option(help="Machines, each with so many GPUs; Slurm only")] = 1,
+) -> None:
+    """Train one method; continues from the last step checkpoint in the work directory.
+
+    With --gpus it starts itself again under `accelerate launch`, one process for each GPU.
+
+    Example: stapo train --study workflows/studies/smoke.yaml --size tiny --method stapo --seed 0
+    --base results/smoke/models/tiny/base --prompts results/smoke/data/prompts.jsonl
+    --work work/by-hand --out by-hand/model --metrics by-hand/metrics.jsonl
+    """
+    found = study_of(study)
+    if LAUNCHED not in os.environ:
+        _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
+        if gpus is not None:
+            _launch(found, size, gpus, nodes)
+    from stapo.training.run import train as run
+
+    run(
+        config=found.train_config(size, method, seed),
+        training=found.training,
+        method=found.method(method),
+        seed=seed,
+        base=base,
+        prompts=prompts,
+        work=work,
+        model_path=out,
+        metrics_path=metrics,
+        kept_steps=found.kept_steps(),
+        engine=found.engine,
+    )
+
+
+def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
+    from stapo.operations.launch import launch_training, training_errors
+
+    if errors := training_errors(study, size, gpus, nodes):
+        raise StudyError(errors)
+    launch_training(sys.argv[1:], gpus, nodes)
+
+
+@app.command()
+def generate(
+    study: StudyArgument,
+    checkpoint: Annotated[str, typer.Option(help="size/base or size/method/seedK")],
+    decoding: Annotated[str, typer.Option(help="Decoding of the study")],
+    model: Annotated[Path, typer.Option(help="Directory of the checkpoint")],
+    work: WorkOption,
+    out: Annotated[Path, typer.Option(help="Directory of the responses")],
+    gpus: GpusOption = None,
+) -> None:
+    """Answer the study's benchmarks with one checkpoint; what is already there is kept.
+
+    Example: stapo generate --study workflows/studies/smoke.yaml --checkpoint tiny/base
+    --decoding t1.0-p1.0 --model results/smoke/models/tiny/base --work work/by-hand --out by-hand
+    """
+    found = study_of(study)
+    _take(gpus)
+    from stapo.evaluation.generate import Benchmark
+    from stapo.evaluation.generate import generate as run
+
+    benchmarks = [
+        Benchmark(name, found.benchmark_config(name), out / f"{name}.jsonl")
+        for name in found.evaluated()
+    ]
+    config = found.generate_config(checkpoint, decoding)
+    generated = run(
+        model, config, found.decodings[decoding], found.evaluation, benchmarks, work, found.engine
+    )
+    typer.echo(f"generated {generated} responses" if generated else "all responses were there")
+
+
+@app.command()
+def score(
+    completions: Annotated[Path, typer.Option(help="Responses of one cell")],
+    identity: Annotated[str, typer.Option(help="JSON: fingerprint, checkpoint, ...")],
+    out: OutOption,
+    verifier: Annotated[Path | None, typer.Option(help="Directory of a verifier model")] = None,
+    verifier_config: Annotated[str, typer.Option(help="JSON: its settings")] = "{}",
+    gpus: GpusOption = None,
+) -> None:
+    """Grade the responses of one cell; with a verifier, it judges what the rules reject.
+
+    Example: stapo score --completions by-hand/chain-3.jsonl --identity '{}' --out chain-3.parquet
+    """
+    _take(gpus)
+    from stapo.evaluation.scores import score as run
+    from stapo.schema import Verifier
+
+    judge = (verifier, Verifier.model_validate_json(verifier_config)) if verifier else None
+    average = run(completions, json.loads(identity), out, judge)
+    typer.echo(f"{completions}: {100 * average:.2f} %")
+
+
+def _take(gpus: int | None) -> None:
+    if gpus is not None:
+        from stapo.operations.launch import take_gpus
+
+        take_gpus(gpus)
+
+
+@app.command()
+def table(study: StudyArgument, decoding: Annotated[str, typer.Option()]) -> None:
+    """Write the table of one decoding as Markdown, LaTeX and CSV.
+
+    Example: stapo table --study workflows/studies/smoke.yaml --decoding t1.0-p1.0
+    """
+    from stapo.analysis.tables import write_tables
+
+    list_paths(write_tables(study_of(study), decoding))
+
+
+@app.command()
+def figure(study: StudyArgument, name: Annotated[str, typer.Option(help="Which one")]) -> None:
+    """Write one figure of the trainings.
+
+    Example: stapo figure --study workflows/studies/smoke.yaml --name entropy
+    """
+    from stapo.analysis.figures import write_figure
+
+    list_paths(write_figure(study_of(study), name))
+
+
+@app.command()
+def report(study: StudyArgument) -> None:
+    """Write the report, one HTML page.
+
+    Example: stapo report --study workflows/studies/smoke.yaml
+    """
+    from stapo.analysis.report import write_report
+
+    list_paths([write_report(study_of(study))])
+
+
+@app.command()
+def provenance(study: StudyArgument) -> None:
+    """Write where a finished study comes from, and the checksums of its files.
+
+    Example: stapo provenance --study workflows/studies/smoke.yaml
+    """
+    from stapo.operations.publish import write_provenance
+
+    list_paths(write_provenance(study_of(study)))

@@ -1,0 +1,230 @@
+"""What one does beside the pipeline: look, check, fetch, evaluate, compare."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths
+from stapo.study import benchmark_definitions, read_study, study_schema
+
+
+@app.command()
+def check(study: StudyFile) -> None:
+    """Check a study file and say what it would run.
+
+    Example: stapo check workflows/studies/smoke.yaml
+    """
+    found = read_study(study)
+    runs, checkpoints = list(found.runs()), list(found.checkpoints())
+    answers = sum(
+        benchmark_definitions()[name]["metadata"]["rows"] * found.benchmarks[name].samples
+        for name in found.evaluated()
+    )
+    typer.echo(
+        f"{found.name}: {len(runs)} trainings of {found.training.steps} steps, "
+        f"{len(checkpoints)} checkpoints x {len(found.run.decodings)} decodings, "
+        f"{answers} responses each"
+    )
+    for line in found.unpinned():
+        typer.echo(f"warning: {line}")
+
+
+@app.command()
+def plan(
+    study: StudyFile,
+    gpu: Annotated[
+        str, typer.Option(help="h200, h100, h800, h20, a100, a800, or cpu: two cores")
+    ] = "h200",
+    gpus: Annotated[int, typer.Option(help="GPUs of one training")] = 1,
+    total_gpus: Annotated[
+        int | None, typer.Option(help="GPUs at hand; default: those of one training")
+    ] = None,
+) -> None:
+    """Print what a study costs before anything is spent; exit code 2 where a training cannot fit.
+
+    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
+    """
+    from rich.console import Console
+
+    from stapo.operations.plan import machine, print_plan
+
+    if not print_plan(read_study(study), machine(gpu, gpus, total_gpus), Console()):
+        raise typer.Exit(BAD_INPUT)
+
+
+@app.command()
+def doctor(study: StudyFile) -> None:
+    """Check whether this machine can run a study; each trouble comes with its remedy.
+
+    Run it where the jobs will run. Exit code 1 where something is an error.
+
+    Example: stapo doctor workflows/studies/smoke.yaml
+    """
+    from rich.console import Console
+
+    from stapo.operations.doctor import print_diagnosis
+    from stapo.operations.plan import disk_needed
+
+    found = read_study(study)
+    if print_diagnosis(found, Console(), disk_needed(found)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(study: StudyFile) -> None:
+    """Print how far every training and evaluation is, from files alone; also while it runs.
+
+    Exit code 1 where something failed.
+
+    Example: stapo status workflows/studies/smoke.yaml
+    """
+    from rich.console import Console
+
+    from stapo.operations.status import print_status
+
+    if not print_status(read_study(study), Console()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of study files.
+
+    Example: stapo schema > workflows/study.schema.json
+    """
+    typer.echo(json.dumps(study_schema(), indent=1, sort_keys=True))
+
+
+@app.command()
+def fetch(
+    study: StudyFile,
+    check: Annotated[bool, typer.Option("--check", help="Only look, without the network")] = False,
+) -> None:
+    """Download everything that a study needs beforehand; run again, it continues where it broke off.
+
+    Benchmark rows go to STAPO_DATA_DIR where that is set. Exit code 1 where something is missing.
+
+    Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
+    """
+    from stapo.operations.fetch import OFFLINE
+    from stapo.operations.fetch import fetch as run
+
+    if check:
+        os.environ.update(dict.fromkeys(OFFLINE, "1"))
+    if not run(read_study(study), typer.echo):
+        raise typer.Exit(1)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Directory, or owner/name@revision on the Hub")],
+    benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
+    decoding: Annotated[list[str], typer.Option(help="Decoding of the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
+    backend: Annotated[str, typer.Option(help="hf or vllm")] = "hf",
+    max_response_tokens: Annotated[int, typer.Option(help="Limit of a response")] = 20480,
+    batch_size: Annotated[int, typer.Option(help="Responses generated together")] = 64,
+) -> None:
+    """Evaluate any checkpoint as the pipeline would, into the same table; continues where it stopped.
+
+    Example: stapo evaluate Qwen/Qwen3-1.7B-Base --benchmark aime24 --benchmark math500 --backend vllm
+    """
+    from stapo.operations.evaluate import evaluate as run
+
+    settings = {
+        "backend": backend,
+        "batch_size": batch_size,
+        "max_response_tokens": max_response_tokens,
+    }
+    list_paths(run(model, benchmark, decoding, settings))
+
+
+@app.command()
+def regrade(
+    completions: Annotated[Path, typer.Argument(help="Responses, as `stapo generate` writes them")],
+    benchmark: Annotated[str, typer.Option(help="Benchmark that they answer")],
+) -> None:
+    """Print avg@N of responses that are there, as lm-eval itself computes it; no model is needed.
+
+    Example: stapo regrade results/smoke/completions/tiny/base/t1.0-p1.0/chain-3.jsonl --benchmark chain-3
+    """
+    from stapo.evaluation.replay import regrade as run
+
+    typer.echo(f"{100 * run(completions, benchmark):.2f} %")
+
+
+@app.command()
+def conformance(
+    trainer: Annotated[
+        str,
+        typer.Option(help="ours, trl-dapo, trl-grpo, trl-top-entropy, or package.module:function"),
+    ] = "ours",
+    method: Annotated[
+        str | None,
+        typer.Option(help="What it is meant to be: grpo, justrl, 20-entropy, stapo or stapo-v2"),
+    ] = None,
+) -> None:
+    """Hold a trainer's loss against a method's update, and say which conventions it follows.
+
+    Exit code 1 where a check does not hold. What a trainer must offer: stapo/conformance/batches.py.
+
+    Example: stapo conformance --trainer trl-dapo --method justrl
+    """
+    from stapo.conformance.report import find_trainer, print_report
+
+    found, meant = find_trainer(trainer)
+    if not print_report(found, trainer, method or meant):
+        raise typer.Exit(1)
+
+
+@app.command(name="audit-grader")
+def audit_grader(
+    benchmark: Annotated[list[str] | None, typer.Option(help="Default: the paper's six")] = None,
+) -> None:
+    """Print which share of a benchmark's gold answers the grader accepts in each usual notation.
+
+    Example: STAPO_DATA_DIR=rows stapo audit-grader --benchmark minerva
+    """
+    from stapo.evaluation.audit import print_audit
+
+    print_audit(benchmark or ["aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"])
+
+
+@app.command()
+def paper() -> None:
+    """Print the paper's averages and headlines beside what its own table gives.
+
+    Example: stapo paper
+    """
+    from rich.console import Console
+
+    from stapo.analysis.against_paper import print_audit as run
+
+    run(Console())
+
+
+@app.command()
+def show(study: StudyFile) -> None:
+    """Print the main tables and say where the files are.
+
+    Example: stapo show workflows/studies/smoke.yaml
+    """
+    from stapo.analysis.tables import show_study
+
+    show_study(read_study(study))
+
+
+@app.command()
+def verify(results: Annotated[Path, typer.Argument(help="Results folder of a study")]) -> None:
+    """Check a published results folder offline: files, fingerprints, scores and tables.
+
+    Exit code 1 where something does not hold.
+
+    Example: stapo verify results/smoke
+    """
+    from stapo.operations.verify import verify as run
+
+    if not run(results, typer.echo):
+        raise typer.Exit(1)
