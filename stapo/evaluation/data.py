@@ -16,6 +16,7 @@ from typing import Any, cast
 from datasets import load_dataset
 
 from stapo.evaluation.grading import last_boxed
+from stapo.hub import persistently
 from stapo.study import canonical
 
 DATA_DIR = "STAPO_DATA_DIR"
@@ -49,7 +50,7 @@ def benchmark_rows(
         source, loaded = str(path), _read(path)
     else:
         source = f"{hub} at {revision}"
-        loaded = load_dataset(hub, revision=revision, split=split)
+        loaded = persistently(lambda: load_dataset(hub, revision=revision, split=split))
     found = [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
     if len(found) != rows:
         raise ValueError(f"{names[0]}: expected {rows} rows, found {len(found)} in {source}")

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from stapo.artifacts import replace_directory
+from stapo.hub import persistently
 from stapo.schema import HubModel, Model, TinyModel
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
@@ -34,7 +35,10 @@ def cached(model: HubModel) -> Path:
     """Return the directory of a model in the Hub's cache, after downloading what is missing there."""
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(model.hub, revision=model.revision, allow_patterns=HUB_FILES))
+    def download() -> str:
+        return snapshot_download(model.hub, revision=model.revision, allow_patterns=HUB_FILES)
+
+    return Path(persistently(download))
 
 
 def _download(model: HubModel, path: Path) -> None:

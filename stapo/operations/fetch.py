@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stapo.artifacts import replace_file
+from stapo.hub import persistently
 from stapo.schema import HubData, HubModel
 from stapo.study import Study, benchmark_definitions
 
@@ -51,7 +52,7 @@ def _model(model: HubModel) -> Callable[[], object]:
 def _prompts(data: HubData) -> object:
     from datasets import load_dataset
 
-    return load_dataset(data.hub, revision=data.revision, split=data.split)
+    return persistently(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
 
 
 def _rows(name: str) -> Callable[[], object]:

@@ -44,6 +44,9 @@ def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
         check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]})
     (line,) = caught.value.errors
     assert "1 training prompts are problems of a" in line
+    # Somebody else's prompts, on which the paper trained as they are, are counted.
+    found = check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, published=True)
+    assert found["shared"] == {"a": 1, "b": 0}
     assert overlap(["x"], ["y"]) == []
 
 

@@ -1,0 +1,53 @@
+"""The Hub fails now and then: what is asked of it is asked again before a run dies of it."""
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ATTEMPTS = 6
+LONGEST_WAIT = 30.0
+AGAIN = {408, 429}
+"""Errors of the asker by their number, which pass nevertheless."""
+
+
+def persistently(get: Callable[[], T]) -> T:
+    """Return what `get` returns, after up to five failures that may pass.
+
+    The Hub's own client resumes files that broke off and repeats some of its requests; not all.
+
+    Args:
+        get: downloads something and continues where an earlier call broke off.
+    """
+    from httpx import HTTPError
+
+    wait = 1.0
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return get()
+        except (OSError, HTTPError) as error:
+            if not left or not _may_pass(error):
+                raise
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            print(f"{reason[:200]}; again in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _may_pass(error: Exception) -> bool:
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    refused = status is not None and 400 <= status < 500 and status not in AGAIN
+    # Without a network the client says that the file is not in its cache; a set that does not exist
+    # says so with the same class.
+    absent = isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
+    local = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES)
+    offline = constants.HF_HUB_OFFLINE or bool(os.environ.get("HF_DATASETS_OFFLINE"))
+    return not (refused or absent or local or offline)
