@@ -1,0 +1,261 @@
+"""What trainings and evaluations cost: arithmetic of the first order on plain numbers, no files read.
+
+Seconds, bytes, floating-point operations (FLOPs). Every number that is not arithmetic is a constant
+below with its source, and is printed by `stapo plan` with the table (`ASSUMPTIONS`). How far the whole
+is off two published trainings stands in tests/unit/operations/test_costs.py: JustRL's is met, of the
+paper's it is not known what a step is.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from stapo.schema import Engine, Evaluation, TinyModel, Training, Verifier
+
+MEAN_LENGTH = 0.35
+"""Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
+LENGTH_SPREAD = 1.5
+"""Mean squared length over squared mean length, our assumption: long responses hold most tokens."""
+PROMPT_LENGTH = 0.2
+"""Mean prompt length over its limit, our assumption (at 1,024 tokens: 200)."""
+COMPUTE_UTILISATION = 0.35
+"""Of the peak FLOP/s in updates and prompts, our assumption; communication and padding are in it."""
+BANDWIDTH_UTILISATION = 0.6
+"""Of the memory bandwidth in decoding, our assumption."""
+STEP_SECONDS_PER_LAYER = {"vllm": 0.0003, "transformers": 0.001}
+"""Least time of a decoding step (scheduling, launches, sampling), our assumption: vLLM 8 ms, Transformers
+28 ms for 28 layers. It is what the longest response of a rollout costs however few remain."""
+START_SECONDS = {"vllm": 60.0, "transformers": 5.0}
+"""Imports and loading, per job; 5 s is TRL's import on two CPU cores, 60 s our assumption."""
+GRADED_PER_SECOND = 100.0
+"""Responses graded in one process, our assumption."""
+REJECTED = 0.5
+"""Share of the responses that a verifier is asked about, our assumption."""
+SUPERVISED_TOKENS = 40
+"""Mean tokens of a worked solution of the tiny world with its question, our assumption."""
+TEXT_BYTES = 4.0
+"""Of one token as UTF-8, our assumption (JSON lines are not compressed)."""
+SCORE_BYTES = 50
+"""Of one response in a score file, our assumption."""
+
+ASSUMPTIONS = (
+    f"mean response length is {MEAN_LENGTH} of the limit, the longest of each batch reaches the limit; "
+    f"mean prompt is {PROMPT_LENGTH} of its limit",
+    f"utilisation: {COMPUTE_UTILISATION} of peak dense bf16 FLOP/s in updates, {BANDWIDTH_UTILISATION} of "
+    "the bandwidth in decoding; on a CPU of two cores' fp32",
+    f"a decoding step takes at least {1000 * STEP_SECONDS_PER_LAYER['vllm']:.1f} ms per layer with vLLM, "
+    f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers",
+    "an update is 6 FLOPs per parameter and token, 8 with gradient checkpointing (on GPUs), plus attention; "
+    "2 more for old log-probs, 2 for the KL reference",
+    "responses without advantage count in updates, although they are left out: how many is not known before",
+    f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
+    f"{GRADED_PER_SECOND:.0f} responses are graded per second; a verifier sees {REJECTED} of them",
+    "trainings keep parameters, gradients and Adam's moments in fp32, sharded over their GPUs (FSDP2); "
+    f"{TEXT_BYTES:.0f} bytes of text per token; downloads take no time",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Device:
+    """What computes: one GPU, or two CPU cores."""
+
+    name: str
+    flops: float
+    """Peak dense FLOP/s, bf16 on GPUs, fp32 on a CPU."""
+    bandwidth: float
+    """Bytes per second of its memory."""
+    memory: float
+    """Bytes, nominal."""
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it computes in bf16, with gradient checkpointing."""
+        return self.name != "cpu"
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes per weight in generation."""
+        return 2 if self.is_gpu else 4
+
+
+DEVICES = {
+    d.name: d
+    for d in (
+        # NVIDIA's data sheets, SXM modules, without sparsity; H20: secondary copies that agree.
+        Device("h200", 989e12, 4.8e12, 141e9),
+        Device("h100", 989e12, 3.35e12, 80e9),
+        Device("h800", 989e12, 3.35e12, 80e9),
+        Device("h20", 148e12, 4.0e12, 96e9),
+        Device("a100", 312e12, 2.04e12, 80e9),
+        Device("a800", 312e12, 2.04e12, 80e9),
+        # Two cores with AVX2, our assumption, so that 35 % are what the smoke study's updates reach.
+        Device("cpu", 1e11, 2e10, 8e9),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder with grouped-query attention and a gated feed-forward (Qwen2, Qwen3, Llama)."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    tied: bool
+    vocabulary: int = 151_936
+
+    @property
+    def layer(self) -> int:
+        """Parameters of one layer; biases and norms of queries and keys apart, under 0.1 %."""
+        attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+        return self.hidden * (attention + 3 * self.ffn + 2)
+
+    @property
+    def embedding(self) -> int:
+        """Embedding parameters, those of an untied output head included."""
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return self.layers * self.layer + self.hidden + self.embedding
+
+    @property
+    def cache_values(self) -> int:
+        """Numbers in the key-value cache per token."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    def forward(self, tokens: float, context: float) -> float:
+        """Return the FLOPs of a forward pass of tokens that each attend to `context` others."""
+        matrices = self.layers * self.layer + self.vocabulary * self.hidden
+        return tokens * (2 * matrices + 4 * self.layers * self.heads * self.head_dim * context)
+
+
+SHAPES = {
+    "Qwen/Qwen3-0.6B-Base": Shape(28, 1024, 16, 8, 128, 3072, True),
+    "Qwen/Qwen3-1.7B-Base": Shape(28, 2048, 16, 8, 128, 6144, True),
+    "Qwen/Qwen3-8B-Base": Shape(36, 4096, 32, 8, 128, 12288, False),
+    "Qwen/Qwen3-14B-Base": Shape(40, 5120, 40, 8, 128, 17408, False),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Shape(28, 1536, 12, 2, 128, 8960, False),
+    "opencompass/CompassVerifier-3B": Shape(36, 2048, 16, 2, 128, 11008, True),
+}
+"""By Hub id, from the models' config.json; the verifier is taken to be shaped as Qwen2.5-3B."""
+
+
+def mean_length(limit: int) -> float:
+    """Return the mean tokens of responses of at most `limit`."""
+    return MEAN_LENGTH * limit
+
+
+def _context(prompt: float, limit: int) -> float:
+    """Return how many tokens a response token attends to, on average over tokens."""
+    return prompt + LENGTH_SPREAD * mean_length(limit) / 2
+
+
+def decode_seconds(
+    shape: Shape, device: Device, engine: str, responses: float, prompt: float, limit: int, cache: float
+) -> float:  # fmt: skip
+    """Return how long it takes to generate responses together on one device.
+
+    The larger of bandwidth-bound and compute-bound decoding, and the least time of every step besides.
+    vLLM lets finished responses go; Transformers carries them along until the longest is done.
+
+    Args:
+        shape: of the model.
+        device: for tensor parallelism with the numbers of all its GPUs.
+        engine: key of STEP_SECONDS_PER_LAYER.
+        responses: how many.
+        prompt: tokens before each.
+        limit: longest response, which one of them reaches.
+        cache: bytes of the key-value cache; what does not fit waits.
+    """
+    length = float(limit) if engine == "transformers" else mean_length(limit)
+    per_token = device.weight_bytes * shape.cache_values
+    slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
+    steps = max(limit, responses * length / slots)
+    context = _context(prompt, limit)
+    read = steps * device.weight_bytes * shape.parameters
+    read += responses * length * context * per_token
+    flops = shape.forward(responses * length, context) + shape.forward(
+        responses * prompt, prompt / 2
+    )
+    return steps * shape.layers * STEP_SECONDS_PER_LAYER[engine] + max(
+        read / (device.bandwidth * BANDWIDTH_UTILISATION),
+        flops / (device.flops * COMPUTE_UTILISATION),
+    )
+
+
+def _joined(device: Device, gpus: int) -> Device:
+    return Device(device.name, device.flops * gpus, device.bandwidth * gpus, device.memory * gpus)
+
+
+def _cache(shape: Shape, device: Device, share: float) -> float:
+    return share * device.memory - device.weight_bytes * shape.parameters
+
+
+def step_seconds(
+    shape: Shape, training: Training, engine: Engine, device: Device, gpus: int, kl: bool
+) -> float:
+    """Return the mean seconds of one optimiser step: its part of the rollout, and its update.
+
+    Args:
+        shape: of the model.
+        training: batch sizes and lengths.
+        engine: how vLLM runs.
+        device: of which there are `gpus`, all generating, then all updating.
+        gpus: of the training; those of a `vllm-server` are taken to be as many, and not counted.
+        kl: whether a reference model is run.
+    """
+    responses = training.prompts_per_batch * training.group_size
+    prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
+    if training.rollouts == "transformers":
+        name, together, cache = "transformers", 1, inf
+    else:
+        name, together = "vllm", engine.vllm_tensor_parallel
+        colocated = training.rollouts == "vllm-colocate"
+        share = engine.vllm_gpu_memory if colocated else engine.vllm_evaluation_memory
+        cache = _cache(shape, _joined(device, together), share)
+    on_each = responses / max(gpus // together, 1)
+    generation = decode_seconds(
+        shape, _joined(device, together), name, on_each, prompt, limit, cache
+    )
+    tokens = responses * (prompt + mean_length(limit))
+    passes = 1 + kl + (4 if device.is_gpu else 3)  # Backward counts as two forwards.
+    flops = passes * shape.forward(tokens, _context(prompt, limit))
+    update = flops / (gpus * device.flops * COMPUTE_UTILISATION)
+    return (generation + update) * training.prompts_per_mini_batch / training.prompts_per_batch
+
+
+def answer_seconds(
+    shape: Shape, evaluation: Evaluation, engine: Engine, device: Device, responses: int, prompt: float
+) -> float:  # fmt: skip
+    """Return how long one checkpoint takes to answer under one decoding, on all its replicas."""
+    vllm = evaluation.backend == "vllm"
+    joined = _joined(device, engine.vllm_tensor_parallel if vllm else 1)
+    name, cache = "transformers", inf
+    if vllm:
+        name, cache = "vllm", _cache(shape, joined, engine.vllm_evaluation_memory)
+    batches = ceil(responses / evaluation.batch_size / engine.data_parallel)
+    batch = min(evaluation.batch_size, responses)
+    limit = evaluation.max_response_tokens
+    return START_SECONDS[name] + batches * decode_seconds(
+        shape, joined, name, batch, prompt, limit, cache
+    )
+
+
+def supervise_seconds(shape: Shape, model: TinyModel, device: Device) -> float:
+    """Return how long the supervised start of a tiny model takes."""
+    tokens = model.supervised_steps * model.supervised_batch * SUPERVISED_TOKENS
+    return 3 * shape.forward(tokens, SUPERVISED_TOKENS / 2) / (device.flops * COMPUTE_UTILISATION)
+
+
+def judge_seconds(
+    shape: Shape, verifier: Verifier, device: Device, responses: float, length: float
+) -> float:
+    """Return how long a verifier takes for the rejected ones of some responses, its start apart."""
+    asked, length = REJECTED * responses, min(length, verifier.max_prompt_tokens)
+    steps = ceil(asked / verifier.batch_size) * verifier.max_response_tokens
+    reading = shape.forward(asked * length, length / 2) / (device.flops * COMPUTE_UTILISATION)
+    return reading + steps * shape.layers * STEP_SECONDS_PER_LAYER["transformers"]

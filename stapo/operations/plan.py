@@ -1,0 +1,313 @@
+"""What a study costs before anything is spent: jobs, device-hours, tokens, disk, wall time, memory.
+
+Estimates are those of `costs`; where a training of that size and method has left its metrics, its own
+seconds per step replace them. Nothing is started, and no network is used.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stapo import artifacts
+from stapo.operations import costs
+from stapo.operations.costs import DEVICES, Device, Shape
+from stapo.operations.memory import memory_errors, shape_of, shapes_of
+from stapo.schema import HubModel, Model, TinyModel, Verifier
+from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
+from stapo.training.checkpoints import STATES_PER_PARAMETER
+
+PAPER_MACHINE = ("h20", 64)
+PAPER_DAYS = (5, 7)
+"""Per run. Source: STAPO; of which size, and how the more than 3000 steps are counted, it does not say."""
+START_HOURS = costs.START_SECONDS["transformers"] / 3600
+MARK = "*"
+MEASURED = (
+    "* measured: seconds per step of the study's own metrics, whatever machine made them; what is done is "
+    "judged by files and the fingerprints of trainings, Snakemake may find more to do"
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices of one kind: `gpus` for each training, `total` at hand."""
+
+    device: Device
+    gpus: int = 1
+    total: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the jobs of one kind still cost; bytes are those of all jobs, done or not."""
+
+    stage: str
+    what: str
+    jobs: int
+    done: int
+    hours: float
+    """Of all that is left, one job after another."""
+    longest: float
+    """Hours of the longest job that is left."""
+    devices: int = 0
+    """Of one job; 0 where a CPU core is enough."""
+    tokens: float = 0.0
+    """Still to be generated."""
+    disk: float = 0.0
+    """Bytes at rest."""
+    extra: float = 0.0
+    """Bytes besides, of one job while it runs."""
+    basis: str = "estimated"
+
+
+def machine(gpu: str, gpus: int = 1, total: int | None = None) -> Machine:
+    """Return a machine by the name of its device; `total` is `gpus` unless given.
+
+    Raises:
+        StudyError: unknown device, or too few of them.
+    """
+    total = gpus if total is None else total
+    if gpu not in DEVICES:
+        raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
+    if not 1 <= gpus <= total or (gpu == "cpu" and total > 1):
+        raise StudyError([f"--gpus, --total-gpus: {gpus} of {total} {gpu} cannot be; a cpu is one"])
+    return Machine(DEVICES[gpu], gpus, total)
+
+
+def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
+    """Return what is left to do, row by row in the order of the stages.
+
+    Args:
+        study: to be run.
+        machine: on what.
+        root: where `results/` and `work/` lie.
+
+    Raises:
+        StudyError: models of unknown shape.
+    """
+    shapes, verifier, start = shapes_of(study), study.evaluation.verifier, START_HOURS
+    there = (root / artifacts.PROMPTS.format(study=study.name)).exists()
+    rows = [Row("prompts", "for training", 1, there, start * (not there), start)]
+    for size, shape in shapes.items():
+        path = root / artifacts.BASE_MODEL.format(study=study.name, size=size)
+        rows.append(_base_row(size, study.models[size], shape, machine.device, path))
+    if verifier:
+        path = root / artifacts.VERIFIER.format(study=study.name)
+        rows.append(_base_row("verifier", verifier, shape_of(verifier), machine.device, path))
+    for size, shape in shapes.items():
+        rows += [_train_row(study, size, shape, name, machine, root) for name in study.run.methods]
+    answers = [_answer_rows(study, *found, machine.device, root) for found in shapes.items()]
+    rows += [row for stage in zip(*answers, strict=True) for row in stage]
+    return [*rows, Row("tables", "and figures", 1, 0, start, start)]
+
+
+def disk_needed(study: Study) -> int:
+    """Return the bytes that a study writes in all, at rest; the kind of machine does not matter.
+
+    Raises:
+        StudyError: models of unknown shape.
+    """
+    return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
+
+
+def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, path: Path) -> Row:
+    done, hours, devices = path.exists(), START_HOURS, 0
+    if isinstance(model, TinyModel):
+        hours, devices = hours + costs.supervise_seconds(shape, model, device) / 3600, 1
+    left = 0.0 if done else hours
+    # In fp32; from the Hub in bf16, once in its cache and once in results.
+    weights = 4.0 * shape.parameters
+    return Row("base model", size, 1, done, left, left, devices, disk=weights)
+
+
+def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | None, list[int]]:
+    """Return the measured seconds per step of a size and method, and the steps done for each seed.
+
+    A training with a work directory counts by its own fingerprint. One of which only the published
+    metrics are left is done when they have the study's number of steps: they do not say of which settings.
+    """
+    seconds, num_steps, done = 0.0, 0, []
+    rollout = study.training.prompts_per_batch // study.training.prompts_per_mini_batch
+    for seed in study.run.seeds:
+        place = {"study": study.name, "size": size, "method": method, "seed": seed}
+        own = fingerprint(study.train_config(size, method, seed))
+        work = root / artifacts.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
+        working = artifacts.read_jsonl(work)
+        records = working or artifacts.read_jsonl(root / artifacts.METRICS.format(**place))
+        last = records[-1]["step"] if records else 0
+        done.append(last if working or last == study.training.steps else 0)
+        # Whole rollouts, since generation stands in the first record of each; without the first of
+        # several, which also warms up.
+        whole = len(records) // rollout * rollout
+        timed = [record["seconds"] for record in records[rollout * (whole > rollout) : whole]]
+        seconds += sum(phase.get("rollout", 0.0) + phase["update"] for phase in timed)
+        num_steps += len(timed)
+    return (seconds / num_steps if num_steps else None), done
+
+
+def _train_row(
+    study: Study, size: str, shape: Shape, method: str, machine: Machine, root: Path
+) -> Row:
+    training, kl = study.training, study.method(method).kl_coefficient > 0
+    modelled = costs.step_seconds(shape, training, study.engine, machine.device, machine.gpus, kl)
+    measured, done = progress(study, size, method, root)
+    start = costs.START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
+    left = [training.steps - steps for steps in done]
+    hours = [(start + steps * (measured or modelled)) / 3600 for steps in left if steps > 0]
+    responses = sum(left) * training.prompts_per_mini_batch * training.group_size
+    state = 4.0 * shape.parameters * STATES_PER_PARAMETER
+    weights = 4.0 * shape.parameters * (1 + len(study.kept_steps()))
+    return Row(
+        "train",
+        f"{size} {method}",
+        jobs=len(done),
+        done=len(done) - len(hours),
+        hours=sum(hours),
+        longest=max(hours, default=0.0),
+        devices=machine.gpus,
+        tokens=responses * costs.mean_length(training.max_response_tokens),
+        # One step checkpoint stays; while a training runs there are those kept and one being written.
+        disk=len(done) * (weights + state),
+        extra=training.keep_checkpoints * state,
+        basis="measured" if measured else "estimated",
+    )
+
+
+def _answer_rows(study: Study, size: str, shape: Shape, device: Device, root: Path) -> list[Row]:
+    """Return the rows of generation, scores and verifier, as many for every size."""
+    evaluation, engine, names = study.evaluation, study.engine, study.evaluated()
+    rows_of = {name: benchmark_definitions()[name]["metadata"]["rows"] for name in names}
+    each = sum(rows_of[name] * study.benchmarks[name].samples for name in names)
+    cells, answered, scored = _cells(study, size, root)
+    left, jobs, unscored = cells - answered, cells * len(names), cells * len(names) - scored
+    length = costs.mean_length(evaluation.max_response_tokens)
+    prompt = costs.PROMPT_LENGTH * study.training.max_prompt_tokens
+    one = costs.answer_seconds(shape, evaluation, engine, device, each, prompt) / 3600
+    vllm = evaluation.backend == "vllm"
+    gpus = engine.data_parallel * (engine.vllm_tensor_parallel if vllm else 1)
+    tokens = each * length
+    text = 2 * cells * tokens * costs.TEXT_BYTES  # In work and in results.
+    share, files = each / len(names), cells * each * costs.SCORE_BYTES
+    score = START_HOURS + share / costs.GRADED_PER_SECOND / 3600
+    rows = [
+        Row("generate", size, cells, answered, left * one, one, gpus, left * tokens, text),
+        Row("score", size, jobs, scored, unscored * score, score, disk=files),
+    ]
+    if evaluation.verifier:
+        judge, settings = shape_of(evaluation.verifier), evaluation.verifier
+        seconds = costs.judge_seconds(judge, settings, device, share, prompt + length)
+        hours = START_HOURS + seconds / 3600
+        rows.append(Row("verifier", size, jobs, scored, unscored * hours, hours, 1))
+    return rows
+
+
+def _cells(study: Study, size: str, root: Path) -> tuple[int, int, int]:
+    """Return how many cells a size has, how many are answered, and how many scores there are.
+
+    What an unfinished training has left in an earlier run does not count.
+    """
+    finished = [f"{size}/base"]
+    for method in study.run.methods:
+        steps = progress(study, size, method, root)[1]
+        pairs = zip(study.run.seeds, steps, strict=True)
+        done = [f"{size}/{method}/seed{s}" for s, n in pairs if n >= study.training.steps]
+        finished += done
+    cells = answered = scored = 0
+    for checkpoint in (c for c in study.checkpoints() if c.split("/")[0] == size):
+        for decoding in study.run.decodings:
+            cells += 1
+            if checkpoint.split("/step")[0] in finished:
+                place = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+                there = [
+                    [(root / path.format(**place, benchmark=name)).exists() for name in study.evaluated()]
+                    for path in (artifacts.COMPLETIONS, artifacts.SCORES)
+                ]  # fmt: skip
+                answered, scored = answered + all(there[0]), scored + sum(there[1])
+    return cells, answered, scored
+
+
+def _at_once(rows: list[Row], machine: Machine) -> int:
+    """Return how many jobs of one stage run at the same time; those without a device one by one."""
+    left, devices = sum(row.jobs - row.done for row in rows), max(row.devices for row in rows)
+    return max(min(machine.total // devices, left), 1) if devices else 1
+
+
+def wall_hours(rows: list[Row], machine: Machine) -> float:
+    """Return the wall time of the rows of one stage on a machine that does nothing else."""
+    left, hours = sum(row.jobs - row.done for row in rows), sum(row.hours for row in rows)
+    longest = max(row.longest for row in rows if row.jobs > row.done) if left else 0.0
+    return max(ceil(left / _at_once(rows, machine)) * hours / left, longest) if left else 0.0
+
+
+def print_plan(study: Study, machine: Machine, console: Console, root: Path = Path()) -> bool:
+    """Print what a study still costs; return whether its trainings fit into the memory."""
+    rows, device = plan(study, machine, root), machine.device
+    title = f"{study.name} on {machine.total} x {device.name}, {machine.gpus} for each training"
+    shown = Table(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown.add_column("stage", no_wrap=True)
+    for heading in ("left", f"{device.name} h", "tokens", "disk", "peak", "wall"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        spent, running = row.hours * row.devices, row.extra * _at_once([row], machine)
+        shown.add_row(
+            f"{row.stage} {row.what}",
+            f"{row.jobs - row.done}/{row.jobs}",
+            f"{spent:,.0f}" if spent >= 100 else f"{spent:.2f}" if row.devices else "-",
+            f"{row.tokens:.1e}" if row.tokens else "-",
+            _size(row.disk),
+            _size(row.disk + running),
+            _span(wall_hours([row], machine)) + (MARK if row.basis == "measured" else ""),
+        )
+    console.print(shown)
+    assumed = (f"assumption: {line}" for line in costs.ASSUMPTIONS)
+    for line in (_total(rows, machine), *_paper(study), *assumed, MEASURED):
+        console.print(Text(line), soft_wrap=True)
+    errors = memory_errors(study, machine.gpus, device.memory) if device.is_gpu else []
+    for line in errors:
+        console.print(Text(line), style="bold red", soft_wrap=True)
+    return not errors
+
+
+def _total(rows: list[Row], machine: Machine) -> str:
+    stages = [list(stage) for _, stage in groupby(rows, key=lambda row: row.stage)]
+    wall = sum(wall_hours(stage, machine) for stage in stages)
+    extra = max(max(row.extra for row in stage) * _at_once(stage, machine) for stage in stages)
+    disk, spent = sum(row.disk for row in rows), sum(row.hours * row.devices for row in rows)
+    tokens = sum(row.tokens for row in rows)
+    return (
+        f"left in all: {spent:.1f} {machine.device.name}-hours, {tokens:.1e} tokens, wall time {_span(wall)} "
+        f"one stage after another; disk {_size(disk)} at rest, {_size(disk + extra)} at peak"
+    )
+
+
+def _paper(study: Study) -> list[str]:
+    """Return the paper's own cost beside the model's for its machine, where a study has Hub models."""
+    (name, gpus), training = PAPER_MACHINE, study.training
+    days = []
+    for size, shape in shapes_of(study).items():
+        if isinstance(study.models[size], HubModel):
+            step = costs.step_seconds(shape, training, study.engine, DEVICES[name], gpus, False)
+            days.append(f"{size} {training.steps * step / 86400:.1f}")
+    return [
+        f"the paper: {gpus} {name}, {PAPER_DAYS[0]} to {PAPER_DAYS[1]} days per run, of which size it does "
+        "not say, nor whether its more than 3000 steps are rollouts or updates; this model there, for the "
+        f"{training.steps} updates of this study, in days: {', '.join(days)}"
+    ] * bool(days)
+
+
+def _size(num_bytes: float) -> str:
+    unit, name = (
+        (1e12, "TB") if num_bytes >= 1e12 else (1e9, "GB") if num_bytes >= 1e8 else (1e6, "MB")
+    )
+    shown = num_bytes / unit
+    return f"{shown:.{0 if shown >= 100 else 1}f} {name}" if num_bytes else "-"
+
+
+def _span(hours: float) -> str:
+    unit, name = (24, "d") if hours >= 48 else (1, "h") if hours >= 1 else (1 / 60, "min")
+    return f"{hours / unit:.1f} {name}" if hours else "-"

@@ -1,0 +1,143 @@
+"""The cost model against what is published: parameters, two trainings, and one of our own.
+
+Known trainings, all of 256 prompts x 8 responses per rollout and four updates, at most 15,360 tokens:
+
+- JustRL (DeepSeek-R1-Distill-Qwen-1.5B): 32 A800, about 15 days, 4,380 steps. A step is a rollout: that is
+  how its script (veRL) counts, 1,791,700 rows / 256 = 6,998 of them being one epoch.
+- STAPO: 64 H20, 5 to 7 days per run, curves past 3000 steps. Neither the size of "a run" nor whether a step
+  is a rollout or an update is said, so the model is shown for both readings and all sizes.
+"""
+
+import pytest
+
+from stapo.models.arithmetic import VOCABULARY
+from stapo.models.tiny import HEAD_SIZE, build_model
+from stapo.operations.costs import DEVICES, SHAPES, Shape, decode_seconds, step_seconds
+from stapo.operations.memory import TINY_HEAD_SIZE, memory_per_gpu, peak_memory, shape_of
+from stapo.operations.plan import PAPER_DAYS, PAPER_MACHINE
+from stapo.schema import Engine, TinyModel, Training
+
+UPDATES_PER_ROLLOUT = 4
+PAPER = Training(
+    steps=12000, prompts_per_batch=256, group_size=8, prompts_per_mini_batch=64,
+    micro_batch_tokens=32768, learning_rate=1e-6, max_prompt_tokens=1024, max_response_tokens=15360,
+    rollouts="vllm-colocate",
+)  # fmt: skip
+SMOKE = Training(
+    steps=96, prompts_per_batch=64, group_size=8, prompts_per_mini_batch=16, micro_batch_tokens=8192,
+    learning_rate=3e-4, max_prompt_tokens=24, max_response_tokens=48,
+)  # fmt: skip
+SHARED = Engine(vllm_gpu_memory=0.6)
+TINY = TinyModel(builder="tiny-arithmetic", supervised_steps=400)
+
+
+def qwen(size: str) -> Shape:
+    return SHAPES[f"Qwen/Qwen3-{size}-Base"]
+
+
+@pytest.mark.parametrize(
+    ("size", "whole", "without_embeddings"),
+    [("0.6B", 0.6, 0.44), ("1.7B", 1.7, 1.4), ("8B", 8.2, 6.95), ("14B", 14.8, 13.2)],
+)
+def test_shapes_have_the_parameters_of_the_model_cards(size, whole, without_embeddings):
+    shape = qwen(size)
+    assert shape.parameters / 1e9 == pytest.approx(whole, rel=0.015)
+    assert (shape.parameters - shape.embedding) / 1e9 == pytest.approx(without_embeddings, rel=0.01)
+
+
+def test_the_tiny_shape_is_that_of_the_model_that_is_built():
+    built = sum(p.numel() for p in build_model(TINY).parameters())
+    shape = shape_of(TINY)
+    assert TINY_HEAD_SIZE == HEAD_SIZE
+    assert shape.vocabulary == len(VOCABULARY)
+    # Four norms of 32 for queries and keys are left out.
+    assert built - shape.parameters == TINY.layers * 2 * HEAD_SIZE
+
+
+def days(shape: Shape, device: str, gpus: int, updates: int) -> float:
+    return updates * step_seconds(shape, PAPER, SHARED, DEVICES[device], gpus, kl=False) / 86400
+
+
+def test_justrl_is_met_within_a_factor_of_two():
+    shape = SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
+    estimate = days(shape, "a800", 32, 4380 * UPDATES_PER_ROLLOUT)
+    assert 1 / 2 < estimate / 15 < 2
+    # What it is, so that a change of a constant shows.
+    assert estimate == pytest.approx(13.7, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("size", "as_updates", "as_rollouts"),
+    [("1.7B", 1 / 2.2, 1.3), ("8B", 1.0, 3.1), ("14B", 1.2, 4.8)],
+)
+def test_the_paper_is_met_within_a_factor_of_two_and_a_quarter_if_its_steps_are_updates(
+    size, as_updates, as_rollouts
+):
+    """How far outside 5 to 7 days each reading lies, with the constants that give JustRL 13.7 of 15 days.
+
+    Read as updates the middle size lies inside, the smallest below by 2.2, the largest above by 1.2; read
+    as rollouts, only the smallest comes near. No constant is fitted to either.
+    """
+
+    def factor(updates: int) -> float:
+        found, (low, high) = days(qwen(size), *PAPER_MACHINE, updates), PAPER_DAYS
+        return found / low if found < low else max(found / high, 1.0)
+
+    assert factor(3000) == pytest.approx(as_updates, rel=0.05)
+    assert factor(3000 * UPDATES_PER_ROLLOUT) == pytest.approx(as_rollouts, rel=0.05)
+    assert 1 / 2.25 < factor(3000) < 2.25
+
+
+def test_the_smoke_training_is_met_within_a_factor_of_three():
+    """About 25 s for 96 steps were measured on two CPU cores; the same beside other work took 51 s."""
+    seconds = 96 * step_seconds(shape_of(TINY), SMOKE, Engine(), DEVICES["cpu"], 1, kl=False)
+    assert 25 / 3 < seconds < 25 * 3
+    assert 51 / 3 < seconds < 51 * 3
+
+
+def test_decoding_is_bound_by_bandwidth_when_few_and_by_steps_at_the_end():
+    shape, device = qwen("8B"), DEVICES["h200"]
+
+    def seconds(responses: float, cache: float = 1e12) -> float:
+        return decode_seconds(shape, device, "vllm", responses, 200.0, 1000, cache)
+
+    # One response reads all weights 1000 times, whatever else.
+    weights = 1000 * 2 * shape.parameters / (device.bandwidth * 0.6)
+    assert seconds(1) == pytest.approx(weights + 1000 * 36 * 0.0003, rel=0.01)
+    assert seconds(64) < 1.5 * seconds(1)
+    # A cache that holds a quarter of them makes about as many more steps.
+    quarter = 16 * (200 + 350) * 2 * shape.cache_values
+    assert 1.2 * seconds(64) < seconds(64, quarter) < 4 * seconds(64)
+    assert decode_seconds(shape, device, "transformers", 64, 200.0, 1000, 1e12) > 2 * seconds(64)
+
+
+def test_a_reference_model_costs_one_forward_pass():
+    def seconds(kl: bool) -> float:
+        return 4 * step_seconds(qwen("8B"), PAPER, SHARED, DEVICES["h20"], 64, kl)
+
+    tokens = 2048 * (0.35 * 15360 + 0.2 * 1024)
+    least = 2 * tokens * (8.19e9 - 0.62e9) / (64 * 148e12 * 0.35)
+    assert least < seconds(True) - seconds(False) < 1.3 * least
+
+
+def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
+    parts = memory_per_gpu(qwen("8B"), PAPER, SHARED, 8, 80e9, kl=True)
+    share = 8.19e9 / 8
+    assert parts["parameters"] == pytest.approx(4 * share, rel=0.001)
+    assert parts["reference"] == pytest.approx(4 * share, rel=0.001)
+    assert parts["gradients"] == pytest.approx(4 * share, rel=0.001)
+    assert parts["Adam"] == pytest.approx(8 * share, rel=0.001)
+    assert parts["vLLM"] == 48e9
+    assert parts["logits"] == 2 * 4 * 4096 * 151936
+    kept_inputs = 32768 * 36 * 4096 * 4
+    assert kept_inputs < parts["activations"] < 2 * kept_inputs
+    # vLLM sleeps during updates: the larger of the two counts, not both.
+    passing = sum(parts[name] for name in ("gradients", "bf16 copies", "activations", "logits"))
+    assert peak_memory(parts) == pytest.approx(sum(parts.values()) - min(passing, parts["vLLM"]))
+
+
+def test_a_longer_response_than_the_token_budget_counts_as_it_is():
+    small = PAPER.model_copy(update={"micro_batch_tokens": 1})
+    tight = PAPER.model_copy(update={"micro_batch_tokens": 1024 + 15360})
+    found = [memory_per_gpu(qwen("8B"), t, SHARED, 8, 80e9, kl=False) for t in (small, tight)]
+    assert found[0] == found[1]

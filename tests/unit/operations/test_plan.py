@@ -1,0 +1,217 @@
+"""What is planned: jobs, what is learnt from metrics, what cannot fit, what is printed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from stapo.artifacts import COMPLETIONS, METRICS, SCORES, TRAIN_WORK
+from stapo.operations.costs import ASSUMPTIONS, DEVICES
+from stapo.operations.plan import (
+    Machine,
+    Row,
+    machine,
+    memory_errors,
+    plan,
+    print_plan,
+    shape_of,
+    wall_hours,
+)
+from stapo.schema import HubModel
+from stapo.study import Study, StudyError, fingerprint, merge, parse_study, read_catalogue
+
+CPU = Machine(DEVICES["cpu"])
+START = 5 / 3600
+
+
+@pytest.fixture
+def study(raw_study):
+    return parse_study(raw_study)
+
+
+def paper_study(**changes: Any) -> Study:
+    """A study of the paper's recipe on two of its models."""
+    wanted = {
+        "name": "paper-like",
+        "data": {"hub": "some/prompts", "revision": "1" * 40},
+        "training": {
+            "steps": 3000, "prompts_per_batch": 256, "group_size": 8, "prompts_per_mini_batch": 64,
+            "micro_batch_tokens": 32768, "learning_rate": 1e-6, "max_prompt_tokens": 1024,
+            "max_response_tokens": 15360, "rollouts": "vllm-colocate",
+        },
+        "engine": {"vllm_gpu_memory": 0.4},
+        "benchmarks": {"aime24": {"samples": 32}, "math500": {"samples": 4}},
+        "evaluation": {
+            "backend": "vllm", "batch_size": 4096, "max_response_tokens": 20480,
+            "verifier": {"revision": "2" * 40}, "verdict": "verifier",
+        },
+        "run": {
+            "sizes": ["1.7B", "8B"], "methods": ["grpo", "stapo"], "seeds": [0, 1],
+            "decodings": ["t1.0-p1.0"], "benchmarks": ["aime24", "math500"],
+        },
+    }  # fmt: skip
+    return parse_study(merge(merge(read_catalogue(), wanted), changes))
+
+
+def write_metrics(path: Path, steps: int) -> float:
+    """Write metrics as a training does; return the seconds of one step."""
+    path.parent.mkdir(parents=True)
+    rollout = {"generate": 0.5, "old_logps": 0.1, "reward": 0.0, "rollout": 0.65, "update": 0.11}
+    with path.open("w") as stream:
+        for step in range(1, steps + 1):
+            seconds = rollout if step % 4 == 1 else {"update": 0.09}
+            stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
+        stream.write('{"step": 999, "sec')  # Cut off by a kill.
+    return (0.65 + 0.11 + 3 * 0.09) / 4
+
+
+def work(root: Path, study: Study, method: str) -> Path:
+    place = {"study": study.name, "size": "tiny", "method": method, "seed": 0}
+    own = fingerprint(study.train_config("tiny", method, 0))
+    return root / TRAIN_WORK.format(**place) / own / "metrics.jsonl"
+
+
+def rows(study: Study, root: Path, stage: str) -> dict[str, Row]:
+    return {row.what: row for row in plan(study, CPU, root) if row.stage == stage}
+
+
+def test_all_jobs_of_the_smoke_study_are_counted(study, tmp_path):
+    jobs: dict[str, int] = {}
+    for row in plan(study, CPU, tmp_path):
+        assert row.done == 0
+        assert row.basis == "estimated"
+        jobs[row.stage] = jobs.get(row.stage, 0) + row.jobs
+    counted = {"prompts": 1, "base model": 1, "train": 4, "generate": 10, "score": 60, "tables": 1}
+    assert jobs == counted
+    # fp32 weights of 0.26M parameters and a step checkpoint of three times their size.
+    assert rows(study, tmp_path, "train")["tiny stapo"].disk == pytest.approx(4 * 1.05e6, rel=0.01)
+
+
+def test_measured_steps_replace_the_model_for_what_remains(study, tmp_path):
+    before = rows(study, tmp_path, "train")
+    step = write_metrics(work(tmp_path, study, "stapo"), 46)
+    after = rows(study, tmp_path, "train")
+    assert {what: row.basis for what, row in after.items() if row.basis == "measured"} == {
+        "tiny stapo": "measured"
+    }
+    assert after["tiny grpo"] == before["tiny grpo"]
+    left = (after["tiny stapo"].hours - START) * 3600
+    assert left == pytest.approx((96 - 46) * step, rel=0.01)
+    assert after["tiny stapo"].tokens == pytest.approx(before["tiny stapo"].tokens * 50 / 96)
+
+
+def test_after_learning_the_rest_of_a_training_is_met_within_30_percent(study, tmp_path):
+    """As in the smoke study: the first rollout takes three times as long, the others scatter by 20 %."""
+    path = work(tmp_path, study, "stapo")
+    path.parent.mkdir(parents=True)
+    records = []
+    for step in range(1, 97):
+        scatter = (3.0 if step <= 4 else 1.0) * (1 + 0.2 * (-1) ** (step // 4))
+        seconds = {"update": 0.09 * scatter}
+        if step % 4 == 1:
+            seconds |= {"rollout": 0.65 * scatter, "generate": 0.5 * scatter}
+        records.append({"step": step, "seconds": seconds})
+    path.write_text("".join(json.dumps(record) + "\n" for record in records[:12]))
+    rest = sum(r["seconds"]["update"] + r["seconds"].get("rollout", 0) for r in records[12:])
+    found = (rows(study, tmp_path, "train")["tiny stapo"].hours - START) * 3600
+    assert found == pytest.approx(rest, rel=0.3)
+
+
+def test_metrics_of_other_settings_are_not_this_study_s(study, raw_study, tmp_path):
+    write_metrics(work(tmp_path, study, "stapo"), 96)
+    raw_study["training"]["group_size"] = 4
+    assert (
+        rows(parse_study(raw_study), tmp_path, "train")["tiny stapo"].basis
+        == rows(study, tmp_path / "empty", "train")["tiny stapo"].basis
+        == "estimated"
+    )
+
+
+@pytest.mark.parametrize(("steps", "done"), [(96, 1), (120, 0)])
+def test_a_published_training_is_done_if_it_has_the_steps(study, tmp_path, steps, done):
+    place = {"study": "smoke", "size": "tiny", "method": "stapo", "seed": 0}
+    write_metrics(tmp_path / METRICS.format(**place), steps)
+    cell = {"study": "smoke", "checkpoint": "tiny/stapo/seed0", "decoding": "t1.0-p1.0"}
+    for name in study.run.benchmarks:
+        for path in (COMPLETIONS, SCORES):
+            file = tmp_path / path.format(**cell, benchmark=name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+    found = rows(study, tmp_path, "train")["tiny stapo"]
+    assert (found.done, found.basis) == (done, "measured")
+    assert (found.hours == 0) == bool(done)
+    # Responses and scores of a training that is to be done again count for nothing.
+    assert rows(study, tmp_path, "generate")["tiny"].done == done
+    assert rows(study, tmp_path, "score")["tiny"].done == 6 * done
+
+
+def test_jobs_run_as_many_at_once_as_there_are_devices():
+    four = Row("train", "x", jobs=4, done=0, hours=8.0, longest=2.0, devices=8)
+    assert wall_hours([four], Machine(DEVICES["h200"], 8, 8)) == 8
+    assert wall_hours([four], Machine(DEVICES["h200"], 8, 24)) == 4
+    assert wall_hours([four], Machine(DEVICES["h200"], 8, 64)) == 2
+    long = Row("train", "y", jobs=1, done=0, hours=20.0, longest=20.0, devices=8)
+    assert wall_hours([four, long], Machine(DEVICES["h200"], 8, 64)) == 20
+    assert wall_hours([], CPU) == 0
+
+
+def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
+    study = paper_study()
+    (line,) = memory_errors(study, 1, 141e9)
+    assert line.startswith("models.8B: a training needs ")
+    assert "on each of 1 GPUs of 141.0 GB (parameters 32.8, reference 32.8, Adam 65.5" in line
+    enough = int(line.split(" GPUs would do")[0].split()[-1])
+    assert memory_errors(study, enough, 141e9) == []
+    assert len(memory_errors(study, enough // 2, 141e9)) == 1
+    # Without a reference model 4 bytes per parameter less.
+    alone = paper_study(run={"methods": ["stapo"]})
+    assert "reference" not in memory_errors(alone, 1, 141e9)[0]
+    # What one micro-batch takes is not shared by more GPUs.
+    wide = paper_study(training={"micro_batch_tokens": 400_000})
+    assert "no number of GPUs would do, or lower training" in memory_errors(wide, 1, 141e9)[0]
+
+
+def test_a_share_of_vllm_that_cannot_hold_the_weights_is_named():
+    study = paper_study(engine={"vllm_gpu_memory": 0.1})
+    (line,) = memory_errors(study, 16, 80e9)
+    assert line.startswith("models.8B: vLLM's share is 8.0 GB, weights and one response take 18.8")
+
+
+def test_the_table_stands_beside_the_paper_s_own_cost_and_every_assumption(tmp_path, capsys):
+    study, console = paper_study(), Console(width=160)
+    assert print_plan(study, machine("h20", 64), console, tmp_path)
+    shown = capsys.readouterr().out
+    for expected in ("1.7B grpo", "8B stapo", "verifier", "64 h20, 5 to 7 days per run", "2/2"):
+        assert expected in shown
+    assert all(line in shown for line in ASSUMPTIONS)
+    assert "in days: 1.7B 2.3, 8B 5.4" in shown
+    assert not print_plan(study, machine("a100", 1), console, tmp_path)
+    assert "models.8B: a training needs" in capsys.readouterr().out
+
+
+def test_smoke_says_nothing_of_the_paper_and_always_fits(study, tmp_path, capsys):
+    assert print_plan(study, machine("cpu"), Console(width=160), tmp_path)
+    assert "the paper" not in capsys.readouterr().out
+
+
+def test_a_model_of_unknown_shape_is_an_error_unless_its_config_is_cached(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(StudyError, match=r"the shape of some/model is unknown.*Qwen/Qwen3-8B-Base"):
+        plan(paper_study(models={"8B": {"hub": "some/model", "revision": "3" * 40}}), CPU)
+    config = {
+        "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+        "intermediate_size": 128, "vocab_size": 100, "tie_word_embeddings": True,
+    }  # fmt: skip
+    snapshot = tmp_path / "models--some--model" / "snapshots" / ("3" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(config))
+    shape = shape_of(HubModel(hub="some/model", revision="3" * 40))
+    assert (shape.layers, shape.kv_heads, shape.head_dim, shape.vocabulary) == (2, 4, 16, 100)
+
+
+@pytest.mark.parametrize("asked", [("h300", 1, 1), ("h200", 8, 4), ("cpu", 1, 2), ("h200", 0, 1)])
+def test_a_machine_that_cannot_be_is_refused(asked):
+    with pytest.raises(StudyError, match="--gpu"):
+        machine(*asked)
