@@ -1,0 +1,334 @@
+"""Whether this machine can run a study: one line per check, with the remedy where something is not right.
+
+Each check is a function of what it looks at. Run it where the jobs will run: a login node is another machine.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+from rich.console import Console
+from rich.text import Text
+
+from stapo import artifacts
+from stapo.operations.fetch import OFFLINE, needs
+from stapo.operations.storage import Check, disk, file_system, places, shared_memory
+from stapo.operations.traces import plain
+from stapo.provenance import LOCK, provenance
+from stapo.study import ROOT, Study
+
+PYTHON = (3, 11)
+"""What the lock is made for."""
+DRIVERS = {12: 525, 13: 580}
+"""CUDA's major version -> the oldest driver that runs it; NVIDIA's table of minor-version compatibility."""
+BF16_CAPABILITY = (8, 0)
+"""Trainings on GPUs run in bf16, which compute capabilities from here on have."""
+SECONDS = 5.0
+"""How long a server on the network may take to answer."""
+STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
+    """Yield the checks of the machine, in the working directory, for a study.
+
+    Args:
+        study: what is to run.
+        needed_bytes: of disk; None where nobody has estimated them.
+    """
+    yield from python()
+    yield from packages()
+    yield from git()
+    yield from revisions(study)
+    yield from gpus(study)
+    yield from vllm(study)
+    yield from disk(needed_bytes)
+    for place in places(Path()):
+        yield from file_system(place)
+    yield from shared_memory()
+    yield from hub(study)
+    yield from slurm()
+    yield from ports(study)
+
+
+def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = None) -> bool:
+    """Print a line per check as it is made, and one per remedy; return whether there is an error."""
+    failed = False
+    for check in diagnose(study, needed_bytes):
+        failed |= check.level == "error"
+        line = Text(f"{check.level:8} ", style=STYLES[check.level]).append(check.what, style="none")
+        console.print(line, soft_wrap=True)
+        if check.remedy:
+            console.print(Text(f"         -> {check.remedy}"), soft_wrap=True)
+    return failed
+
+
+def python() -> Iterator[Check]:
+    """Look whether Python is the lock's."""
+    found, wanted = sys.version_info[:2], ".".join(map(str, PYTHON))
+    what = f"Python {'.'.join(map(str, sys.version_info[:3]))}"
+    if found == PYTHON:
+        yield Check("ok", what)
+    else:
+        yield Check("warning", f"{what}, the lock is made for {wanted}", f"use Python {wanted}")
+
+
+def packages(lock: Path = LOCK) -> Iterator[Check]:
+    """Look whether the installed versions are the locked ones."""
+    remedy = "run `make setup`; numbers of other versions are not comparable"
+    # With vLLM for GPUs a second lock replaces some versions of the first.
+    locks = [lock, lock.with_name("gpu.txt")] if _version("vllm") else [lock]
+    pins: dict[str, str] = {}
+    for path in locks:
+        try:
+            lines = path.read_text().splitlines()
+        except OSError as error:
+            remedy = "run from a checkout of the repository to have the versions compared"
+            reason = f"{path}: {error.strerror}; the packages were not looked at"
+            yield Check("warning", reason, remedy)
+            return
+        matches = (re.match(r"([\w.-]+)==([^\s;\\]+)", line) for line in lines)
+        pins |= {found[1]: found[2] for found in matches if found}
+    deviating = []
+    for name, wanted in pins.items():
+        found_version = _version(name)
+        # A local version (+cpu) is another build of the same release.
+        if found_version is None or found_version.split("+")[0] != wanted.split("+")[0]:
+            deviating.append(f"{name} {found_version or 'missing'} (lock: {wanted})")
+    names = " and ".join(path.name for path in locks)
+    if deviating:
+        yield Check("warning", f"not as in {names}: {', '.join(deviating)}", remedy)
+    else:
+        yield Check("ok", f"all {len(pins)} packages as in {names}")
+
+
+def git() -> Iterator[Check]:
+    """Look whether scores will carry a commit that says all."""
+    try:
+        found = provenance()
+    except metadata.PackageNotFoundError as error:
+        yield Check("error", f"package {error.name} is not installed", "run `make setup`")
+        return
+    if found["commit"] is None:
+        remedy = "run from a checkout, if the numbers are to be published"
+        yield Check("warning", f"{ROOT} is no git checkout: scores carry no commit", remedy)
+    elif found["dirty"]:
+        remedy = "commit first, if the numbers are to be published"
+        yield Check("warning", "the checkout has changes: scores will carry `dirty`", remedy)
+    else:
+        yield Check("ok", f"clean checkout of {found['commit'][:8]}")
+
+
+def revisions(study: Study) -> Iterator[Check]:
+    """Look whether everything from the Hub is pinned to a commit."""
+    for line in study.unpinned():
+        what, _, remedy = line.rpartition("; ")
+        yield Check("warning", what, remedy)
+    if not study.unpinned():
+        yield Check("ok", "everything from the Hub is pinned to a commit")
+
+
+def needs_vllm(study: Study) -> bool:
+    """Return whether trainings or evaluations of a study run vLLM."""
+    return study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
+
+
+def gpus(study: Study) -> Iterator[Check]:
+    """Look at GPUs, their driver and torch's build."""
+    import torch
+
+    built = torch.version.cuda
+    driver, count = _driver(), torch.cuda.device_count()
+    build = f"torch {torch.__version__} ({f'CUDA {built}' if built else 'no CUDA'})"
+    what = f"{build}, driver {driver or 'none'}, {count} GPUs"
+    needed = DRIVERS.get(int(built.split(".")[0])) if built else None
+    tiny = all(not hasattr(study.models[size], "hub") for size in study.run.sizes)
+    level: Literal["ok", "warning", "error"] = "error" if needs_vllm(study) else "warning"
+    if driver and built is None:
+        remedy = "install the CUDA build of torch: `make setup` without a CPU-only package index"
+        yield Check(level, f"{what}: the GPUs cannot be used", remedy)
+    elif driver and needed and int(driver.split(".")[0]) < needed:
+        yield Check("error", f"{what}: too old", f"CUDA {built} needs a driver from {needed} on")
+    elif driver and not count:
+        remedy = "ask for GPUs (Slurm: --gpus), or look at CUDA_VISIBLE_DEVICES and nvidia-smi"
+        yield Check(level, f"{what}: torch sees none", remedy)
+    elif not count and needs_vllm(study):
+        remedy = "run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
+        yield Check("error", f"{what}: the study asks for vLLM", f"{remedy}, or choose hf")
+    elif not count and not tiny:
+        remedy = "run on GPUs; `stapo plan` says what CPUs would take"
+        yield Check("warning", f"{what}: the study's models are no tiny ones", remedy)
+    else:
+        yield Check("ok", what + ("" if count else ": none is needed"))
+    for i in range(count):
+        found = torch.cuda.get_device_properties(i)
+        capability = (found.major, found.minor)
+        memory = f"{found.total_memory / 2**30:.0f} GiB"
+        line = f"GPU {i}: {found.name}, {memory}, capability {found.major}.{found.minor}"
+        if capability < BF16_CAPABILITY:
+            yield Check("warning", line, "it has no bf16, in which trainings run; use a newer one")
+        else:
+            yield Check("ok", line)
+
+
+def vllm(study: Study) -> Iterator[Check]:
+    """Look, without importing it, whether vLLM is there in a version that TRL supports, if asked for."""
+    if not needs_vllm(study):
+        yield Check("ok", "vLLM is not asked for")
+        return
+    lines = (Requirement(line) for line in metadata.requires("trl") or [])
+    wanted = next(line.specifier for line in lines if line.name == "vllm")
+    found = _version("vllm") if find_spec("vllm") else None
+    remedy = f"make setup-gpu installs the locked one; TRL {_version('trl')} supports vllm{wanted}"
+    if found is None:
+        yield Check("error", "vLLM is not installed, the study asks for it", remedy)
+    elif not wanted.contains(Version(found).base_version):
+        yield Check("error", f"vLLM {found} is none that TRL supports", remedy)
+    else:
+        yield Check("ok", f"vLLM {found}")
+
+
+LOOK = """
+import json, sys
+from stapo.operations.fetch import fetch
+from stapo.study import parse_study
+fetch(parse_study(json.load(sys.stdin)), print)
+"""
+
+
+def hub(study: Study) -> Iterator[Check]:
+    """Look whether the Hub answers; where it does not, whether everything is in the caches."""
+    from huggingface_hub import constants
+
+    items = [what for what, _ in needs(study)]
+    if not items:
+        yield Check("ok", "nothing is needed from the Hub")
+        return
+    reason = f"{OFFLINE[0]} is set"
+    if not constants.HF_HUB_OFFLINE:
+        # A mirror may not like the question; it is there.
+        reason = _unreachable(constants.ENDPOINT, below=500)
+    if not reason:
+        what = f"{constants.ENDPOINT} answers; `stapo fetch` says whether all {len(items)} items can be had"
+        yield Check("ok", what)
+        return
+    # What is offline is settled when the Hub's libraries are imported, hence a process of its own.
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LOOK],
+        input=json.dumps(study.model_dump(mode="json", exclude_none=True)),
+        env={**os.environ, **dict.fromkeys(OFFLINE, "1")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("ok ", "missing "))]
+    if len(lines) != len(items):
+        why = plain((done.stderr.splitlines() or ["no word"])[-1])
+        yield Check("error", f"{reason}; looking into the caches failed: {why}", "run `make setup`")
+        return
+    found = zip(items, lines, strict=True)
+    if missing := [item for item, line in found if line.startswith("missing ")]:
+        remedy = (
+            "run `stapo fetch` where there is internet, with the same HF_HOME and STAPO_DATA_DIR"
+        )
+        yield Check("error", f"{reason}; not in the caches: {', '.join(missing)}", remedy)
+    else:
+        yield Check("ok", f"{reason}; all {len(items)} items are in the caches")
+
+
+def slurm(timeout: float = 10.0) -> Iterator[Check]:
+    """Look whether Slurm answers, within so many seconds, and whether Snakemake can talk to it."""
+    if shutil.which("sbatch") is None:
+        yield Check("ok", "no Slurm here; only the profile `slurm` needs it")
+        return
+    if find_spec("snakemake_executor_plugin_slurm") is None:
+        what = "the package snakemake-executor-plugin-slurm is missing"
+        yield Check("error", what, "run `make setup`")
+    answer = _run(["sinfo", "--noheader", "--format=%P %a %D"], timeout)
+    if isinstance(answer, str):
+        remedy = "ask the cluster's administrators, or use a machine where `sinfo` works"
+        yield Check("error", f"sinfo: {answer}", remedy)
+    else:
+        yield Check("ok", f"Slurm answers, {len(answer)} lines of partitions")
+
+
+def ports(study: Study) -> Iterator[Check]:
+    """Look whether processes can talk over loopback, and whether a study's vLLM server answers."""
+    try:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            yield Check(
+                "ok", f"a port can be bound on loopback, such as {listener.getsockname()[1]}"
+            )
+    except OSError as error:
+        remedy = "bring up the loopback device; several processes of a training meet there"
+        yield Check("error", f"no port on 127.0.0.1 can be bound: {error.strerror}", remedy)
+    if study.training.rollouts == "vllm-server":
+        address = study.engine.vllm_server
+        reason = _unreachable(f"{address.rstrip('/')}/health")
+        base = artifacts.BASE_MODEL.format(study=study.name, size=study.run.sizes[0])
+        remedy = f"start it on other GPUs: trl vllm-serve --model {base}"
+        if reason:
+            yield Check("error", f"engine.vllm_server: {reason}", remedy)
+        else:
+            yield Check("ok", f"engine.vllm_server: {address} answers")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _driver() -> str | None:
+    """Return the version of NVIDIA's driver, None where there is none."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception:  # Missing, or whatever NVML raises where there is no driver.
+        path = Path("/proc/driver/nvidia/version")
+        found = re.search(r"\s(\d+\.\d+[\d.]*)\s", path.read_text() if path.is_file() else "")
+        return found[1] if found else None
+
+
+def _unreachable(url: str, below: int = 300) -> str:
+    """Return why an address does not answer with a status below a bound, nothing if it does."""
+    try:
+        with urlopen(url, timeout=SECONDS):
+            return ""
+    except HTTPError as error:
+        return "" if error.code < below else plain(f"{url}: {error}")
+    except (OSError, ValueError) as error:
+        return plain(f"{url} does not answer: {getattr(error, 'reason', error)}")
+
+
+def _run(command: list[str], timeout: float) -> list[str] | str:
+    """Return the lines that a program prints, or in words why there are none."""
+    # Into a file: children of a program that was given up could keep a pipe open.
+    with tempfile.TemporaryFile() as output:
+        try:
+            done = subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"no answer within {timeout:.0f} s"
+        except OSError as error:
+            return str(error.strerror)
+        output.seek(0)
+        lines = output.read().decode(errors="replace").splitlines()
+    code = done.returncode
+    return lines if code == 0 else plain((lines or [f"exit code {code}"])[0])

@@ -1,0 +1,372 @@
+"""How far a study is: every training and every evaluation, from files alone.
+
+Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
+taken as they are found: what is torn, strange or hostile counts as not there, and is no error of ours.
+"""
+
+import json
+import os
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stapo import artifacts
+from stapo.operations.traces import (
+    Owner,
+    error_in,
+    fingerprint_in,
+    logs_of,
+    modified,
+    number,
+    owner_of,
+    text_of,
+)
+from stapo.study import Study, benchmark_definitions, fingerprint
+
+RECENT = 20
+"""Records whose median is the speed: one slow step does not show in it."""
+QUIET_SECONDS = 900.0
+"""Without news, after which a job on another host may be dead (or five steps); our assumption."""
+STOPPED = re.compile("^stapo: stopped|DUE TO (TIME LIMIT|PREEMPTION)")
+"""Ends of a job that the next call continues; no failures."""
+STYLES = dict.fromkeys(("silent", "stopped", "outdated"), "yellow") | {"failed": "red"}
+STYLES |= {"training": "cyan", "answering": "cyan", "done": "green", "scored": "green"}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How far one training is."""
+
+    size: str
+    method: str
+    seed: int
+    state: str
+    """waiting, training, silent, stopped, failed, done or outdated."""
+    note: str = ""
+    step: int = 0
+    reward: float | None = None
+    """Of the last step, in [-1, 1]."""
+    entropy: float | None = None
+    """Of the last step, nats."""
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How far the evaluation of one checkpoint under one decoding is."""
+
+    checkpoint: str
+    decoding: str
+    state: str
+    """waiting, answering, silent, stopped, failed, incomplete, answered, scored or outdated."""
+    note: str
+    responses: int
+    wanted: int
+    scored: int
+    """Benchmarks with scores of the study as it is now."""
+    benchmarks: int
+
+
+def cells(study: Study, root: Path = Path()) -> list[Training]:
+    """Return how far every training is.
+
+    Args:
+        study: as it is now; what other settings left behind is `outdated`.
+        root: working directory of the pipeline.
+    """
+    return [_training(study, root, run) for run in study.runs()]
+
+
+def answers(study: Study, root: Path = Path()) -> list[Answers]:
+    """Return how far the evaluation of every checkpoint is, under every decoding.
+
+    Before they are scored, the responses to a benchmark are counted in its newest store, if that is newer
+    than the weights: which store belongs to the settings of now only a tokenizer could tell.
+    """
+    return [
+        _answers(study, root, checkpoint, decoding)
+        for checkpoint in study.checkpoints()
+        for decoding in study.run.decodings
+    ]
+
+
+def outputs(study: Study, root: Path = Path()) -> dict[str, str]:
+    """Return of the tables and the report whether they are there, missing, or older than their input."""
+    found, tables = {}, 0.0
+    for decoding in study.run.decodings:
+        at = {"study": study.name, "decoding": decoding, "suffix": "md"}
+        table = modified(root / artifacts.MAIN_TABLE.format(**at))
+        scores = [modified(root / path) for path in artifacts.score_paths(study, [decoding])]
+        found[f"table {decoding}"] = _age(table, max(scores))
+        tables = max(tables, table)
+    report = modified(root / artifacts.REPORT.format(study=study.name))
+    return {**found, "report": _age(report, tables)}
+
+
+def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
+    """Print one screen; return whether nothing failed."""
+    trainings, evaluations = cells(study, root), answers(study, root)
+    console.print(_training_table(study, trainings))
+    console.print(_answers_table(study, evaluations))
+    made = [f"{name}: {state}" for name, state in outputs(study, root).items()]
+    console.print(Text(", ".join(made)))
+    notes: dict[tuple[str, str], list[str]] = {}
+    for t in trainings:
+        notes.setdefault((t.state, t.note), []).append(f"{t.size}/{t.method}/seed{t.seed}")
+    for a in evaluations:
+        notes.setdefault((a.state, a.note), []).append(f"{a.checkpoint} {a.decoding}")
+    for (state, note), names in notes.items():
+        if note:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            line = f"{state}: {', '.join(names[:3])}{more}: {note}"
+            console.print(Text(line, style=STYLES.get(state, "")))
+    failed = any(state == "failed" for state, _ in notes)
+    if failed:
+        hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
+        console.print(Text(hint))
+    return not failed
+
+
+def seconds_per_step(records: list[dict[str, Any]], per_rollout: int) -> float | None:
+    """Return the recent seconds of an optimiser step with its share of the rollout, None without records.
+
+    Rollout and update have medians of their own: `per_rollout` steps share a rollout, and only the first of
+    them records it. What is not recorded (checkpoints, starting) is not in it.
+    """
+    seconds = [r["seconds"] for r in records if isinstance(r.get("seconds"), dict)]
+    update = [x for s in seconds if (x := number(s.get("update"))) is not None][-RECENT:]
+    rollout = [x for s in seconds if (x := number(s.get("rollout"))) is not None][-RECENT:]
+    if not update:
+        return None
+    return statistics.median(update) + statistics.median(rollout or [0.0]) / per_rollout
+
+
+def _training(study: Study, root: Path, run: tuple[str, str, int]) -> Training:
+    at: dict[str, Any] = dict(zip(("size", "method", "seed"), run, strict=True))
+    at["study"] = study.name
+    work = root / artifacts.TRAIN_WORK.format(**at) / fingerprint(study.train_config(*run))
+    owner = owner_of(work / "lock")
+    published = root / artifacts.RUN_PROVENANCE.format(**at)
+    if not (owner and owner.holds) and modified(published):
+        if fingerprint_in(text_of(published)) != work.name:
+            return Training(*run, "outdated", "published with other settings")
+        return _measured(study, Training(*run, "done"), root / artifacts.METRICS.format(**at))
+    logs = logs_of(root, artifacts.MODEL.format(**at), "train", "_".join(map(str, run)))
+    if owner is None:
+        # Perhaps with other settings, but the last attempt failed.
+        error = error_in(logs, 0)
+        if error and not STOPPED.search(error):
+            return Training(*run, "failed", error)
+        return Training(*run, *_missing(root, at))
+    training = _measured(study, Training(*run, "training"), work / "metrics.jsonl")
+    left = study.training.steps - training.step
+    pace = training.seconds_left / left if training.seconds_left and left > 0 else 0.0
+    news = max(modified(work / "metrics.jsonl"), owner.since)
+    state, note = _process(owner, news, 5 * pace, error_in(logs, owner.since))
+    if state == "running":
+        return replace(training, note=note)
+    if state == "stopped" and left <= 0:
+        note = "all steps are done; the next run publishes them"
+    return replace(training, state=state, note=note, seconds_left=None)
+
+
+def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
+    """Return state and note of a training that was never started."""
+    notes = []
+    for name, path, rule, wildcards in (
+        ("prompts", artifacts.PROMPTS, "prompts", ""),
+        ("base model", artifacts.BASE_MODEL, "base_model", at["size"]),
+    ):
+        output = path.format(**at)
+        if not modified(root / output):
+            if error := error_in(logs_of(root, output, rule, wildcards), 0):
+                return "failed", f"{name}: {error}"
+            notes.append(f"no {name} yet")
+    return "waiting", ", ".join(notes)
+
+
+def _measured(study: Study, training: Training, metrics: Path) -> Training:
+    """Return a training with what its records say."""
+    records = []
+    for line in text_of(metrics).split("\n"):
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and type(record.get("step")) is int:
+                records.append(record)
+    if not records:
+        return training
+    last = records[-1]
+    reward, entropy = (number(last.get(key)) for key in ("reward", "entropy"))
+    per_rollout = study.training.prompts_per_batch // study.training.prompts_per_mini_batch
+    pace, left = seconds_per_step(records, per_rollout), study.training.steps - last["step"]
+    seconds_left = None if pace is None or training.state != "training" else pace * max(left, 0)
+    return replace(
+        training, step=last["step"], reward=reward, entropy=entropy, seconds_left=seconds_left
+    )
+
+
+@dataclass(frozen=True)
+class _Benchmark:
+    """What is there of one benchmark; a time of 0.0 means never."""
+
+    scored: str
+    asked: int
+    responses: int
+    news: float
+    """When the last response came."""
+    collected: float
+    """When all responses were published."""
+    after: float
+    """Until then, everything belongs to earlier weights or to other settings."""
+    error: str | None
+    """Of scoring."""
+
+
+def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: str) -> _Benchmark:
+    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
+    scores, work = artifacts.SCORES.format(**at), root / artifacts.GENERATE_WORK.format(**at)
+    scored = _score(study, root, checkpoint, decoding, name)
+    after = modified(root / artifacts.checkpoint_path(study.name, checkpoint))
+    if scored == "outdated":
+        after = max(after, modified(root / scores))
+    asked = benchmark_definitions()[name]["metadata"]["rows"] * study.benchmarks[name].samples
+    collected = modified(root / artifacts.COMPLETIONS.format(**at))
+    stores = [(modified(path), path) for path in work.glob(f"{name}-{'[0-9a-f]' * 16}.jsonl")]
+    news, store = max(stores, default=(0.0, work))
+    responses, error = 0, None
+    if scored == "current" or collected > after:
+        responses = asked
+    elif news > after:
+        with suppress(OSError), store.open("rb") as lines:
+            responses = min(sum(line.endswith(b"\n") for line in lines), asked)
+    if scored != "current" and collected > after:
+        error = error_in(
+            logs_of(root, scores, "score", f"{checkpoint}_{decoding}_{name}"), collected
+        )
+    return _Benchmark(scored, asked, responses, news, collected, after, error)
+
+
+def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answers:
+    found = [_benchmark(study, root, checkpoint, decoding, name) for name in study.evaluated()]
+    responses, wanted = sum(b.responses for b in found), sum(b.asked for b in found)
+    scored = [b.scored for b in found].count("current")
+    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+    owner = owner_of(root / artifacts.GENERATE_WORK.format(**at) / "lock")
+    since = max(max(b.after, b.collected) for b in found)
+    if owner and not owner.holds and owner.since <= since:
+        owner = None  # It finished, or worked for other settings.
+    logs = logs_of(root, artifacts.RESPONSES.format(**at), "generate", f"{checkpoint}_{decoding}")
+    error = error_in(logs, owner.since if owner else since)
+    scoring = next((b.error for b in found if b.error), None)
+    if scored == len(found):
+        state, note = "scored", ""
+    elif owner:
+        state, note = _process(owner, max(owner.since, *(b.news for b in found)), 0.0, error)
+        state = "answering" if state == "running" else state
+    elif scoring or error:
+        state, note = "failed", scoring or error or ""
+    elif not responses and any(b.scored == "outdated" for b in found):
+        state, note = "outdated", "scored with other settings"
+    else:
+        state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
+    return Answers(checkpoint, decoding, state, note, responses, wanted, scored, len(found))
+
+
+def _process(owner: Owner, news: float, patience: float, error: str | None) -> tuple[str, str]:
+    """Return state and note of what took the lock of a work directory and has not finished."""
+    quiet = max(time.time() - news, 0.0)
+    if owner.holds:
+        return "running", ""
+    if error:
+        return ("stopped" if STOPPED.search(error) else "failed"), error
+    if owner.host in ("", os.uname().nodename):
+        return "stopped", "ended without a word, killed perhaps; it continues where it was"
+    if quiet < max(QUIET_SECONDS, patience):
+        return "running", f"on {owner.host}"
+    return (
+        "silent",
+        f"no news for {_span(quiet)} from {owner.host}; look whether its job still runs",
+    )
+
+
+def _score(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
+    """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
+    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+    path = root / artifacts.SCORES.format(**at, benchmark=benchmark)
+    if not modified(path):
+        return "missing"
+    with suppress(OSError, ValueError):
+        found = fingerprint_in((pq.read_schema(path).metadata or {}).get(b"stapo", b""))
+        if found == study.score_fingerprint(checkpoint, decoding, benchmark):
+            return "current"
+    return "outdated"
+
+
+def _age(output: float, newest_input: float) -> str:
+    if not output:
+        return "missing"
+    return "there" if output >= newest_input else "older than its input"
+
+
+def _span(seconds: float) -> str:
+    """Return a duration in words."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours >= 48:
+        return f"{hours / 24:.1f} days"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+
+
+def _table(title: str, headings: Iterable[str]) -> Table:
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold")
+    return table
+
+
+def _training_table(study: Study, trainings: list[Training]) -> Table:
+    headings = ("size", "method", "seed", "state", "step", "reward", "entropy", "left, about")
+    table = _table(f"{study.name}: trainings", headings)
+    for t in trainings:
+        numbers = ["" if x is None else f"{x:.3f}" for x in (t.reward, t.entropy)]
+        left = "" if t.seconds_left is None else _span(t.seconds_left)
+        step = f"{t.step} of {study.training.steps}" if t.state != "outdated" else ""
+        shown = [t.size, t.method, str(t.seed), t.state, step, *numbers, left]
+        table.add_row(*map(Text, shown), style=STYLES.get(t.state, ""))
+    return table
+
+
+def _answers_table(study: Study, evaluations: list[Answers]) -> Table:
+    """Return a row per checkpoint; the weights of a training before its last step share one."""
+    table = _table(f"{study.name}: evaluations", ["checkpoint", *study.run.decodings])
+    rows: dict[str, dict[str, list[Answers]]] = {}
+    for a in evaluations:
+        run, step, _ = a.checkpoint.partition("/step")
+        row = rows.setdefault(run + ("/step*" if step else ""), {})
+        row.setdefault(a.decoding, []).append(a)
+    for name, columns in rows.items():
+        table.add_row(Text(name), *(_answers_cell(found) for found in columns.values()))
+    return table
+
+
+def _answers_cell(found: list[Answers]) -> Text:
+    if len(found) > 1:
+        states = Counter(a.state for a in found)
+        return Text(", ".join(f"{count} {state}" for state, count in states.items()))
+    (a,) = found
+    counts = "" if a.state == "scored" else f" {a.responses:,}/{a.wanted:,}"
+    scored = f", {a.scored}/{a.benchmarks} scored" if 0 < a.scored < a.benchmarks else ""
+    return Text(a.state + counts + scored, style=STYLES.get(a.state, ""))

@@ -1,0 +1,276 @@
+"""What is wrong with a machine is found by trying, and comes with its remedy."""
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import constants
+from rich.console import Console
+
+from stapo import provenance
+from stapo.operations import doctor, storage
+from stapo.operations.doctor import Check, print_diagnosis
+from stapo.study import parse_study
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+@pytest.fixture
+def study(raw_study):
+    return parse_study(raw_study)
+
+
+@pytest.fixture
+def asks_vllm(raw_study):
+    raw_study["evaluation"]["backend"] = "vllm"
+    return parse_study(raw_study)
+
+
+@contextmanager
+def server(status: int):
+    """An HTTP server on this machine that answers everything alike."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.server_port}"
+        listener.shutdown()
+
+
+def closed_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def only(checks) -> Check:
+    (check,) = checks
+    assert (check.level == "ok") == (check.remedy == "")
+    return check
+
+
+def test_python_is_the_one_of_the_lock():
+    assert only(doctor.python()).level == ("ok" if sys.version_info[:2] == (3, 11) else "warning")
+
+
+def test_every_package_that_deviates_is_named(tmp_path):
+    lock = tmp_path / "lock.txt"
+    public = metadata.version("torch").split("+")[0]
+    right = f"# a comment\ntorch=={public} \\\n    --hash=sha256:0\nnumpy=={metadata.version('numpy')}\n"
+    lock.write_text(right)
+    assert only(doctor.packages(lock)).what == "all 2 packages as in lock.txt"
+    lock.write_text(f"{right}pandas==0.0.1 \\\nno-such.package==1.0\n")
+    check = only(doctor.packages(lock))
+    found = (
+        f"pandas {metadata.version('pandas')} (lock: 0.0.1), no-such.package missing (lock: 1.0)"
+    )
+    assert (check.level, check.what) == ("warning", f"not as in lock.txt: {found}")
+    assert only(doctor.packages(tmp_path / "none.txt")).level == "warning"
+
+
+def test_changes_in_the_checkout_are_said(tmp_path, monkeypatch):
+    def look() -> Check:
+        provenance.provenance.cache_clear()
+        return only(doctor.git())
+
+    def git(*args: str) -> None:
+        name = ["-c", "user.name=x", "-c", "user.email=x@y"]
+        subprocess.run(["git", "-C", str(tmp_path), *name, *args], check=True, capture_output=True)
+
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    try:
+        assert "no git checkout" in look().what
+        git("init")
+        (tmp_path / "file").write_text("1")
+        git("add", "file")
+        git("commit", "-m", "one")
+        assert look().level == "ok"
+        (tmp_path / "file").write_text("2")
+        assert "`dirty`" in look().what
+    finally:
+        provenance.provenance.cache_clear()
+
+
+def test_what_is_not_pinned_is_a_warning(raw_study, study):
+    assert only(doctor.revisions(study)).level == "ok"
+    raw_study["data"] = {"hub": "some/prompts", "revision": "main"}
+    check = only(doctor.revisions(parse_study(raw_study)))
+    assert (check.level, check.remedy) == ("warning", "pin the commit")
+    assert "some/prompts" in check.what
+
+
+@NO_GPU
+def test_without_gpus_only_a_study_for_cpus_is_right(raw_study, study, asks_vllm):
+    assert only(doctor.gpus(study)).level == "ok"
+    assert only(doctor.gpus(asks_vllm)).level == "error"
+    raw_study["evaluation"]["backend"] = "hf"
+    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
+    raw_study["run"]["sizes"] = ["hub"]
+    assert only(doctor.gpus(parse_study(raw_study))).level == "warning"
+    raw_study["training"]["rollouts"] = "vllm-colocate"
+    assert only(doctor.gpus(parse_study(raw_study))).level == "error"
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [("0.31.0+cpu", "ok"), ("0.30.1.dev5", "ok"), ("0.99.0", "error"), (None, "error")],
+)
+def test_vllm_has_a_version_that_trl_supports(asks_vllm, tmp_path, monkeypatch, version, level):
+    if version is None:
+        if "vllm" in {d.metadata["Name"] for d in metadata.distributions()}:
+            pytest.skip("vLLM is installed here")
+    else:
+        (tmp_path / "vllm").mkdir()
+        (tmp_path / "vllm" / "__init__.py").write_text("raise SystemExit('imported')")
+        about = tmp_path / f"vllm-{version}.dist-info" / "METADATA"
+        about.parent.mkdir()
+        about.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+    check = only(doctor.vllm(asks_vllm))
+    assert check.level == level
+    assert (version or "not installed") in check.what
+    assert level == "ok" or "0.31.0" in check.remedy
+
+
+def test_vllm_matters_only_where_it_is_asked_for(study):
+    assert only(doctor.vllm(study)).what == "vLLM is not asked for"
+
+
+def test_the_disk_must_hold_the_study(tmp_path):
+    assert only(doctor.disk(None, tmp_path)).level == "ok"
+    assert only(doctor.disk(1, tmp_path)).level == "ok"
+    check = only(doctor.disk(10**18, tmp_path))
+    assert check.level == "error"
+    assert "1000000000.0 GB needed" in check.what
+
+
+def test_a_file_system_is_tried(tmp_path, monkeypatch):
+    locks, rest = doctor.file_system(tmp_path)
+    assert (locks.level, rest.level) == ("ok", "ok")
+    assert not list(tmp_path.iterdir())
+    assert only(doctor.file_system(Path("/proc"))).level == "error"
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 60)
+    _, clocks = doctor.file_system(tmp_path)
+    assert clocks.level == "warning"
+    assert "clock is -60 s" in clocks.what
+
+
+def test_locks_that_exclude_nobody_are_found(tmp_path, monkeypatch):
+    """The other process locks another file, as it would where locks do not reach it."""
+    monkeypatch.setattr(
+        storage, "HOLD", storage.HOLD.replace("sys.argv[1]", "sys.argv[1] + '2', 'w'")
+    )
+    locks, _ = doctor.file_system(tmp_path)
+    assert (locks.level, "does not exclude" in locks.what) == ("warning", True)
+
+
+def test_the_type_of_a_file_system_is_that_of_its_mount():
+    assert storage._file_system_type(Path("/proc/self")) == "proc"
+    assert storage._file_system_type(Path("/")) != "proc"
+
+
+def test_shared_memory_is_measured(tmp_path):
+    assert only(doctor.shared_memory()).what.startswith("/dev/shm: ")
+    if not torch.cuda.is_available():
+        assert only(doctor.shared_memory(tmp_path / "none")).level == "ok"
+
+
+def test_the_hub_answers_or_the_caches_are_looked_at(raw_study, study, tmp_path, monkeypatch):
+    assert only(doctor.hub(study)).what == "nothing is needed from the Hub"
+    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "main"}
+    raw_study["run"]["sizes"] = ["hub"]
+    study = parse_study(raw_study)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with server(200) as address:
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        assert only(doctor.hub(study)).level == "ok"
+    with server(503) as broken:
+        assert doctor._unreachable(broken, below=500)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    check = only(doctor.hub(study))
+    assert check.level == "error"
+    assert check.what.startswith(f"{address} does not answer")
+    assert check.what.endswith("not in the caches: model hub: some/model at main")
+    cached = tmp_path / "hub" / "models--some--model"
+    for name, text in (("refs/main", "1" * 40), (f"snapshots/{'1' * 40}/config.json", "{}")):
+        (cached / name).parent.mkdir(parents=True)
+        (cached / name).write_text(text)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    check = only(doctor.hub(study))
+    assert (check.level, check.what) == (
+        "ok",
+        "HF_HUB_OFFLINE is set; all 1 items are in the caches",
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "level", "word"),
+    [
+        ("echo gpu up 4", "ok", "Slurm answers"),
+        ("echo 'slurm_load: \033[31mdown'; echo more; exit 1", "error", "sinfo: slurm_load: down"),
+        ("sleep 20", "error", "no answer within 1 s"),
+        (None, "error", "sinfo: No such file"),
+    ],
+)
+def test_slurm_answers_or_not(tmp_path, monkeypatch, script, level, word):
+    programs = {"sbatch": "", "sinfo": script}
+    for name, text in programs.items():
+        if text is not None:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if script else str(tmp_path))
+    started = time.monotonic()
+    check = only(doctor.slurm(timeout=1.0))
+    # The script's own child holds on to its output.
+    assert time.monotonic() - started < 15
+    assert check.level == level
+    assert word in check.what
+    assert "\033" not in check.what
+
+
+def test_no_slurm_is_nothing_bad(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert only(doctor.slurm()).level == "ok"
+
+
+def test_the_vllm_server_of_a_study_answers_or_not(raw_study, study):
+    assert only(doctor.ports(study)).level == "ok"
+    raw_study["training"]["rollouts"] = "vllm-server"
+    for status, level in ((200, "ok"), (404, "error"), (503, "error"), (None, "error")):
+        with server(status or 200) as address:
+            raw_study["engine"] = {"vllm_server": address if status else closed_address()}
+            _, check = doctor.ports(parse_study(raw_study))
+        assert check.level == level, status
+    assert "trl vllm-serve --model results/smoke/models/tiny/base" in check.remedy
+
+
+@NO_GPU
+def test_the_whole_of_it_is_printed(study, asks_vllm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for what, needed, failed in ((study, 1, False), (study, 10**18, True), (asks_vllm, 1, True)):
+        stream = io.StringIO()
+        assert print_diagnosis(what, Console(file=stream, width=100), needed) is failed
+        lines = stream.getvalue().splitlines()
+        levels = [line.split()[0] for line in lines]
+        assert set(levels) <= {"ok", "warning", "error", "->"}
+        assert levels.count("->") == levels.count("warning") + levels.count("error")
+    assert os.listdir(tmp_path) == []
