@@ -61,3 +61,4 @@ rule all:
         TABLES,
         FIGURES,
         at(artifacts.REPORT),
+        at(artifacts.PROVENANCE),

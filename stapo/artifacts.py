@@ -7,17 +7,13 @@ belongs to one process and one fingerprint.
 import fcntl
 import json
 import os
-import platform
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from stapo.study import ROOT, Study, canonical
+from stapo.study import Study, canonical
 
 # Paths relative to the working directory; `{checkpoint}` is `size/base`, `size/method/seedK` or, for the
 # weights after a step before the last, `size/method/seedK/stepN`.
@@ -31,6 +27,7 @@ MODEL = RUN + "/model"
 STEP_MODEL = RUN + "/step{step}"
 METRICS = RUN + "/metrics.jsonl"
 TOKENS = RUN + "/tokens.parquet"
+RUN_PROVENANCE = RUN + "/provenance.json"
 RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
 COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
 SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
@@ -42,13 +39,10 @@ FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gr
 ACCURACY = "accuracy"
 """Drawn where weights before the last are kept, from scores instead of metrics."""
 REPORT = "results/{study}/report.html"
+PROVENANCE = "results/{study}/provenance.json"
+CHECKSUMS = "results/{study}/SHA256SUMS"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
 GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
-
-PACKAGES = (
-    "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",
-    "latex2sympy2-extended", "sympy", "numpy", "snakemake", "stapo",
-)  # fmt: skip
 
 
 class BusyError(RuntimeError):
@@ -145,39 +139,6 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         yield path
 
 
-@cache
-def provenance() -> dict[str, Any]:
-    """Return what every score carries: commit, packages, hardware."""
-    return {
-        "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain")),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processor": processor(),
-    }
-
-
-def _git(*args: str) -> str | None:
-    """Return git's answer about the source tree; None where it is no checkout."""
-    command = ["git", "-C", str(ROOT), *args]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-def processor() -> str:
-    """Return the name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def checkpoint_path(study: str, checkpoint: str) -> str:
     """Return where the weights of a checkpoint are published."""
     size, *run = checkpoint.split("/")
@@ -216,5 +177,13 @@ def metrics_paths(study: Study) -> list[str]:
     """Return the metrics of every training."""
     return [
         METRICS.format(study=study.name, size=size, method=method, seed=seed)
+        for size, method, seed in study.runs()
+    ]
+
+
+def run_provenance_paths(study: Study) -> list[str]:
+    """Return what every training says of itself."""
+    return [
+        RUN_PROVENANCE.format(study=study.name, size=size, method=method, seed=seed)
         for size, method, seed in study.runs()
     ]

@@ -115,6 +115,16 @@ class Study(Strict):
             if getattr(source, "revision", None) == "main"
         ]
 
+    def gpus_of(self, rule: str) -> int:
+        """Return how many GPUs a job of `train`, `generate` or `score` asks for by default."""
+        if rule == "train":
+            return int(self.training.rollouts != "transformers")
+        if rule == "score":
+            return int(self.evaluation.verifier is not None)
+        engine = self.engine
+        vllm = self.evaluation.backend == "vllm"
+        return engine.data_parallel * engine.vllm_tensor_parallel if vllm else 0
+
     def data_config(self) -> dict[str, Any]:
         """Return what determines the training prompts."""
         return {"recipe": RECIPES["data"], "data": self.data.model_dump()}

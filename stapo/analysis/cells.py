@@ -55,6 +55,8 @@ class Scores:
     provenance: dict[str, Any] = field(default_factory=dict)
     choices: list[Choice] = field(default_factory=list)
     """Of each training."""
+    overlap: dict[str, dict[str, int]] = field(default_factory=dict)
+    """As `data/overlap.json`: numbers of problems by kind of overlap and benchmark."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -85,6 +87,10 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             rows[checkpoint, benchmark] = table.to_pydict()
     if errors:
         raise StaleScoreError("\n".join(errors))
+    overlap = root / artifacts.OVERLAP.format(study=study.name)
+    if overlap.exists():
+        found = json.loads(overlap.read_text())
+        scores.overlap = {kind: found[kind] for kind in ("shared", "sharing_13_words")}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     scores.choices = [_choice(study, *run, rows, column) for run in study.runs()]
     chosen: dict[tuple[str, str], list[str]] = {

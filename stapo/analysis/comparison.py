@@ -155,7 +155,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headline_interval=_headline_interval(found, draws) if found else None,
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
-        notes=notes(study),
+        notes=[*notes(study), *overlap_notes(scores.overlap)],
     )
 
 
@@ -274,3 +274,18 @@ def notes(study: Study) -> list[str]:
     if seeds == 1:
         lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
     return lines
+
+
+def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return how many problems a training has seen, as far as words show it; nothing without trainings."""
+
+    def counted(kind: str) -> str:
+        found = [f"{name} {count}" for name, count in overlap[kind].items() if count]
+        return ", ".join(found) or "none"
+
+    if not overlap:
+        return []
+    return [
+        f"Problems that are training prompts: {counted('shared')}; "
+        f"with 13 words in a row in common with one: {counted('sharing_13_words')}."
+    ]

@@ -27,8 +27,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from stapo.artifacts import processor
 from stapo.evaluation.sampling import Request, Response, Sampling
+from stapo.provenance import processor
 from stapo.schema import Engine as EngineSettings
 
 Engine = Callable[[Sequence[Request]], list[Response]]

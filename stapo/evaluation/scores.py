@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.artifacts import provenance, read_jsonl, replace_file
+from stapo.artifacts import read_jsonl, replace_file
 from stapo.evaluation.grading import MAX_FAILURE_FRACTION, failure_fraction, grade_all
+from stapo.provenance import provenance
 from stapo.schema import Verifier
 
 METADATA_KEY = b"stapo"

@@ -19,6 +19,7 @@ from stapo.artifacts import (
     replace_directory,
     replace_file,
     work_directory,
+    write_json,
     write_jsonl,
 )
 from stapo.methods import Method
@@ -27,6 +28,7 @@ from stapo.study import fingerprint
 from stapo.training.checkpoints import checkpoints, newest_whole, step_of
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import prompt_order
+from stapo.training.record import attempt, run_provenance
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
@@ -190,7 +192,8 @@ def train(
                 if done < training.steps
                 else f"all {done} steps were done before: nothing to train, publishing their result"
             )
-        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        with attempt(work, done):
+            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
         if stop.asked and trainer.state.global_step < training.steps:
             raise KeyboardInterrupt
         if trainer.state.global_step < training.steps:
@@ -203,6 +206,14 @@ def train(
                 with replace_directory(model_path.with_name(f"step{step}")) as aside:
                     shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=_link)
         _publish(trainer, work, model_path, metrics_path)
+        if state.is_main_process:
+            published = [
+                model_path,
+                metrics_path,
+                *(model_path.with_name(p.name) for p in kept.values()),
+            ]
+            record = run_provenance(config, base, prompts, work, published)
+            write_json(metrics_path.with_name("provenance.json"), record)
 
 
 def _resume(trainer: StapoTrainer, work: Path, missing: int | None) -> Path | None:

@@ -37,4 +37,4 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
     # Another rule needs no job but the tables and what shows them.
     study["evaluation"]["select"] = 4
     workspace.write()
-    assert workspace.jobs() == {"figure": 1, "report": 1, "table_t1_0_p1_0": 1}
+    assert workspace.jobs() == {"figure": 1, "report": 1, "provenance": 1, "table_t1_0_p1_0": 1}

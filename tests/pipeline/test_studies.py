@@ -27,6 +27,6 @@ def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
     jobs = workspace.jobs()
     study = read_study(STUDIES / f"{name}.yaml")
     tables = {f"table_{d.replace('-', '_').replace('.', '_')}": 1 for d in study.run.decodings}
-    once = {"prompts": 1, "overlap": 1, "report": 1}
+    once = {"prompts": 1, "overlap": 1, "report": 1, "provenance": 1}
     figures = {"figure": 6 if study.kept_steps() else 5}
     assert jobs == {**JOBS[name], **tables, **once, **figures}

@@ -11,18 +11,21 @@ ALLOWED = {
     "schema": {"methods"},
     "study": {"methods", "schema"},
     "artifacts": {"study"},
+    "hub": set(),
+    "provenance": {"study"},
     "reference": set(),
     "objective": set(),
-    "models": {"artifacts", "schema", "study"},
-    "evaluation": {"artifacts", "schema", "study", "models.arithmetic"},
+    "models": {"artifacts", "hub", "schema", "study"},
+    "evaluation": {"artifacts", "hub", "provenance", "schema", "study", "models.arithmetic"},
     "training": {
-        "artifacts", "schema", "study", "methods", "objective", "models.arithmetic", "evaluation.grading",
+        "artifacts", "hub", "provenance", "schema", "study", "methods", "objective", "models.arithmetic",
+        "evaluation.grading",
     },
     "analysis": {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
     "operations": {
-        "artifacts", "schema", "study", "models", "evaluation", "training", "analysis",
+        "artifacts", "hub", "provenance", "schema", "study", "models", "evaluation", "training", "analysis",
     },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {

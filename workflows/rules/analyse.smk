@@ -29,12 +29,6 @@ for name in RUN.decodings:
             + " table --study {STUDY_JSON:q} --decoding {params.decoding} > {log} 2>&1"
 
 
-def drawn_from(figure):
-    if figure == artifacts.ACCURACY:
-        return artifacts.score_paths(STUDY, RUN.decodings)
-    return artifacts.metrics_paths(STUDY)
-
-
 rule figure:
     input:
         lambda w: drawn_from(w.figure),
@@ -66,6 +60,23 @@ rule report:
         ),
     shell:
         STAPO + " report --study {STUDY_JSON:q} > {log} 2>&1"
+
+
+rule provenance:
+    input:
+        report=at(artifacts.REPORT),
+        runs=artifacts.run_provenance_paths(STUDY),
+    output:
+        at(artifacts.PROVENANCE),
+        at(artifacts.CHECKSUMS),
+    log:
+        log_of(artifacts.PROVENANCE),
+    params:
+        fingerprint=fingerprint(
+            [STUDY.name, [STUDY.table_fingerprint(name) for name in RUN.decodings]]
+        ),
+    shell:
+        STAPO + " provenance --study {STUDY_JSON:q} > {log} 2>&1"
 
 
 rule figures:

@@ -21,3 +21,10 @@ def judge_options(directory):
         return ""
     config = STUDY.evaluation.verifier.model_dump_json()
     return f"--verifier {shlex.quote(str(directory))} --verifier-config {shlex.quote(config)}"
+
+
+def drawn_from(figure):
+    """What a figure shows: the scores, or the metrics of the trainings."""
+    if figure == artifacts.ACCURACY:
+        return artifacts.score_paths(STUDY, RUN.decodings)
+    return artifacts.metrics_paths(STUDY)

@@ -12,6 +12,8 @@ rule generate:
     log:
         log_of(artifacts.RESPONSES),
     retries: 1
+    resources:
+        gpu=STUDY.gpus_of("generate"),
     params:
         fingerprint=lambda w: fingerprint(
             [
@@ -24,7 +26,7 @@ rule generate:
     shell:
         STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
-        " --out {params.out} > {log} 2>&1"
+        " --out {params.out} --gpus {resources.gpu} > {log} 2>&1"
 
 
 rule score:
@@ -35,6 +37,8 @@ rule score:
         at(artifacts.SCORES),
     log:
         log_of(artifacts.SCORES),
+    resources:
+        gpu=STUDY.gpus_of("score"),
     params:
         identity=lambda w: canonical(
             STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)
@@ -43,4 +47,4 @@ rule score:
     shell:
         STAPO
         + " score --completions {input.completions} --identity {params.identity:q}"
-        " --out {output} {params.judge} > {log} 2>&1"
+        " --out {output} {params.judge} --gpus {resources.gpu} > {log} 2>&1"

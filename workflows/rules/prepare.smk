@@ -24,7 +24,8 @@ rule overlap:
     log:
         log_of(artifacts.OVERLAP),
     params:
-        benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()],
+        benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
+        + ["--published"] * hasattr(STUDY.data, "hub"),
         fingerprint=fingerprint(
             [STUDY.benchmark_config(name) for name in STUDY.evaluated()]
         ),

@@ -8,6 +8,7 @@ rule train:
         prompts=at(artifacts.PROMPTS),
     output:
         metrics=at(artifacts.METRICS),
+        provenance=at(artifacts.RUN_PROVENANCE),
         model=directory(at(artifacts.MODEL)),
         steps=[
             directory(at(artifacts.STEP_MODEL).replace("{step}", str(step)))
@@ -16,6 +17,9 @@ rule train:
     log:
         log_of(artifacts.MODEL),
     retries: 1
+    resources:
+        gpu=STUDY.gpus_of("train"),
+        nodes=1,
     params:
         fingerprint=lambda w: fingerprint(
             STUDY.train_config(w.size, w.method, int(w.seed))
@@ -25,4 +29,5 @@ rule train:
         STAPO
         + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
         " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
-        " --work {params.work}/{params.fingerprint} --out {output.model} --metrics {output.metrics} 2>&1 | tee {log}"
+        " --work {params.work}/{params.fingerprint} --out {output.model} --metrics {output.metrics}"
+        " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee {log}"

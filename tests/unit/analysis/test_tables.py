@@ -190,3 +190,17 @@ def test_a_significant_gain_is_marked(study, finished):
     (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
     assert "G_R" in line
     assert r"0.00$^\dagger$" in render(table, "tex")
+
+
+def test_problems_that_the_training_has_seen_are_named_under_the_table(study, finished):
+    path = finished / artifacts.OVERLAP.format(study=study.name)
+    counts = {"chain-2": 0, "linear-equation": 3}
+    artifacts.write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
+    table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
+    line = table.notes[-1]
+    assert line.startswith("Problems that are training prompts: linear-equation 3; with 13 words")
+    assert line in render(table, "md")
+    counts["linear-equation"] = 0
+    artifacts.write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
+    table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
+    assert "training prompts: none; with" in table.notes[-1]

@@ -1,0 +1,173 @@
+"""From the resources that a job was given to processes on them.
+
+Snakemake counts GPUs but says nothing of which: jobs of one machine lease theirs by file locks. A training
+on GPUs is `accelerate launch` with one process for each, on one machine or, inside a Slurm job, on several.
+"""
+
+import fcntl
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stapo.study import ROOT, Study, StudyError
+
+CONFIGURATIONS = ROOT / "workflows" / "accelerate"
+LAUNCHED = "STAPO_LAUNCHED"
+"""Set for the processes of a training, which must not launch any."""
+RENDEZVOUS = "STAPO_RENDEZVOUS"
+"""Set by the first machine of several: host and port where its processes are found."""
+FIRST_PORT, PORTS = 20000, 20000
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
+    """Wait for free devices and hold them until this process, or what it becomes by exec, ends.
+
+    Args:
+        count: how many.
+        devices: to choose from.
+        directory: of one lock file per device, the same for all who share the devices.
+
+    Raises:
+        StudyError: more than there are.
+    """
+    if count > len(devices):
+        raise StudyError(
+            [f"--gpus {count}: {len(devices)} are here; ask for fewer in the profile's resources"]
+        )
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        held: dict[str, int] = {}
+        for device in devices:
+            if len(held) == count:
+                break
+            lock = os.open(
+                directory / f"{device.replace('/', '_')}.lock", os.O_RDWR | os.O_CREAT, 0o600
+            )
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                held[device] = lock
+        if len(held) == count:
+            for lock in held.values():
+                os.set_inheritable(lock, True)
+            return list(held)
+        # All or none: two jobs that each hold half of what they need would wait forever.
+        for lock in held.values():
+            os.close(lock)
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def take_gpus(count: int) -> None:
+    """Make so many GPUs, leased by this job alone, the only ones that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if count and visible is None:
+        import torch
+
+        visible = ",".join(map(str, range(torch.cuda.device_count())))
+    devices = [device for device in (visible or "").split(",") if device]
+    # Two Slurm jobs may both call their device 0.
+    job = os.environ.get("SLURM_JOB_ID", "here")
+    directory = Path(tempfile.gettempdir()) / f"stapo-gpus-{os.getuid()}-{job}"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(lease(count, devices, directory))
+
+
+def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
+    """Return why a training cannot run on so many GPUs of each of so many machines, one line each."""
+    if gpus == 0:
+        if study.training.rollouts == "transformers":
+            return []
+        return [
+            f"training.rollouts: {study.training.rollouts} needs GPUs and this job has none; run with "
+            "--workflow-profile workflows/profiles/workstation or slurm"
+        ]
+    import torch
+
+    from stapo.operations.memory import memory_errors
+
+    memory = torch.cuda.get_device_properties(0).total_memory
+    run = study.run.model_copy(update={"sizes": [size]})
+    return memory_errors(study.model_copy(update={"run": run}), gpus * nodes, memory)
+
+
+def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
+    """Become the launcher of a training; return only where this process is to train by itself.
+
+    Args:
+        arguments: of `stapo`, beginning with `train`.
+        gpus: of each machine; 0 for one process on its CPUs.
+        nodes: machines.
+
+    Raises:
+        StudyError: more GPUs than are here, or several machines outside a Slurm job.
+    """
+    if LAUNCHED in os.environ:
+        return
+    if nodes > 1 and RENDEZVOUS not in os.environ:
+        command = srun_command(arguments, nodes, os.environ)
+        os.environ[RENDEZVOUS] = rendezvous(os.environ)
+    else:
+        take_gpus(gpus)
+        if gpus == 0 and nodes == 1:
+            return
+        command = accelerate_command(arguments, gpus, nodes, os.environ)
+        os.environ[LAUNCHED] = "1"
+    print("starting:", *command, flush=True)  # noqa: T201
+    os.execvp(command[0], command)
+
+
+def rendezvous(environment: Mapping[str, str]) -> str:
+    """Return host and port of this machine for a job; another job has most likely another port."""
+    return f"{socket.gethostname()}:{FIRST_PORT + int(environment['SLURM_JOB_ID']) % PORTS}"
+
+
+def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:
+    """Return what starts this program once on each machine of the Slurm job.
+
+    Raises:
+        StudyError: there is no Slurm job, or it has another number of machines.
+    """
+    given = environment.get("SLURM_JOB_NUM_NODES", environment.get("SLURM_NNODES"))
+    if "SLURM_JOB_ID" not in environment or given != str(nodes):
+        found = f"a Slurm job of {given}" if given else "no Slurm job"
+        raise StudyError(
+            [
+                f"--nodes {nodes}: this is {found}; use the profile slurm, or accelerate launch by hand"
+            ]
+        )
+    # The first machine that dies takes the others along: they would wait for it until a timeout.
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=1", "--export=ALL"),
+        *(sys.executable, "-m", "stapo", *arguments),
+    ]
+
+
+def accelerate_command(
+    arguments: Sequence[str], gpus: int, nodes: int, environment: Mapping[str, str]
+) -> list[str]:
+    """Return the launcher's command on this machine, with the configuration that fits its resources."""
+    each = max(gpus, 1)
+    if gpus == 0:
+        name = "cpu-2"
+    elif nodes > 1:
+        name = "nodes"
+    else:
+        name = "gpu-1" if gpus == 1 else "gpu-8"
+    command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+    command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
+    command += ["--num_machines", str(nodes), "--num_processes", str(nodes * each)]
+    if nodes == 1:
+        # Any free port: two trainings of one machine must not meet.
+        command += ["--main_process_port", "0"]
+    else:
+        host, _, port = environment[RENDEZVOUS].rpartition(":")
+        command += ["--main_process_ip", host, "--main_process_port", port]
+        command += ["--machine_rank", environment["SLURM_NODEID"]]
+    return [*command, "-m", "stapo", *arguments]

@@ -1,0 +1,116 @@
+"""Where numbers come from: code, packages, hardware, and the checksums of files."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from stapo.study import ROOT
+
+PACKAGES = (
+    "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",
+    "latex2sympy2-extended", "sympy", "numpy", "snakemake", "stapo",
+)  # fmt: skip
+LOCK = ROOT / "requirements" / "lock.txt"
+
+
+@cache
+def provenance() -> dict[str, Any]:
+    """Return what every score carries: commit, packages, hardware."""
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain")),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": processor(),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Return what a run or a study carries: `provenance`, all packages, lock, GPUs and their driver."""
+    installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
+    return {
+        **provenance(),
+        "packages": dict(sorted(installed.items())),
+        "lock": file_sha256(LOCK) if LOCK.exists() else None,
+        "host": platform.node(),
+        "platform": platform.platform(),
+        **accelerators(),
+    }
+
+
+def accelerators() -> dict[str, Any]:
+    """Return names and driver of the GPUs that this process sees; empty and None without any."""
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    driver = None
+    if names:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            driver = str(pynvml.nvmlSystemGetDriverVersion())
+        except Exception:  # Without NVML there is no driver version, and nothing else is lost.
+            driver = None
+    return {"gpus": names, "driver": driver, "cuda": torch.version.cuda}
+
+
+def energy_joules() -> float | None:
+    """Return what this process's GPU has used since its driver was loaded; None where NVML cannot say."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+    except Exception:  # Older GPUs do not count, and MIG slices may not.
+        return None
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hex digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def checksums(paths: Iterable[Path], root: Path) -> dict[str, str]:
+    """Return the SHA-256 of files, and of all files below directories, by their path from `root`."""
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+        if file.is_file()
+    ]
+    return {os.path.relpath(file, root): file_sha256(file) for file in files}
+
+
+def _git(*args: str) -> str | None:
+    """Return git's answer about the source tree; None where it is no checkout."""
+    command = ["git", "-C", str(ROOT), *args]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

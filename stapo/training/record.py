@@ -1,0 +1,93 @@
+"""What a run leaves behind besides weights and metrics: its attempts, and what it was made from and with."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from stapo.artifacts import append_jsonl, read_jsonl
+from stapo.provenance import checksums, energy_joules, environment, file_sha256
+from stapo.study import fingerprint
+
+ATTEMPTS = "attempts.jsonl"
+PHASES = ("rollout", "update")
+"""Of a step; the other times that its record has are parts of the rollout."""
+
+
+@contextmanager
+def attempt(work: Path, first_step: int) -> Iterator[None]:
+    """Write down that a training goes on, and at its end what that took; a kill leaves only the first.
+
+    Args:
+        work: directory of the run, seen by all ranks.
+        first_step: the optimiser steps that were done before.
+    """
+    state = PartialState()
+    started, before = time.monotonic(), energy_joules()
+    record: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "after_step": first_step,
+        "command": [Path(sys.executable).name, "-m", "stapo", *sys.argv[1:]],
+        "host": os.uname().nodename,
+        "processes": state.num_processes,
+    }
+    if state.is_main_process:
+        append_jsonl(work / ATTEMPTS, record)
+    yield
+    after = energy_joules()
+    used = None if before is None or after is None else after - before
+    everywhere: list[float | None] = gather_object([used])
+    if state.is_main_process:
+        joules = [part for part in everywhere if part is not None]
+        record["seconds"] = time.monotonic() - started
+        # One rank without a meter would make the sum a wrong number.
+        record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
+        append_jsonl(work / ATTEMPTS, record)
+
+
+def attempts(work: Path) -> list[dict[str, Any]]:
+    """Return one record for each attempt; without `seconds` where it did not come to its end."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in read_jsonl(work / ATTEMPTS):
+        found[f"{record['started']} {record['after_step']}"] = record
+    return list(found.values())
+
+
+def run_provenance(
+    config: dict[str, Any], base: Path, prompts: Path, work: Path, outputs: list[Path]
+) -> dict[str, Any]:
+    """Return what a finished run was made from and with, and the checksums of what it made.
+
+    Args:
+        config: all that determines the result.
+        base: directory of the base model.
+        prompts: the training prompts.
+        work: directory of the run.
+        outputs: published files and directories, side by side; their paths are kept from there.
+    """
+    metrics = read_jsonl(work / "metrics.jsonl")
+    seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
+    environment_now = environment()
+    tried = attempts(work)
+    known = [record["joules"] for record in tried if record.get("joules") is not None]
+    return {
+        "fingerprint": fingerprint(config),
+        "config": config,
+        "environment": environment_now,
+        "base": checksums([base], base),
+        "prompts": file_sha256(prompts),
+        "outputs": checksums(outputs, outputs[0].parent),
+        "attempts": tried,
+        "steps": len(metrics),
+        # Of the steps that count; steps that a kill threw away are in the attempts alone.
+        "seconds": seconds,
+        "gpu_seconds": seconds * PartialState().num_processes if environment_now["gpus"] else 0.0,
+        "joules": sum(known) if known and len(known) == len(tried) else None,
+    }

@@ -1,0 +1,141 @@
+"""Leases of devices among real processes, and the commands that start a training."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stapo.operations.launch import (
+    CONFIGURATIONS,
+    LAUNCHED,
+    RENDEZVOUS,
+    accelerate_command,
+    launch_training,
+    lease,
+    rendezvous,
+    srun_command,
+    training_errors,
+)
+from stapo.study import STUDIES, StudyError, read_study
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from stapo.operations.launch import lease
+count, directory, seconds = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+held = lease(count, ["0", "1", "2", "3"], directory)
+print(" ".join(held), flush=True)
+time.sleep(seconds)
+"""
+
+
+def hold(count: int, directory: Path, seconds: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(count), str(directory), str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def devices_of(process: subprocess.Popen[str]) -> set[str]:
+    assert process.stdout is not None
+    return set(process.stdout.readline().split())
+
+
+def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
+    first, second = hold(1, tmp_path, 60), hold(2, tmp_path, 60)
+    held = [devices_of(first), devices_of(second)]
+    assert [len(devices) for devices in held] == [1, 2]
+    assert held[0].isdisjoint(held[1])
+    # Three are asked for and one is free: nothing is held back while the job waits.
+    third = hold(3, tmp_path, 0)
+    time.sleep(2)
+    assert third.poll() is None
+    fourth = hold(1, tmp_path, 0)
+    assert devices_of(fourth).isdisjoint(held[0] | held[1])
+    second.kill()  # A killed job leaves nothing behind.
+    assert len(devices_of(third)) == 3
+    for process in (first, second, third, fourth):
+        process.kill()
+        process.wait()
+
+
+def test_more_than_there_are_is_an_error(tmp_path):
+    with pytest.raises(StudyError, match="--gpus 3: 2 are here"):
+        lease(3, ["0", "1"], tmp_path)
+
+
+def test_the_lease_outlives_exec(tmp_path):
+    code = HOLD.replace("time.sleep(seconds)", "import os; os.execvp('sleep', ['sleep', '60'])")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "4", str(tmp_path), "0"], stdout=subprocess.PIPE, text=True
+    )
+    assert len(devices_of(process)) == 4
+    waiting = hold(1, tmp_path, 0)
+    time.sleep(2)
+    assert waiting.poll() is None
+    process.kill()
+    assert len(devices_of(waiting)) == 1
+    waiting.wait()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "name", "processes"),
+    [(1, 1, "gpu-1", 1), (4, 1, "gpu-8", 4), (8, 2, "nodes", 16), (0, 2, "cpu-2", 2)],
+)
+def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
+    environment = {RENDEZVOUS: "node7:20017", "SLURM_NODEID": "1"}
+    command = accelerate_command(["train", "--size", "tiny"], gpus, nodes, environment)
+    options = dict(zip(command[4::2], command[5::2], strict=False))
+    assert Path(options["--config_file"]) == CONFIGURATIONS / f"{name}.yaml"
+    assert options["--num_processes"] == str(processes)
+    assert command[-5:] == ["-m", "stapo", "train", "--size", "tiny"]
+    if nodes > 1:
+        assert (options["--main_process_ip"], options["--machine_rank"]) == ("node7", "1")
+    else:
+        assert options["--main_process_port"] == "0"
+
+
+def test_every_configuration_is_used_by_some_resources():
+    cases = [(1, 1), (8, 1), (8, 2), (0, 2)]
+    environment = {RENDEZVOUS: "a:1", "SLURM_NODEID": "0"}
+    used = {Path(accelerate_command([], *case, environment)[5]).name for case in cases}
+    assert used == {path.name for path in CONFIGURATIONS.glob("*.yaml")}
+    eight = yaml.safe_load((CONFIGURATIONS / "gpu-8.yaml").read_text())
+    many = yaml.safe_load((CONFIGURATIONS / "nodes.yaml").read_text())
+    assert eight["fsdp_config"] == many["fsdp_config"]
+
+
+def test_several_machines_need_a_slurm_job_of_as_many():
+    with pytest.raises(StudyError, match="no Slurm job"):
+        srun_command(["train"], 2, {})
+    with pytest.raises(StudyError, match="a Slurm job of 1"):
+        srun_command(["train"], 2, {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"})
+    command = srun_command(["train"], 2, {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"})
+    assert command[0] == "srun"
+    assert command[-4:] == [sys.executable, "-m", "stapo", "train"]
+    assert rendezvous({"SLURM_JOB_ID": "40017"}).endswith(":20017")
+
+
+def test_a_launched_process_launches_nothing(monkeypatch):
+    monkeypatch.setenv(LAUNCHED, "1")
+    launch_training(["train"], 8, 4)
+
+
+def test_a_job_without_gpus_sees_none(monkeypatch):
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    launch_training(["train"], 0, 1)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
+    paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
+    assert training_errors(smoke, "tiny", 0, 1) == []
+    (line,) = training_errors(paper, "8B", 0, 1)
+    assert "vllm-colocate needs GPUs" in line
+    assert "workflows/profiles/workstation" in line
