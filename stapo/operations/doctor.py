@@ -61,7 +61,8 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from shared_memory()
     yield from hub(study)
     yield from slurm()
-    yield from ports(study)
+    yield from ports()
+    yield from server(study)
 
 
 def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = None) -> bool:
@@ -263,8 +264,8 @@ def slurm(timeout: float = 10.0) -> Iterator[Check]:
         yield Check("ok", f"Slurm answers, {len(answer)} lines of partitions")
 
 
-def ports(study: Study) -> Iterator[Check]:
-    """Look whether processes can talk over loopback, and whether a study's vLLM server answers."""
+def ports() -> Iterator[Check]:
+    """Look whether processes can talk over loopback."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -274,6 +275,10 @@ def ports(study: Study) -> Iterator[Check]:
     except OSError as error:
         remedy = "bring up the loopback device; several processes of a training meet there"
         yield Check("error", f"no port on 127.0.0.1 can be bound: {error.strerror}", remedy)
+
+
+def server(study: Study) -> Iterator[Check]:
+    """Look whether the vLLM server of a study answers, where it needs one."""
     if study.training.rollouts == "vllm-server":
         address = study.engine.vllm_server
         reason = _unreachable(f"{address.rstrip('/')}/health")

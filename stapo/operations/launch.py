@@ -87,6 +87,8 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
             f"training.rollouts: {study.training.rollouts} needs GPUs and this job has none; run with "
             "--workflow-profile workflows/profiles/workstation or slurm"
         ]
+    if lines := server_errors(study):
+        return lines
     import torch
 
     from stapo.operations.memory import memory_errors
@@ -94,6 +96,13 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
     return memory_errors(study.model_copy(update={"run": run}), gpus * nodes, memory)
+
+
+def server_errors(study: Study) -> list[str]:
+    """Return what is wrong with the vLLM server that a training needs, nothing where it needs none."""
+    from stapo.operations.doctor import server
+
+    return [f"{check.what}; {check.remedy}" for check in server(study) if check.level == "error"]
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

@@ -253,12 +253,12 @@ def test_no_slurm_is_nothing_bad(tmp_path, monkeypatch):
 
 
 def test_the_vllm_server_of_a_study_answers_or_not(raw_study, study):
-    assert only(doctor.ports(study)).level == "ok"
+    assert only(doctor.ports()).level == "ok"
     raw_study["training"]["rollouts"] = "vllm-server"
     for status, level in ((200, "ok"), (404, "error"), (503, "error"), (None, "error")):
         with server(status or 200) as address:
             raw_study["engine"] = {"vllm_server": address if status else closed_address()}
-            _, check = doctor.ports(parse_study(raw_study))
+            check = only(doctor.server(parse_study(raw_study)))
         assert check.level == level, status
     assert "trl vllm-serve --model results/smoke/models/tiny/base" in check.remedy
 

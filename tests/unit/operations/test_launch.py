@@ -20,7 +20,7 @@ from stapo.operations.launch import (
     srun_command,
     training_errors,
 )
-from stapo.study import STUDIES, StudyError, read_study
+from stapo.study import STUDIES, StudyError, parse_study, read_study
 
 HOLD = """
 import sys, time
@@ -139,3 +139,11 @@ def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     (line,) = training_errors(paper, "8B", 0, 1)
     assert "vllm-colocate needs GPUs" in line
     assert "workflows/profiles/workstation" in line
+
+
+def test_a_training_whose_vllm_server_is_gone_is_not_started(raw_study):
+    raw_study["training"]["rollouts"] = "vllm-server"
+    raw_study["engine"] = {"vllm_server": "http://127.0.0.1:9"}
+    (line,) = training_errors(parse_study(raw_study), "tiny", 1, 1)
+    assert "http://127.0.0.1:9/health does not answer" in line
+    assert "trl vllm-serve --model results/smoke/models/tiny/base" in line
