@@ -50,8 +50,15 @@ include: "workflows/rules/evaluate.smk"
 include: "workflows/rules/analyse.smk"
 
 
+# Seconds each, or downloads: on a cluster they run where Snakemake does.
 localrules:
     all,
+    prompts,
+    overlap,
+    base_model,
+    figure,
+    report,
+    provenance,
 
 
 # Must stand here: a rule of an included file cannot be the default target.

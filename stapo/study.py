@@ -38,7 +38,7 @@ BENCHMARKS = ROOT / "benchmarks"
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 
-RECIPES = {"data": 1, "base": 1, "train": 1, "generate": 2, "score": 2}
+RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 1, "generate": 2, "score": 2}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 
@@ -128,6 +128,11 @@ class Study(Strict):
     def data_config(self) -> dict[str, Any]:
         """Return what determines the training prompts."""
         return {"recipe": RECIPES["data"], "data": self.data.model_dump()}
+
+    def overlap_config(self) -> dict[str, Any]:
+        """Return what determines how many problems are training prompts, the prompts apart."""
+        benchmarks = {name: self.benchmark_config(name) for name in self.evaluated()}
+        return {"recipe": RECIPES["overlap"], "benchmarks": benchmarks}
 
     def base_config(self, size: str) -> dict[str, Any]:
         """Return what determines the base model of a size."""

@@ -26,7 +26,7 @@ ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake
 OutOption = Annotated[Path, typer.Option("--out", help="Where the result appears, by one rename")]
 WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
 GpusOption = Annotated[
-    int | None, typer.Option("--gpus", help="GPUs to lease on this machine; default: all, unleased")
+    int | None, typer.Option("--gpus", help="GPUs of the job, leased; default: all, unleased")
 ]
 
 

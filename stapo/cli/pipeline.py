@@ -88,7 +88,7 @@ def train(
     out: OutOption,
     metrics: Annotated[Path, typer.Option(help="Where metrics.jsonl appears")],
     gpus: GpusOption = None,
-    nodes: Annotated[int, typer.Option(help="Machines, each with so many GPUs; Slurm only")] = 1,
+    nodes: Annotated[int, typer.Option(help="Machines that share the GPUs; Slurm only")] = 1,
 ) -> None:
     """Train one method; continues from the last step checkpoint in the work directory.
 

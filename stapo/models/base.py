@@ -6,12 +6,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stapo.artifacts import replace_directory
+from stapo.artifacts import replace_directory, write_json
 from stapo.hub import persistently
 from stapo.schema import HubModel, Model, TinyModel
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
 """Weights as safetensors only; nothing that could carry code."""
+SOURCE = "source.json"
+"""Where a model of the Hub came from: repository, revision as asked for, commit."""
 
 
 def write_base(config: dict[str, Any], path: Path) -> None:
@@ -43,6 +45,9 @@ def cached(model: HubModel) -> Path:
 
 def _download(model: HubModel, path: Path) -> None:
     # By way of the cache: what `stapo fetch` left there needs no network.
-    for source in sorted(cached(model).iterdir()):
+    snapshot = cached(model)
+    for source in sorted(snapshot.iterdir()):
         if source.is_file():
             shutil.copyfile(source, path / source.name)
+    # The Hub's client names a snapshot by its commit, also where a branch was asked for.
+    write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})

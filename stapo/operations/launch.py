@@ -79,7 +79,9 @@ def take_gpus(count: int) -> None:
 
 
 def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
-    """Return why a training cannot run on so many GPUs of each of so many machines, one line each."""
+    """Return why a training cannot run on so many GPUs of so many machines, one line each."""
+    if gpus % nodes:
+        return [f"--gpus {gpus}: {nodes} machines cannot share them equally; ask for a multiple"]
     if gpus == 0:
         if study.training.rollouts == "transformers":
             return []
@@ -95,7 +97,7 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
 
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
-    return memory_errors(study.model_copy(update={"run": run}), gpus * nodes, memory)
+    return memory_errors(study.model_copy(update={"run": run}), gpus, memory)
 
 
 def server_errors(study: Study) -> list[str]:
@@ -110,8 +112,8 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
 
     Args:
         arguments: of `stapo`, beginning with `train`.
-        gpus: of each machine; 0 for one process on its CPUs.
-        nodes: machines.
+        gpus: of the whole job; 0 for one process on the CPUs of each machine.
+        nodes: machines, which have equal shares of the GPUs.
 
     Raises:
         StudyError: more GPUs than are here, or several machines outside a Slurm job.
@@ -122,7 +124,7 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         command = srun_command(arguments, nodes, os.environ)
         os.environ[RENDEZVOUS] = rendezvous(os.environ)
     else:
-        take_gpus(gpus)
+        take_gpus(gpus // nodes)
         if gpus == 0 and nodes == 1:
             return
         command = accelerate_command(arguments, gpus, nodes, os.environ)
@@ -140,20 +142,18 @@ def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str,
     """Return what starts this program once on each machine of the Slurm job.
 
     Raises:
-        StudyError: there is no Slurm job, or it has another number of machines.
+        StudyError: there is no Slurm job. One of too few machines is refused by srun itself.
     """
-    given = environment.get("SLURM_JOB_NUM_NODES", environment.get("SLURM_NNODES"))
-    if "SLURM_JOB_ID" not in environment or given != str(nodes):
-        found = f"a Slurm job of {given}" if given else "no Slurm job"
+    if "SLURM_JOB_ID" not in environment:
         raise StudyError(
             [
-                f"--nodes {nodes}: this is {found}; use the profile slurm, or accelerate launch by hand"
+                f"--nodes {nodes}: this is no Slurm job; use the profile slurm, or accelerate launch by hand"
             ]
         )
     # The first machine that dies takes the others along: they would wait for it until a timeout.
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
-        *("--kill-on-bad-exit=1", "--export=ALL"),
+        *("--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none"),
         *(sys.executable, "-m", "stapo", *arguments),
     ]
 
@@ -162,7 +162,7 @@ def accelerate_command(
     arguments: Sequence[str], gpus: int, nodes: int, environment: Mapping[str, str]
 ) -> list[str]:
     """Return the launcher's command on this machine, with the configuration that fits its resources."""
-    each = max(gpus, 1)
+    processes = gpus or nodes
     if gpus == 0:
         name = "cpu-2"
     elif nodes > 1:
@@ -171,7 +171,7 @@ def accelerate_command(
         name = "gpu-1" if gpus == 1 else "gpu-8"
     command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
     command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
-    command += ["--num_machines", str(nodes), "--num_processes", str(nodes * each)]
+    command += ["--num_machines", str(nodes), "--num_processes", str(processes)]
     if nodes == 1:
         # Any free port: two trainings of one machine must not meet.
         command += ["--main_process_port", "0"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import artifacts
+from stapo.models.base import SOURCE
 from stapo.provenance import environment, file_sha256
 from stapo.study import Study, benchmark_definitions, fingerprint
 
@@ -19,7 +20,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     folder = root / artifacts.RESULTS.format(study=study.name)
     runs = read_runs(study, root)
     about = root / artifacts.PROVENANCE.format(study=study.name)
-    artifacts.write_json(about, _provenance(study, runs))
+    artifacts.write_json(about, _provenance(study, runs, root))
     known = {
         str(Path(artifacts.METRICS.format(study=study.name, **run["run"])).parent / path): digest
         for run in runs
@@ -51,13 +52,24 @@ def read_runs(study: Study, root: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _provenance(study: Study, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _sources(study: Study, root: Path) -> dict[str, Any]:
+    """Return where the models came from, with the commit that a branch was at."""
+    places = {
+        size: artifacts.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes
+    }
+    places["verifier"] = artifacts.VERIFIER.format(study=study.name)
+    found = {name: root / place / SOURCE for name, place in places.items()}
+    return {name: json.loads(path.read_text()) for name, path in found.items() if path.exists()}
+
+
+def _provenance(study: Study, runs: list[dict[str, Any]], root: Path) -> dict[str, Any]:
     joules = [run["joules"] for run in runs]
     benchmarks = {name: benchmark_definitions()[name]["metadata"] for name in study.evaluated()}
     return {
         "study": study.model_dump(mode="json"),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment(),
+        "models": _sources(study, root),
         "benchmarks": benchmarks,
         "base": {run["run"]["size"]: run["base"] for run in runs},
         "prompts": runs[0]["prompts"] if runs else None,

@@ -47,7 +47,7 @@ class Workspace:
         command = [
             *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
             *("--configfile", "study.yaml", "--cores", "2", "--rerun-incomplete"),
-            *("--workflow-profile", "none"),
+            *("--workflow-profile", "none", "--retries", "1"),
             *args,
         ]
         return subprocess.run(

@@ -21,6 +21,7 @@ for name in RUN.decodings:
             expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=SUFFIXES),
         log:
             log_of(artifacts.MAIN_TABLE).format(decoding=name, suffix="all"),
+        localrule: True
         params:
             decoding=name,
             fingerprint=STUDY.table_fingerprint(name),

@@ -11,7 +11,6 @@ rule generate:
         ),
     log:
         log_of(artifacts.RESPONSES),
-    retries: 1
     resources:
         gpu=STUDY.gpus_of("generate"),
     params:

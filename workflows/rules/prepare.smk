@@ -26,9 +26,7 @@ rule overlap:
     params:
         benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
         + ["--published"] * hasattr(STUDY.data, "hub"),
-        fingerprint=fingerprint(
-            [STUDY.benchmark_config(name) for name in STUDY.evaluated()]
-        ),
+        fingerprint=fingerprint(STUDY.overlap_config()),
     shell:
         STAPO
         + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
@@ -53,6 +51,7 @@ if STUDY.evaluation.verifier:
             directory(at(artifacts.VERIFIER)),
         log:
             log_of(artifacts.VERIFIER),
+        localrule: True
         params:
             config=canonical(
                 STUDY.evaluation.verifier.model_dump(include={"hub", "revision"})

@@ -16,7 +16,6 @@ rule train:
         ],
     log:
         log_of(artifacts.MODEL),
-    retries: 1
     resources:
         gpu=STUDY.gpus_of("train"),
         nodes=1,

@@ -26,10 +26,12 @@ TREE = [
 ]
 GET = """
 import json, sys
-from stapo.models.base import cached
+from pathlib import Path
+from stapo.models.base import cached, write_base
 from stapo.schema import HubModel
 path = cached(HubModel(hub="some/model", revision=sys.argv[1]))
 print(json.dumps([str(path), sorted(p.name for p in path.iterdir())]))
+write_base({"hub": "some/model", "revision": sys.argv[1]}, Path(sys.argv[2]))
 """
 
 
@@ -110,7 +112,7 @@ def test_a_download_outlives_failures_and_goes_on_where_it_broke_off(hub, tmp_pa
         "no_proxy": "127.0.0.1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", GET, revision],
+        [sys.executable, "-c", GET, revision, str(tmp_path / "base")],
         env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -121,3 +123,6 @@ def test_a_download_outlives_failures_and_goes_on_where_it_broke_off(hub, tmp_pa
     # Nothing that came was asked for twice.
     (wanted,) = handler.ranges
     assert int(wanted.removeprefix("bytes=").rstrip("-")) >= len(FILES["model.safetensors"]) // 4
+    # Whatever was asked for, the commit is written down.
+    source = json.loads((tmp_path / "base" / "source.json").read_text())
+    assert source == {"hub": "some/model", "revision": revision, "commit": COMMIT}

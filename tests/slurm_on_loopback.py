@@ -1,0 +1,195 @@
+"""A real Slurm on this machine for as long as a test needs it: munge, slurmctld and slurmd on loopback.
+
+Nothing is installed and root is not needed: Debian's packages are unpacked once below `.cache/slurm`.
+"""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from stapo.study import ROOT
+
+CACHE = ROOT / ".cache" / "slurm"
+DEBIAN = (
+    *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"),
+    *("munge", "libmunge2", "libhwloc15", "liblua5.1-0"),
+)
+"""What Slurm 22.05 needs beyond a minimal Debian 12."""
+START_SECONDS, STOP_SECONDS = 30, 30
+
+# Nothing is confined without root and control groups, but cores and memory are counted as on a cluster.
+# The nodes pretend to be large (config_overrides), so that what a real study asks for is granted.
+CONFIGURATION = """\
+ClusterName=loopback
+SlurmctldHost={host}(127.0.0.1)
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={path}/munge.socket
+PluginDir={plugins}
+StateSaveLocation={path}/state
+SlurmctldPort={port}
+SlurmctldPidFile={path}/slurmctld.pid
+SlurmdPidFile={path}/%n.pid
+SlurmdSpoolDir={path}/%n
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+# Start what fits at once, not after the seconds for which Slurm gathers jobs.
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+ReturnToService=2
+{nodes}
+PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=2000000"
+
+
+@contextmanager
+def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]]:
+    """Yield the environment in which `sbatch` and its like speak to a Slurm of this machine alone.
+
+    At the end its jobs are cancelled and its daemons stopped, whatever happened.
+
+    Args:
+        path: directory for state and logs, made here; short, because sockets lie in it.
+        nodes: virtual nodes n1, n2, ...; all of them are this machine.
+        cores: cores that each node is said to have.
+
+    Raises:
+        RuntimeError: the daemons do not come up; says what they logged.
+    """
+    root = _unpacked()
+    path.mkdir(parents=True)
+    (path / "state").mkdir()
+    key = path / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    (plugins,) = root.glob("usr/lib/*/slurm-wlm")
+    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes, cores))
+    # Snakemake's jobs take SLURM_CONF away before they call srun.
+    srun = path / "srun"
+    srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
+    srun.chmod(0o755)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
+        "PATH": f"{path}:{root}/usr/bin:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{plugins}:{plugins.parent}",
+        "SLURM_CONF": str(path / "slurm.conf"),
+    }
+    sbin = root / "usr" / "sbin"
+    munged: list[Path | str] = [sbin / "munged", "--foreground", "--force", f"--key-file={key}"]
+    munged += [f"--{kind}-file={path}/munge.{kind}" for kind in ("pid", "log", "seed")]
+    daemons: dict[str, list[Path | str]] = {
+        "munged": [*munged, f"--socket={path}/munge.socket"],
+        "slurmctld": [sbin / "slurmctld-wlm", "-D", "-i"],
+    }
+    for i in range(1, nodes + 1):
+        slurmd: list[Path | str] = [sbin / "slurmd-wlm", "-D", "-d", sbin / "slurmstepd-wlm"]
+        daemons[f"n{i}"] = [*slurmd, "-N", f"n{i}"]
+
+    def said(*command: str) -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else "failed: " + done.stderr
+
+    with ExitStack() as stack:
+        for name, command in daemons.items():
+            stack.enter_context(_daemon(command, path / f"{name}.log", environment))
+            if name == "munged":
+                _wait(path, (path / "munge.socket").exists)
+        _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"] * nodes)
+        try:
+            yield environment
+        finally:
+            # The processes of jobs outlive slurmd: they must be gone before it.
+            said("scancel", "--user", _user())
+            _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _configuration(path: Path, plugins: Path, nodes: int, cores: int) -> str:
+    host = socket.gethostname().split(".")[0]
+    ports = _free_ports(nodes + 1)
+    lines = [NODE.format(i=i, host=host, port=ports[i], cores=cores) for i in range(1, nodes + 1)]
+    return CONFIGURATION.format(
+        host=host, user=_user(), path=path, plugins=plugins, port=ports[0], nodes="\n".join(lines)
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextmanager
+def _daemon(command: list[Path | str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Run a program in the background, in a session of its own: Ctrl-C is for the test, not for it."""
+    with log.open("w") as stream:
+        running = subprocess.Popen(
+            [str(word) for word in command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        running.terminate()
+        try:
+            running.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+def _wait(path: Path, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            logs = (f"{log.name}: {log.read_text()[-1000:]}" for log in sorted(path.glob("*.log")))
+            raise RuntimeError(f"Slurm is not ready after {seconds} s\n" + "\n".join(logs))
+        time.sleep(0.1)
+
+
+def _unpacked() -> Path:
+    """Return the directory that holds the packages as they would lie below `/`."""
+    root = CACHE / "root"
+    if root.is_dir():
+        return root
+    if not (shutil.which("apt-get") and shutil.which("dpkg")):
+        pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
+    aside = CACHE / f"root.{os.getpid()}"
+    debs = aside / "debs"
+    debs.mkdir(parents=True)
+    try:
+        download = ["apt-get", "download", *DEBIAN]
+        done = subprocess.run(download, cwd=debs, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
+        for deb in debs.iterdir():
+            subprocess.run(["dpkg", "-x", deb, aside], check=True)
+        shutil.rmtree(debs)
+        aside.rename(root)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return root
