@@ -26,8 +26,10 @@ STEP_SECONDS_PER_LAYER = {"vllm": 0.0003, "transformers": 0.001}
 28 ms for 28 layers. It is what the longest response of a rollout costs however few remain."""
 START_SECONDS = {"vllm": 60.0, "transformers": 5.0}
 """Imports and loading, per job; 5 s is TRL's import on two CPU cores, 60 s our assumption."""
-GRADED_PER_SECOND = 100.0
-"""Responses graded in one process, our assumption."""
+JOB_SECONDS = 2.0
+"""Start and end of a job that loads no model; measured on two CPU cores."""
+GRADED_PER_SECOND = 1000.0
+"""Responses graded in one process, our assumption; 7,000 were measured where answers repeat often."""
 REJECTED = 0.5
 """Share of the responses that a verifier is asked about, our assumption."""
 SUPERVISED_TOKENS = 40
@@ -48,7 +50,8 @@ ASSUMPTIONS = (
     "2 more for old log-probs, 2 for the KL reference",
     "responses without advantage count in updates, although they are left out: how many is not known before",
     f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
-    f"{GRADED_PER_SECOND:.0f} responses are graded per second; a verifier sees {REJECTED} of them",
+    f"a job without a model {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
+    f"second; a verifier sees {REJECTED} of them",
     "trainings keep parameters, gradients and Adam's moments in fp32, sharded over their GPUs (FSDP2); "
     f"{TEXT_BYTES:.0f} bytes of text per token; downloads take no time",
 )  # fmt: skip

@@ -25,7 +25,7 @@ from stapo.training.checkpoints import STATES_PER_PARAMETER
 PAPER_MACHINE = ("h20", 64)
 PAPER_DAYS = (5, 7)
 """Per run. Source: STAPO; of which size, and how the more than 3000 steps are counted, it does not say."""
-START_HOURS = costs.START_SECONDS["transformers"] / 3600
+START_HOURS = costs.JOB_SECONDS / 3600
 MARK = "*"
 MEASURED = (
     "* measured: seconds per step of the study's own metrics, whatever machine made them; what is done is "
@@ -309,5 +309,7 @@ def _size(num_bytes: float) -> str:
 
 
 def _span(hours: float) -> str:
-    unit, name = (24, "d") if hours >= 48 else (1, "h") if hours >= 1 else (1 / 60, "min")
-    return f"{hours / unit:.1f} {name}" if hours else "-"
+    for unit, name in ((24, "d"), (1, "h"), (1 / 60, "min")):
+        if hours >= (48 if name == "d" else unit):
+            return f"{hours / unit:.1f} {name}"
+    return f"{hours * 3600:.0f} s" if hours else "-"
