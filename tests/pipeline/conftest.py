@@ -101,9 +101,10 @@ def edited(finished: Workspace) -> Iterator[Workspace]:
     finished.write()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep this folder in one process: its run of the DAG is shared."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.pipeline)
-            item.add_marker(pytest.mark.xdist_group("pipeline"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep this folder in one process: its run of the DAG is shared.
+
+    Not in `pytest_collection_modifyitems`, which comes after the one in which xdist looks for groups.
+    """
+    item.add_marker(pytest.mark.pipeline)
+    item.add_marker(pytest.mark.xdist_group("pipeline"))

@@ -143,7 +143,7 @@ def test_a_killed_training_resumes_and_ends_as_if_nothing_had_been(workspace):
     command = [
         *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
         *("--configfile", "study.yaml", "--cores", "2", "--rerun-incomplete"),
-        *("--workflow-profile", "none", "--force", target),
+        *("--workflow-profile", "none", "--retries", "1", "--force", target),
     ]
     running = subprocess.Popen(
         command, cwd=workspace.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

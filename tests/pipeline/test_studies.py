@@ -3,8 +3,9 @@
 import pytest
 from conftest import Workspace
 
-from stapo.study import STUDIES, read_study
+from stapo.study import ROOT, STUDIES, read_study
 
+PROFILES = ROOT / "workflows" / "profiles"
 JOBS = {
     # trainings, base models, checkpoints x decodings, times benchmarks
     "smoke": {"train": 4, "base_model": 1, "generate": 10, "score": 60},
@@ -30,3 +31,14 @@ def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
     once = {"prompts": 1, "overlap": 1, "report": 1, "provenance": 1}
     figures = {"figure": 6 if study.kept_steps() else 5}
     assert jobs == {**JOBS[name], **tables, **once, **figures}
+
+
+@pytest.mark.parametrize("profile", sorted(p.name for p in PROFILES.iterdir()))
+def test_every_profile_is_one(tmp_path, profile):
+    workspace = Workspace(tmp_path, {})
+    workspace.write((STUDIES / "paper-1.7b.yaml").read_text())
+    # The last of two profiles counts.
+    done = workspace.snakemake("--workflow-profile", str(PROFILES / profile), "-n", "-p")
+    assert done.returncode == 0, done.stdout + done.stderr
+    gpus = {"smoke": 1, "workstation": 8, "slurm": 8}[profile]
+    assert f"--gpus {gpus} --nodes 1 2>&1 | tee logs/paper-1.7b/runs" in done.stdout
