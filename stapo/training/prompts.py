@@ -29,6 +29,18 @@ def write_prompts(data: Data, path: Path) -> None:
     write_jsonl(path, records)
 
 
+def read_prompts(path: Path) -> list[dict[str, Any]]:
+    """Return the training prompts of a file.
+
+    Raises:
+        StudyError: there are none.
+    """
+    records = read_jsonl(path)
+    if not records:
+        raise StudyError([f"{path}: no training prompts; `stapo prompts` writes them"])
+    return records
+
+
 def _tiny_prompts(data: TinyData) -> list[dict[str, Any]]:
     unique: dict[str, str] = {}
     # The world is finite: stop drawing when nearly nothing new comes.
@@ -92,7 +104,7 @@ def check_overlap(
     Raises:
         StudyError: one line for each benchmark with such a problem.
     """
-    questions = [record["question"] for record in read_jsonl(prompts)]
+    questions = [record["question"] for record in read_prompts(prompts)]
     found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
     errors = [
         f"{prompts}: {len(shared)} training prompts are problems of {name}, first {shared[0][:60]!r}; "

@@ -27,7 +27,7 @@ from stapo.schema import Engine, Training
 from stapo.study import fingerprint
 from stapo.training.checkpoints import checkpoints, newest_whole, step_of
 from stapo.training.progress import Progress, StopBetweenSteps
-from stapo.training.prompts import prompt_order
+from stapo.training.prompts import prompt_order, read_prompts
 from stapo.training.record import attempt, run_provenance
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer
@@ -281,7 +281,7 @@ def _say(line: str) -> None:
 
 
 def _dataset(prompts: Path, training: Training, seed: int) -> Dataset:
-    records = read_jsonl(prompts)
+    records = read_prompts(prompts)
     rollouts = training.steps * training.prompts_per_mini_batch // training.prompts_per_batch
     order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
     rows = [

@@ -15,6 +15,7 @@ from stapo.training.prompts import (
     check_overlap,
     overlap,
     prompt_order,
+    read_prompts,
     sharing_words,
     write_prompts,
 )
@@ -48,6 +49,14 @@ def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
     found = check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, published=True)
     assert found["shared"] == {"a": 1, "b": 0}
     assert overlap(["x"], ["y"]) == []
+
+
+def test_no_prompts_are_an_error_not_an_endless_order(tmp_path):
+    with pytest.raises(StudyError, match="no training prompts"):
+        check_overlap(tmp_path / "none.jsonl", {"a": ["What is 1+1?"]})
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(StudyError, match="no training prompts"):
+        read_prompts(tmp_path / "empty.jsonl")
 
 
 def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
