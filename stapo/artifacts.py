@@ -73,7 +73,10 @@ def replace_directory(path: Path) -> Iterator[Path]:
     """Yield a directory beside `path` that takes its place when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
+    # One process at a time publishes a directory: what a kill left of an earlier attempt may go.
+    for left in path.parent.glob(f".{path.name}.*"):
+        if left.suffix[1:].isdigit():
+            shutil.rmtree(left, ignore_errors=True)
     aside.mkdir()
     try:
         yield aside
@@ -157,14 +160,39 @@ def checkpoint_path(study: str, checkpoint: str) -> str:
 
 def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
     """Return the score files of some decodings, of all checkpoints or of those of one method."""
+    return _cell_paths(SCORES, study, decodings, method)
+
+
+def completion_paths(study: Study, decodings: Iterable[str]) -> list[str]:
+    """Return the files of responses of some decodings."""
+    return _cell_paths(COMPLETIONS, study, decodings, None)
+
+
+def _cell_paths(path: str, study: Study, decodings: Iterable[str], method: str | None) -> list[str]:
     return [
-        SCORES.format(
-            study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-        )
+        path.format(study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark)
         for checkpoint in study.checkpoints()
         if method in (None, checkpoint.split("/")[1])
         for decoding in decodings
         for benchmark in study.evaluated()
+    ]
+
+
+def table_paths(study: Study, suffixes: Iterable[str]) -> list[str]:
+    """Return the tables of a study."""
+    return [
+        MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
+        for decoding in study.run.decodings
+        for suffix in suffixes
+    ]
+
+
+def figure_paths(study: Study) -> list[str]:
+    """Return the figures of a study, each in two formats."""
+    return [
+        FIGURE.format(study=study.name, figure=figure, suffix=suffix)
+        for figure in figure_names(study)
+        for suffix in ("svg", "png")
     ]
 
 

@@ -85,13 +85,18 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def is_hidden(path: Path) -> bool:
+    """Return whether a relative path or one of its directories begins with a dot."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def checksums(paths: Iterable[Path], root: Path) -> dict[str, str]:
-    """Return the SHA-256 of files, and of all files below directories, by their path from `root`."""
+    """Return the SHA-256 of files, and of what is visible below directories, by their path from `root`."""
     files = [
         file
         for path in paths
         for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
-        if file.is_file()
+        if file.is_file() and not is_hidden(file.relative_to(root))
     ]
     return {os.path.relpath(file, root): file_sha256(file) for file in files}
 

@@ -35,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
 STUDIES = ROOT / "workflows" / "studies"
 BENCHMARKS = ROOT / "benchmarks"
+KINDS = ("hub", "builder")
+"""Of models and data."""
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 
@@ -254,7 +256,12 @@ def _read_task(path: Path) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced."""
+    """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
+
+    So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
+    """
+    if any(one in base and other in update for one, other in (KINDS, KINDS[::-1])):
+        return dict(update)
     merged = dict(base)
     for key, value in update.items():
         old = merged.get(key)
@@ -296,6 +303,9 @@ def _extended(raw: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         StudyError: no such study, or one that extends itself.
     """
+    if "extends" in raw and "name" not in raw:
+        # Its results would land among those of the study that it extends.
+        raise StudyError(["name: missing; a study that extends another has one of its own"])
     chain, seen = [dict(raw)], []
     while "extends" in chain[-1]:
         name = chain[-1].pop("extends")
@@ -328,7 +338,7 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
 
 
 def _line(location: tuple[int | str, ...], message: str, value: Any, kind: str) -> str:
-    tags = ("hub", "builder")  # Inserted by pydantic for the union's branch, not in the file.
+    tags = KINDS  # Inserted by pydantic for the union's branch, not in the file.
     depth = {"data": 1, "models": 2}.get(str(location[0]), -1) if location else -1
     kept = [part for i, part in enumerate(location) if not (i == depth and part in tags)]
     place = ".".join(str(part) for part in kept if part != "[key]")

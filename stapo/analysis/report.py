@@ -45,6 +45,19 @@ def write_report(study: Study, root: Path = Path()) -> Path:
     Raises:
         StaleScoreError: scores that do not belong to this study as it is now.
     """
+    page = render_report(study, root)
+    path = root / artifacts.REPORT.format(study=study.name)
+    with artifacts.replace_file(path) as stream:
+        stream.write(page)
+    return path
+
+
+def render_report(study: Study, root: Path = Path()) -> str:
+    """Return the page; the same bytes whenever the results are the same.
+
+    Raises:
+        StaleScoreError: scores that do not belong to this study as it is now.
+    """
     scores = {name: read_scores(study, name, root) for name in study.run.decodings}
     tables = [main_table(study, name, scores[name]) for name in study.run.decodings]
     figures = {
@@ -62,7 +75,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
         lstrip_blocks=True,
     )
     environment.globals.update(headline_text=headline_text, comparison_text=comparison_text)
-    page = environment.get_template("report.html.j2").render(
+    return environment.get_template("report.html.j2").render(
         study=study,
         tables=tables,
         average=AVERAGE,
@@ -81,10 +94,6 @@ def write_report(study: Study, root: Path = Path()) -> Path:
             for checkpoint in study.checkpoints()
         },
     )
-    path = root / artifacts.REPORT.format(study=study.name)
-    with artifacts.replace_file(path) as stream:
-        stream.write(page)
-    return path
 
 
 def _data_address(path: Path) -> str:

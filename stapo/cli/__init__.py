@@ -20,7 +20,13 @@ FULL_DISK = ("No space left on device", "inline_container.cc", "file write faile
 def main() -> None:
     """Run the program; errors of users and machines become one line each."""
     try:
-        app()
+        try:
+            app()
+        except SystemExit as ended:
+            # Typer makes an exit code of Ctrl-C, and says nothing.
+            if ended.code == INTERRUPTED:
+                raise KeyboardInterrupt from ended
+            raise
     except StudyError as error:
         _fail(error.errors, BAD_INPUT)
     except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:

@@ -1,12 +1,13 @@
 """Options and helpers that several commands share."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stapo.study import Study, parse_study, read_study
+from stapo.study import Study, StudyError, parse_study, read_study
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,13 +27,25 @@ ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake
 OutOption = Annotated[Path, typer.Option("--out", help="Where the result appears, by one rename")]
 WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
 GpusOption = Annotated[
-    int | None, typer.Option("--gpus", help="GPUs of the job, leased; default: all, unleased")
+    int | None,
+    typer.Option("--gpus", min=0, help="GPUs of the job, leased; default: all, unleased"),
 ]
 
 
 def study_of(text: str) -> Study:
     """Return the study of a file or of merged JSON."""
     return parse_study(json.loads(text)) if text.startswith("{") else read_study(Path(text))
+
+
+def require(option: str, name: str, known: Iterable[str]) -> None:
+    """Check that a name is one that the study has.
+
+    Raises:
+        StudyError: it is not, with those that are.
+    """
+    names = list(known)
+    if name not in names:
+        raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
 
 
 def list_paths(paths: list[Path]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stapo.artifacts import write_json
+from stapo.artifacts import figure_names, write_json
 from stapo.cli.common import (
     ConfigOption,
     GpusOption,
@@ -20,11 +20,12 @@ from stapo.cli.common import (
     WorkOption,
     app,
     list_paths,
+    require,
     study_of,
 )
 from stapo.operations.launch import LAUNCHED
 from stapo.schema import HubData
-from stapo.study import Study, StudyError
+from stapo.study import Study, StudyError, benchmark_definitions
 
 
 @app.command()
@@ -61,6 +62,8 @@ def _overlap(prompts: Path, benchmarks: list[str], published: bool) -> dict[str,
     from stapo.evaluation.task import benchmark_questions
     from stapo.training.prompts import check_overlap
 
+    for name in benchmarks:
+        require("--benchmark", name, benchmark_definitions())
     questions = {name: benchmark_questions(name) for name in benchmarks}
     return check_overlap(prompts, questions, published)
 
@@ -88,7 +91,7 @@ def train(
     out: OutOption,
     metrics: Annotated[Path, typer.Option(help="Where metrics.jsonl appears")],
     gpus: GpusOption = None,
-    nodes: Annotated[int, typer.Option(help="Machines that share the GPUs; Slurm only")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
 ) -> None:
     """Train one method; continues from the last step checkpoint in the work directory.
 
@@ -99,6 +102,8 @@ def train(
     --work work/by-hand --out by-hand/model --metrics by-hand/metrics.jsonl
     """
     found = study_of(study)
+    require("--size", size, found.run.sizes)
+    require("--method", method, found.run.methods)
     if LAUNCHED not in os.environ:
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
         if gpus is not None:
@@ -144,6 +149,8 @@ def generate(
     --decoding t1.0-p1.0 --model results/smoke/models/tiny/base --work work/by-hand --out by-hand
     """
     found = study_of(study)
+    require("--checkpoint", checkpoint, found.checkpoints())
+    require("--decoding", decoding, found.run.decodings)
     _take(gpus)
     from stapo.evaluation.generate import Benchmark
     from stapo.evaluation.generate import generate as run
@@ -196,7 +203,9 @@ def table(study: StudyArgument, decoding: Annotated[str, typer.Option()]) -> Non
     """
     from stapo.analysis.tables import write_tables
 
-    list_paths(write_tables(study_of(study), decoding))
+    found = study_of(study)
+    require("--decoding", decoding, found.run.decodings)
+    list_paths(write_tables(found, decoding))
 
 
 @app.command()
@@ -207,7 +216,9 @@ def figure(study: StudyArgument, name: Annotated[str, typer.Option(help="Which o
     """
     from stapo.analysis.figures import write_figure
 
-    list_paths(write_figure(study_of(study), name))
+    found = study_of(study)
+    require("--name", name, figure_names(found))
+    list_paths(write_figure(found, name))
 
 
 @app.command()

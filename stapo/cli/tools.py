@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths
+from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths, require
 from stapo.study import benchmark_definitions, read_study, study_schema
 
 
@@ -152,6 +152,7 @@ def regrade(
     """
     from stapo.evaluation.replay import regrade as run
 
+    require("--benchmark", benchmark, benchmark_definitions())
     typer.echo(f"{100 * run(completions, benchmark):.2f} %")
 
 

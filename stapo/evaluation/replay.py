@@ -47,6 +47,8 @@ def regrade(completions: Path, benchmark: str) -> float:
     name = TASK_PREFIX + benchmark
     loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])
     stored = Stored(completions)
+    if not stored.records:
+        raise RuntimeError(f"{completions}: no responses; `stapo generate` writes them")
     samples = {len(record["responses"]) for record in stored.records.values()}
     loaded["tasks"][name].set_config(key="repeats", value=max(samples))
     results = evaluate(lm=stored, task_dict=loaded, bootstrap_iters=0)

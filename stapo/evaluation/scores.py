@@ -77,6 +77,8 @@ def score(
             responses, or several engines.
     """
     problems = read_jsonl(completions)
+    if not problems:
+        raise RuntimeError(f"{completions}: no responses; `stapo generate` writes them")
     if long_duplicate_fraction(problems) > MAX_DUPLICATE_FRACTION:
         raise RuntimeError(
             f"{completions}: {long_duplicate_fraction(problems):.1%} of the responses of {LONG} tokens "

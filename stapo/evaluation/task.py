@@ -1,14 +1,14 @@
 """What the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
 
-import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset, DatasetDict
 
-from stapo.evaluation.data import benchmark_rows
+from stapo.evaluation.data import benchmark_rows, checksum
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
-from stapo.study import TASK_PREFIX, benchmark_definitions, canonical
+from stapo.study import TASK_PREFIX, benchmark_definitions
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's, appended after one space."""
@@ -38,9 +38,8 @@ def _built_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) 
         {"question": problem.question, "answer": str(problem.answer)}
         for problem in benchmark_problems(family, rows)
     ]
-    checksum = hashlib.sha256(canonical(found).encode()).hexdigest()
-    if checksum != sha256:
-        raise ValueError(f"{family}: expected rows of sha256 {sha256}, found {checksum}")
+    if checksum(found) != sha256:
+        raise ValueError(f"{family}: expected rows of sha256 {sha256}, found {checksum(found)}")
     return DatasetDict({"test": Dataset.from_list(found)})
 
 
@@ -48,6 +47,18 @@ def benchmark_questions(benchmark: str) -> list[str]:
     """Return the questions of a benchmark of `benchmarks/`, for the overlap check."""
     metadata = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]["metadata"]
     return [str(row["question"]) for row in load_rows(**metadata)["test"]]
+
+
+def are_rows_of(benchmark: str, shown: Sequence[tuple[str, str]]) -> bool:
+    """Return whether questions, as a model saw them, and golds are the rows of a benchmark.
+
+    Needs no rows: the task names their checksum.
+    """
+    definition = benchmark_definitions()[benchmark]
+    suffix = INSTRUCTION if str(definition["doc_to_text"]).endswith("math_question") else ""
+    rows = [{"question": text.removesuffix(suffix), "answer": answer} for text, answer in shown]
+    expected: str = definition["metadata"]["sha256"]
+    return checksum(rows) == expected
 
 
 def question(doc: dict[str, str]) -> str:

@@ -40,28 +40,37 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
             [f"--gpus {count}: {len(devices)} are here; ask for fewer in the profile's resources"]
         )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    while True:
-        held: dict[str, int] = {}
-        for device in devices:
-            if len(held) == count:
-                break
-            lock = os.open(
-                directory / f"{device.replace('/', '_')}.lock", os.O_RDWR | os.O_CREAT, 0o600
-            )
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-            else:
-                held[device] = lock
-        if len(held) == count:
-            for lock in held.values():
-                os.set_inheritable(lock, True)
-            return list(held)
-        # All or none: two jobs that each hold half of what they need would wait forever.
-        for lock in held.values():
-            os.close(lock)
+    held = _held(count, devices, directory)
+    if held is None:
+        words = f"waiting for {count} of the GPUs {', '.join(devices)}"
+        print(words, file=sys.stderr, flush=True)  # noqa: T201
+    while held is None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
+        held = _held(count, devices, directory)
+    for lock in held.values():
+        os.set_inheritable(lock, True)
+    return list(held)
+
+
+def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:
+    """Lock that many devices, or none: two jobs that each hold half of what they need wait forever."""
+    held: dict[str, int] = {}
+    for device in devices:
+        if len(held) == count:
+            break
+        name = f"{device.replace('/', '_')}.lock"
+        lock = os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            held[device] = lock
+    if len(held) == count:
+        return held
+    for lock in held.values():
+        os.close(lock)
+    return None
 
 
 def take_gpus(count: int) -> None:
@@ -71,7 +80,8 @@ def take_gpus(count: int) -> None:
         import torch
 
         visible = ",".join(map(str, range(torch.cuda.device_count())))
-    devices = [device for device in (visible or "").split(",") if device]
+    named = (device.strip() for device in (visible or "").split(","))
+    devices = list(dict.fromkeys(device for device in named if device))
     # Two Slurm jobs may both call their device 0.
     job = os.environ.get("SLURM_JOB_ID", "here")
     directory = Path(tempfile.gettempdir()) / f"stapo-gpus-{os.getuid()}-{job}"
@@ -95,6 +105,9 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
 
     from stapo.operations.memory import memory_errors
 
+    here = torch.cuda.device_count()
+    if here < gpus // nodes:
+        return [f"--gpus {gpus}: {here} are here; ask for fewer in the profile's resources"]
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
     return memory_errors(study.model_copy(update={"run": run}), gpus, memory)
@@ -127,7 +140,10 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         take_gpus(gpus // nodes)
         if gpus == 0 and nodes == 1:
             return
-        command = accelerate_command(arguments, gpus, nodes, os.environ)
+        # One process needs no launcher, and becomes this one: signals reach it, and the lease stays its own.
+        alone = [sys.executable, "-m", "stapo", *arguments]
+        several = gpus > 1 or nodes > 1
+        command = accelerate_command(arguments, gpus, nodes, os.environ) if several else alone
         os.environ[LAUNCHED] = "1"
     print("starting:", *command, flush=True)  # noqa: T201
     os.execvp(command[0], command)
@@ -163,12 +179,7 @@ def accelerate_command(
 ) -> list[str]:
     """Return the launcher's command on this machine, with the configuration that fits its resources."""
     processes = gpus or nodes
-    if gpus == 0:
-        name = "cpu-2"
-    elif nodes > 1:
-        name = "nodes"
-    else:
-        name = "gpu-1" if gpus == 1 else "gpu-8"
+    name = "cpu-2" if gpus == 0 else "nodes" if nodes > 1 else "gpu-8"
     command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
     command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
     command += ["--num_machines", str(nodes), "--num_processes", str(processes)]

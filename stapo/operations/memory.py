@@ -72,6 +72,11 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
     training, engine, errors = study.training, study.engine, []
     kl = any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
     batch = training.prompts_per_mini_batch * training.group_size
+    if batch % gpus_per_training:
+        errors.append(
+            f"training.prompts_per_mini_batch: {gpus_per_training} GPUs cannot share a mini-batch of {batch} "
+            "responses equally; take a number that divides it"
+        )
     for size, shape in shapes_of(study).items():
 
         def parts(gpus: int, shape: Shape = shape) -> dict[str, float]:

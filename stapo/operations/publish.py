@@ -1,54 +1,114 @@
-"""What a finished study says of itself: provenance and the checksums of everything in its folder."""
+"""What a finished study says of itself: provenance and the checksums of everything that belongs to it."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from stapo import artifacts
 from stapo.models.base import SOURCE
-from stapo.provenance import environment, file_sha256
+from stapo.provenance import environment, file_sha256, is_hidden
 from stapo.study import Study, benchmark_definitions, fingerprint
+
+SUMS = "SHA256SUMS"
+WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What belongs to a study's results folder, by paths from there."""
+
+    files: frozenset[str]
+    models: frozenset[str]
+    """Directories with weights in them, and whatever else their makers wrote."""
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is one of the study's; never for one that leaves the folder."""
+        inside = any(path.startswith(f"{model}/") for model in self.models)
+        return path in self.files or (inside and ".." not in path.split("/"))
+
+    def of_training(self, path: str) -> bool:
+        """Return whether the provenance of a training must name a path."""
+        metrics = path.startswith("runs/") and path.endswith("/metrics.jsonl")
+        verifier = path.startswith("models/verifier/")
+        return self.has(path) and (metrics or (path not in self.files and not verifier))
+
+    def visible(self, folder: Path) -> dict[str, Path]:
+        """Return the files of a folder by their paths, hidden ones and the checksums apart.
+
+        Hidden are what Snakemake remembers and what a kill left half written; nothing reads them.
+        """
+        found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+        return {
+            inside.as_posix(): path
+            for inside, path in sorted(found.items())
+            if not is_hidden(inside) and inside.as_posix() != SUMS
+        }
+
+
+def layout(study: Study) -> Layout:
+    """Return what belongs to a study's results folder."""
+    decodings, suffixes = study.run.decodings, ("md", "tex", "csv")
+    base = artifacts.RESULTS.format(study=study.name) + "/"
+    files = [
+        *(path.format(study=study.name) for path in (artifacts.PROMPTS, artifacts.OVERLAP)),
+        *(path.format(study=study.name) for path in (artifacts.REPORT, artifacts.PROVENANCE)),
+        *artifacts.score_paths(study, decodings),
+        *artifacts.completion_paths(study, decodings),
+        *artifacts.metrics_paths(study),
+        *artifacts.run_provenance_paths(study),
+        *artifacts.table_paths(study, suffixes),
+        *artifacts.figure_paths(study),
+    ]
+    models = [artifacts.checkpoint_path(study.name, name) for name in study.checkpoints()]
+    if study.evaluation.verifier:
+        models.append(artifacts.VERIFIER.format(study=study.name))
+    return Layout(
+        frozenset(path.removeprefix(base) for path in files),
+        frozenset(path.removeprefix(base) for path in models),
+    )
 
 
 def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     """Write `provenance.json` and `SHA256SUMS` of a finished study; return their paths.
 
     `sha256sum --check` reads the latter. Checksums of weights are those that the trainings took when they
-    published them, so that weights which were swapped since do not pass.
+    published them, so that weights which were swapped since do not pass. What an earlier form of the
+    study left in the folder is not listed.
+
+    Raises:
+        RuntimeError: a training was made with other settings.
     """
     folder = root / artifacts.RESULTS.format(study=study.name)
-    runs = read_runs(study, root)
+    belongs = layout(study)
+    known: dict[str, str] = {}
+    for size, method, seed in study.runs():
+        run = read_run(study, root, size, method, seed)
+        if run["fingerprint"] != fingerprint(study.train_config(size, method, seed)):
+            raise RuntimeError(
+                f"{size} {method} seed {seed}: trained with other settings; run snakemake again"
+            )
+        known |= {f"runs/{size}/{method}/seed{seed}/{k}": v for k, v in run["outputs"].items()}
+        known |= {f"models/{size}/base/{k}": v for k, v in run["base"].items()}
     about = root / artifacts.PROVENANCE.format(study=study.name)
-    artifacts.write_json(about, _provenance(study, runs, root))
-    known = {
-        str(Path(artifacts.METRICS.format(study=study.name, **run["run"])).parent / path): digest
-        for run in runs
-        for path, digest in run["outputs"].items()
-    }
-    lines = []
-    for path in listed(folder):
-        digest = known.get(str(path.relative_to(root))) or file_sha256(path)
-        lines.append(f"{digest}  {path.relative_to(folder)}\n")
+    now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
+    artifacts.write_json(about, {**about_study(study, root), **now})
+    lines = [
+        f"{known.get(place) or file_sha256(path)}  {place}\n"
+        for place, path in belongs.visible(folder).items()
+        if belongs.has(place)
+    ]
     sums = root / artifacts.CHECKSUMS.format(study=study.name)
     with artifacts.replace_file(sums) as stream:
         stream.writelines(lines)
     return [about, sums]
 
 
-def listed(folder: Path) -> list[Path]:
-    """Return the files of a results folder that have a checksum: all but the list itself."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in files if path != folder / "SHA256SUMS")
-
-
-def read_runs(study: Study, root: Path) -> list[dict[str, Any]]:
-    """Return what each training left, with its size, method and seed under `run`."""
-    found = []
-    for size, method, seed in study.runs():
-        run = {"size": size, "method": method, "seed": seed}
-        path = root / artifacts.RUN_PROVENANCE.format(study=study.name, **run)
-        found.append({**json.loads(path.read_text()), "run": run})
+def read_run(study: Study, root: Path, size: str, method: str, seed: int) -> dict[str, Any]:
+    """Return what a training left of itself."""
+    at = {"study": study.name, "size": size, "method": method, "seed": seed}
+    found: dict[str, Any] = json.loads((root / artifacts.RUN_PROVENANCE.format(**at)).read_text())
     return found
 
 
@@ -62,23 +122,22 @@ def _sources(study: Study, root: Path) -> dict[str, Any]:
     return {name: json.loads(path.read_text()) for name, path in found.items() if path.exists()}
 
 
-def _provenance(study: Study, runs: list[dict[str, Any]], root: Path) -> dict[str, Any]:
-    joules = [run["joules"] for run in runs]
-    benchmarks = {name: benchmark_definitions()[name]["metadata"] for name in study.evaluated()}
+def about_study(study: Study, root: Path) -> dict[str, Any]:
+    """Return what follows from the study and what its trainings left: the same whenever it is asked."""
+    runs = {run: read_run(study, root, *run) for run in study.runs()}
+    joules = [run["joules"] for run in runs.values()]
     return {
-        "study": study.model_dump(mode="json"),
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment(),
+        "study": study.model_dump(mode="json", exclude_none=True),
         "models": _sources(study, root),
-        "benchmarks": benchmarks,
-        "base": {run["run"]["size"]: run["base"] for run in runs},
-        "prompts": runs[0]["prompts"] if runs else None,
+        "benchmarks": {n: benchmark_definitions()[n]["metadata"] for n in study.evaluated()},
+        "base": {size: run["base"] for (size, *_), run in runs.items()},
+        "prompts": next((run["prompts"] for run in runs.values()), None),
         "fingerprints": {
             checkpoint: fingerprint(study.checkpoint_config(checkpoint))
             for checkpoint in study.checkpoints()
         },
-        "training_seconds": sum(run["seconds"] for run in runs),
-        "training_gpu_hours": sum(run["gpu_seconds"] for run in runs) / 3600,
+        "training_seconds": sum(run["seconds"] for run in runs.values()),
+        "training_gpu_hours": sum(run["gpu_seconds"] for run in runs.values()) / 3600,
         # A run without a meter would make the sum a wrong number.
         "training_joules": None if None in joules else sum(joules),
     }

@@ -1,34 +1,33 @@
 """Whether a published results folder is what it says: checked offline, from its own files alone.
 
-Four questions, each answered by doing the thing again: do the files have their checksums, were they made by
-the study that is written down, do the scores follow from the responses, do the tables follow from the scores.
+Each question is answered by doing the thing again: checksums, fingerprints, grading, tables, the report.
+The folder is somebody else's: nothing in it is trusted, executed or printed as it is.
 """
 
 import json
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
-from pydantic import ValidationError
+from pathlib import Path, PurePosixPath
 
 from stapo import artifacts
 from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.comparison import main_table
+from stapo.analysis.report import render_report
 from stapo.analysis.tables import render
-from stapo.evaluation.grading import grade_all
-from stapo.operations.publish import listed
+from stapo.operations.publish import SUMS, WEIGHTS, Layout, about_study, layout, read_run
+from stapo.operations.recheck import score_errors
 from stapo.provenance import file_sha256
-from stapo.study import Study, StudyError
+from stapo.study import Study, StudyError, fingerprint, parse_study
 
 Digest = Callable[[Path], str]
+Errors = Iterator[str]
 
-WEIGHTS = ".safetensors"
-GRADED = ("problem", "sample", "gold", "verdict", "correct")
-"""Columns of a score file that follow from the responses by the rules alone."""
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a file that somebody else wrote may raise."""
+UNREPEATED = ("written", "environment")
+"""Of provenance.json: what only those who ran the study can say."""
 SHOWN = 20
 """Lines of one kind; more would hide the next kind."""
 
@@ -51,125 +50,139 @@ def verify(folder: Path, say: Callable[[str], None]) -> bool:
         root = Path(scratch)
         (root / "results").mkdir()
         (root / artifacts.RESULTS.format(study=study.name)).symlink_to(folder.resolve())
-        checks = {
-            "files have their checksums": _checksum_errors(folder, digest, say),
-            "weights are those that the trainings published": _weight_errors(study, root, digest),
-            "scores were made by this study": _fingerprint_errors(study, root),
-            "scores follow from the responses": _score_errors(study, root),
-            "tables follow from the scores": _table_errors(study, root),
+        belongs = layout(study)
+        checks: dict[str, Errors] = {
+            "files are those of the study and have their checksums": _files(
+                folder, belongs, digest
+            ),
+            "weights are those that the trainings published": _runs(study, root, belongs, digest),
+            "provenance follows from the runs": _provenance(study, root),
+            "scores were made by this study": _fingerprints(study, root),
+            "scores follow from the responses, and these answer the benchmarks": score_errors(
+                study, root
+            ),
+            "tables and report follow from the scores": _tables(study, root),
         }
         right = True
         for what, found in checks.items():
-            errors = list(found)
+            errors = list(_guarded(found))
             say(f"{'error   ' if errors else 'ok      '} {what}")
             for line in errors[:SHOWN]:
-                say(f"           {line}")
+                say(f"           {_printable(line)}")
             if len(errors) > SHOWN:
                 say(f"           and {len(errors) - SHOWN} more")
             right = right and not errors
-    say(f"SHA256SUMS itself: {file_sha256(folder / 'SHA256SUMS')}")
+    for note in _notes(study, folder, belongs):
+        say(f"note     {note}")
+    say(f"{SUMS} itself: {file_sha256(folder / SUMS)}")
     return right
 
 
 def _read_study(folder: Path) -> Study:
     try:
         about = json.loads((folder / "provenance.json").read_text())
-        (folder / "SHA256SUMS").read_text()
-        return Study.model_validate(about["study"])
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
+        (folder / SUMS).read_text()
+        return parse_study(about["study"])
+    except UNREADABLE as error:
+        reason = _printable((str(error).splitlines() or [""])[0])
         raise StudyError(
-            [f"{folder}: no results folder with provenance.json and SHA256SUMS ({reason})"]
+            [f"{folder}: no results folder with provenance.json and {SUMS} ({reason})"]
         ) from error
 
 
-def _checksum_errors(folder: Path, digest: Digest, say: Callable[[str], None]) -> Iterator[str]:
-    lines = (folder / "SHA256SUMS").read_text().splitlines()
-    expected = {path: stated for stated, _, path in (line.partition("  ") for line in lines)}
-    there = {str(path.relative_to(folder)): path for path in listed(folder)}
-    absent = expected.keys() - there.keys()
-    left_out = {path for path in absent if path.endswith(WEIGHTS)}
-    if left_out:
-        say(f"note     {len(left_out)} files of weights are not here; not checked")
-    yield from (f"{path}: missing" for path in sorted(absent - left_out))
-    yield from (f"{path}: is not in SHA256SUMS" for path in sorted(there.keys() - expected.keys()))
-    for path in sorted(expected.keys() & there.keys()):
-        if digest(there[path].resolve()) != expected[path]:
-            yield f"{path}: changed since SHA256SUMS was written"
+def _guarded(errors: Errors) -> Errors:
+    try:
+        yield from errors
+    except UNREADABLE as error:
+        yield f"something is unreadable: {error!r}"
 
 
-def _weight_errors(study: Study, root: Path, digest: Digest) -> Iterator[str]:
+def _printable(line: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in line)
+
+
+def _files(folder: Path, belongs: Layout, digest: Digest) -> Errors:
+    lines = [line.partition("  ") for line in (folder / SUMS).read_text().splitlines()]
+    expected = {path: stated for stated, _, path in lines}
+    if len(expected) < len(lines):
+        yield f"{SUMS}: lists a file twice"
+    # What is read through a link may be another thing for each who reads it.
+    links = (found.relative_to(folder) for found in folder.rglob("*") if found.is_symlink())
+    yield from (f"{link}: is a link" for link in sorted(links))
+    there = belongs.visible(folder)
+    yield from (f"{path}: missing" for path in sorted(belongs.files - there.keys()))
+    for path in sorted(there.keys() | expected.keys()):
+        if not belongs.has(path):
+            yield f"{path}: belongs to nothing of this study; take it out of the folder"
+        elif path not in expected:
+            yield f"{path}: is not in {SUMS}"
+        elif path in there and digest(there[path].resolve()) != expected[path]:
+            yield f"{path}: changed since {SUMS} was written"
+        elif path not in there and not path.endswith(WEIGHTS):
+            yield f"{path}: missing"
+
+
+def _runs(study: Study, root: Path, belongs: Layout, digest: Digest) -> Errors:
+    folder = root / artifacts.RESULTS.format(study=study.name)
+    there = belongs.visible(folder)
+    named: dict[str, str] = {}
     for size, method, seed in study.runs():
-        at = {"study": study.name, "size": size, "method": method, "seed": seed}
-        about = root / artifacts.RUN_PROVENANCE.format(**at)
-        base = root / artifacts.BASE_MODEL.format(study=study.name, size=size)
-        try:
-            run = json.loads(about.read_text())
-            claims = {about.parent / path: stated for path, stated in run["outputs"].items()}
-            claims |= {base / path: stated for path, stated in run["base"].items()}
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            yield f"{about.relative_to(root)}: unreadable: {error}"
-            continue
+        run = read_run(study, root, size, method, seed)
+        place = PurePosixPath(f"runs/{size}/{method}/seed{seed}")
+        if run["fingerprint"] != fingerprint(study.train_config(size, method, seed)):
+            yield f"{place}/provenance.json: of a training with other settings"
+        if run["prompts"] != digest(there["data/prompts.jsonl"].resolve()):
+            yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
+        claims = {str(place / path): stated for path, stated in run["outputs"].items()}
+        claims |= {f"models/{size}/base/{path}": stated for path, stated in run["base"].items()}
+        if any(path.startswith("/") or ".." in path.split("/") for path in claims):
+            yield f"{place}/provenance.json: names files outside the folder"
         for path, stated in claims.items():
-            if path.is_file() and digest(path.resolve()) != stated:
-                yield f"{path.relative_to(root)}: not what the training of {method}, seed {seed}, names"
+            if named.setdefault(path, stated) != stated:
+                yield f"{path}: trainings name different ones"
+    published = {path for path in there if belongs.of_training(path)}
+    yield from (f"{path}: no training names it" for path in sorted(published - named.keys()))
+    for path, stated in named.items():
+        if path in published and digest(there[path].resolve()) != stated:
+            yield f"{path}: not what its training names"
+        elif path not in published and belongs.of_training(path) and not path.endswith(WEIGHTS):
+            yield f"{path}: missing, its training names it"
 
 
-def _fingerprint_errors(study: Study, root: Path) -> Iterator[str]:
+def _provenance(study: Study, root: Path) -> Errors:
+    path = root / artifacts.PROVENANCE.format(study=study.name)
+    stated, found = json.loads(path.read_text()), about_study(study, root)
+    for key in sorted(stated.keys() | found.keys()):
+        if key not in UNREPEATED and stated.get(key) != found.get(key):
+            yield f"provenance.json: {key} is not what the files of the runs say"
+
+
+def _fingerprints(study: Study, root: Path) -> Errors:
     for decoding in study.run.decodings:
         try:
             read_scores(study, decoding, root)
-        except (StaleScoreError, OSError, ValueError) as error:
+        except StaleScoreError as error:
             yield from str(error).splitlines()
 
 
-def _score_errors(study: Study, root: Path) -> Iterator[str]:
+def _tables(study: Study, root: Path) -> Errors:
     for decoding in study.run.decodings:
-        for checkpoint in study.checkpoints():
-            at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-            for benchmark in study.evaluated():
-                scores = artifacts.SCORES.format(**at, benchmark=benchmark)
-                responses = artifacts.COMPLETIONS.format(**at, benchmark=benchmark)
-                try:
-                    rows = pq.read_table(root / scores, columns=list(GRADED)).to_pylist()
-                    found = _graded(artifacts.read_jsonl(root / responses))
-                except (OSError, ValueError, KeyError) as error:
-                    yield f"{scores}: {error}"
-                    continue
-                differing = sum(a != b for a, b in zip(rows, found, strict=False))
-                differing += abs(len(rows) - len(found))
-                if differing:
-                    yield f"{scores}: {differing} of {len(rows)} rows are not what its responses get"
-
-
-def _graded(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that the responses to one benchmark get now."""
-    asked = [
-        (problem["problem"], sample, problem["gold"], response)
-        for problem in problems
-        for sample, response in enumerate(problem["responses"])
-    ]
-    grades = grade_all([(gold, response) for _, _, gold, response in asked])
-    return [
-        dict(zip(GRADED, (problem, sample, gold, grade.verdict, grade.correct), strict=True))
-        for (problem, sample, gold, _), grade in zip(asked, grades, strict=True)
-    ]
-
-
-def _table_errors(study: Study, root: Path) -> Iterator[str]:
-    for decoding in study.run.decodings:
-        try:
-            table = main_table(study, decoding, read_scores(study, decoding, root))
-        except (StaleScoreError, OSError, ValueError):
-            yield f"{decoding}: no table can be made of these scores"
-            continue
+        table = main_table(study, decoding, read_scores(study, decoding, root))
         compared = compare(study, table)
         for suffix in ("md", "tex", "csv"):
             path = artifacts.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
-            try:
-                printed = (root / path).read_text()
-            except OSError as error:
-                yield f"{path}: {error.strerror}"
-                continue
-            if printed != render(table, suffix, compared):
+            if (root / path).read_text() != render(table, suffix, compared):
                 yield f"{path}: does not follow from the scores"
+    path = artifacts.REPORT.format(study=study.name)
+    if (root / path).read_text() != render_report(study, root):
+        yield f"{path}: does not follow from scores, responses and figures"
+
+
+def _notes(study: Study, folder: Path, belongs: Layout) -> Iterator[str]:
+    listed = (line.partition("  ")[2] for line in (folder / SUMS).read_text().splitlines())
+    left_out = sum(path.endswith(WEIGHTS) for path in set(listed) - belongs.visible(folder).keys())
+    if left_out:
+        yield f"{left_out} files of weights are not here; not checked"
+    yield "figures are checked by their checksums alone, as is what the trainings recorded"
+    if study.evaluation.verifier:
+        yield "what the verifier said is taken as stated; that it was counted rightly is checked"

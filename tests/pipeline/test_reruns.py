@@ -183,3 +183,35 @@ def test_a_misspelt_profile_is_no_silent_success(edited):
     )
     assert done.returncode == 2
     assert "study: none found" in done.stderr
+
+
+def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
+    workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
+    workspace.study["training"] |= {"steps": 400}
+    workspace.write()
+    run = {"study": "smoke", "size": "tiny", "method": "justrl", "seed": 1}
+    running = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "snakemake", artifacts.METRICS.format(**run)),
+            *("--snakefile", str(ROOT / "Snakefile"), "--configfile", "study.yaml"),
+            *("--cores", "2", "--workflow-profile", "none"),
+        ],
+        cwd=workspace.path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    work = workspace.path / artifacts.TRAIN_WORK.format(**run)
+    deadline = time.monotonic() + 120
+    while not list(work.glob("*/checkpoint-8")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # As a terminal does: to all processes of the job at once.
+    os.killpg(running.pid, signal.SIGINT)
+    running.wait(120)
+    log = workspace.path / "logs/smoke/runs/tiny/justrl/seed1/model.log"
+    while "stapo: stopped" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "stapo: stopped; the same command continues" in log.read_text()
+    (directory,) = work.iterdir()
+    last = read_jsonl(directory / "attempts.jsonl")[-1]
+    assert last["seconds"] > 0

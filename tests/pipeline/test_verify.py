@@ -5,20 +5,32 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.operations.publish import listed
+from stapo.analysis.report import write_report
+from stapo.analysis.tables import write_tables
+from stapo.artifacts import read_jsonl, write_jsonl
+from stapo.evaluation.scores import score
+from stapo.operations.publish import layout, write_provenance
 from stapo.operations.verify import verify
 from stapo.provenance import file_sha256
-from stapo.study import StudyError
+from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
 
-SCORE = "scores/tiny/justrl/seed0/t1.0-p1.0/chain-2.parquet"
+CELL = "tiny/justrl/seed0/t1.0-p1.0/chain-2"
 RUN = "runs/tiny/stapo/seed0"
+FILES = "files are those of the study and have their checksums"
+WEIGHTS = "weights are those that the trainings published"
+PROVENANCE = "provenance follows from the runs"
+FINGERPRINTS = "scores were made by this study"
+SCORES = "scores follow from the responses, and these answer the benchmarks"
+TABLES = "tables and report follow from the scores"
 
 
 @pytest.fixture
@@ -38,17 +50,58 @@ def findings(folder: Path) -> tuple[bool, dict[str, bool], str]:
     return right, answers, "\n".join(said)
 
 
-def renew_checksums(folder: Path) -> None:
-    """What somebody does who wants to hide a change."""
-    sums = [f"{file_sha256(path)}  {path.relative_to(folder)}\n" for path in listed(folder)]
+def forge(folder: Path) -> None:
+    """What somebody does who wants to hide a change: new checksums, new tables, a new report."""
+    study = parse_study(json.loads((folder / "provenance.json").read_text())["study"])
+    root = folder.parent / "forger"
+    (root / "results").mkdir(parents=True)
+    (root / "results" / "smoke").symlink_to(folder)
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        for decoding in study.run.decodings:
+            write_tables(study, decoding, root)
+        write_report(study, root)
+    sums = [
+        f"{file_sha256(path)}  {place}\n" for place, path in layout(study).visible(folder).items()
+    ]
     (folder / "SHA256SUMS").write_text("".join(sums))
 
 
-def change_score(folder: Path) -> None:
-    table = pq.read_table(folder / SCORE)
-    rows = table.to_pylist()
-    rows[0] |= {"correct": not rows[0]["correct"], "correct_with_verifier": not rows[0]["correct"]}
-    pq.write_table(table.from_pylist(rows, schema=table.schema), folder / SCORE)
+def change_rows(**columns: Any) -> Callable[[Path], None]:
+    """Change the first row of a score file."""
+
+    def change(folder: Path) -> None:
+        path = folder / "scores" / f"{CELL}.parquet"
+        table = pq.read_table(path)
+        rows = table.to_pylist()
+        rows[0] |= columns
+        pq.write_table(table.from_pylist(rows, schema=table.schema), path)
+
+    return change
+
+
+def change_problems(change: Callable[[list[Any]], Any]) -> Callable[[Path], None]:
+    """Change the responses of one cell, and its scores with them, as the pipeline would make them."""
+
+    def apply(folder: Path) -> None:
+        path = folder / "completions" / f"{CELL}.jsonl"
+        problems = read_jsonl(path)
+        change(problems)
+        write_jsonl(path, problems)
+        scores = folder / "scores" / f"{CELL}.parquet"
+        identity = json.loads(pq.read_schema(scores).metadata[b"stapo"])
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            score(path, identity, scores)
+
+    return apply
+
+
+def change_json(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
+
+    return apply
 
 
 def swap_model(folder: Path) -> None:
@@ -56,15 +109,24 @@ def swap_model(folder: Path) -> None:
     shutil.copy(folder / "runs/tiny/grpo/seed0" / weights, folder / RUN / weights)
 
 
-def change_table(folder: Path) -> None:
-    path = folder / "tables" / "main-t1.0-p1.0.md"
-    path.write_text(path.read_text().replace("| STAPO |", "| STAPO | **99.99** |", 1))
+def swap_base(folder: Path) -> None:
+    shutil.copy(folder / RUN / "model/model.safetensors", folder / "models/tiny/base")
+
+
+def change_prompts(folder: Path) -> None:
+    path = folder / "data" / "prompts.jsonl"
+    path.write_text(path.read_text().replace("?", "!", 1))
+
+
+def link_scores(folder: Path) -> None:
+    (folder / "scores").rename(folder.parent / "elsewhere")
+    (folder / "scores").symlink_to(folder.parent / "elsewhere")
 
 
 def test_a_finished_study_holds_wherever_it_lies(published):
     right, answers, said = findings(published)
     assert right, said
-    assert len(answers) == 5
+    assert answers.keys() == {FILES, WEIGHTS, PROVENANCE, FINGERPRINTS, SCORES, TABLES}
     assert f"SHA256SUMS itself: {file_sha256(published / 'SHA256SUMS')}" in said
     done = subprocess.run(
         ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=published, check=False
@@ -81,34 +143,86 @@ def test_a_finished_study_holds_wherever_it_lies(published):
 @pytest.mark.parametrize(
     ("change", "question"),
     [
-        (change_score, "scores follow from the responses"),
-        (swap_model, "weights are those that the trainings published"),
-        (change_table, "tables follow from the scores"),
+        (change_rows(correct=True, correct_with_verifier=True, verdict="other"), SCORES),
+        (change_rows(answer="7"), SCORES),
+        (change_rows(num_tokens=1), SCORES),
+        (change_rows(verifier="accepted"), SCORES),
+        (change_rows(correct_with_verifier=None), SCORES),
+        (change_problems(lambda problems: problems[0].update(gold="0")), SCORES),
+        (change_problems(lambda problems: problems[3].update(question="chain:1+1?")), SCORES),
+        (change_problems(lambda problems: problems.pop()), SCORES),
+        (change_problems(lambda problems: problems.__setitem__(0, problems[1])), SCORES),
+        (change_problems(lambda problems: problems[0]["responses"].pop()), SCORES),
+        (change_problems(lambda problems: problems.__setitem__(0, [1])), SCORES),
+        (change_problems(lambda problems: problems[0].update(responses=None)), SCORES),
+        (swap_model, WEIGHTS),
+        (swap_base, WEIGHTS),
+        (change_prompts, WEIGHTS),
+        (change_json(f"{RUN}/provenance.json", lambda run: run.update(outputs={})), WEIGHTS),
+        (change_json(f"{RUN}/provenance.json", lambda run: run.update(fingerprint="0")), WEIGHTS),
+        (change_json(f"{RUN}/provenance.json", dict.clear), WEIGHTS),
+        (
+            change_json(
+                f"{RUN}/provenance.json", lambda run: run["outputs"].update({"/etc/passwd": "0"})
+            ),
+            WEIGHTS,
+        ),
+        (
+            change_json("provenance.json", lambda about: about.update(training_gpu_hours=9.0)),
+            PROVENANCE,
+        ),
+        (
+            change_json(
+                "provenance.json",
+                lambda about: about["study"]["training"].update(learning_rate=1.0e-4),
+            ),
+            FINGERPRINTS,
+        ),
+        (
+            change_json(
+                "provenance.json", lambda about: about["study"]["run"]["methods"].remove("grpo")
+            ),
+            FILES,
+        ),
+        (link_scores, FILES),
+        (lambda folder: (folder / "tables" / "other.md").write_text("99.9"), FILES),
+        (lambda folder: (folder / "figures" / "entropy.png").unlink(), FILES),
+        (lambda folder: (folder / RUN / "metrics.jsonl").unlink(), FILES),
     ],
 )
-def test_a_change_is_found_even_with_new_checksums(
-    published: Path, change: Callable[[Path], None], question: str
+def test_a_change_is_found_even_by_a_forger(
+    published: Path, change: Callable[[Path], Any], question: str
 ):
     change(published)
     right, answers, said = findings(published)
     assert not right
-    assert not answers["files have their checksums"]
-    assert not answers[question], said
-    renew_checksums(published)
+    forge(published)
     right, answers, said = findings(published)
     assert not right
-    assert answers["files have their checksums"]
     assert not answers[question], said
 
 
-def test_scores_of_another_study_are_found(published):
-    path = published / "provenance.json"
-    about = json.loads(path.read_text())
-    about["study"]["training"]["learning_rate"] = 1.0e-4
-    path.write_text(json.dumps(about))
+@pytest.mark.parametrize("name", ["tables/main-t1.0-p1.0.md", "report.html"])
+def test_tables_and_report_follow_from_the_scores(published, name):
+    path = published / name
+    path.write_text(path.read_text().replace("STAPO", "STAPO 99.99", 1))
+    sums = published / "SHA256SUMS"
+    lines = [line.partition("  ")[2] for line in sums.read_text().splitlines()]
+    sums.write_text("".join(f"{file_sha256(published / line)}  {line}\n" for line in lines))
     _, answers, said = findings(published)
-    assert not answers["scores were made by this study"]
-    assert "run snakemake again" in said
+    assert answers[FILES], said
+    assert not answers[TABLES], said
+    # A line twice, of which the second is right.
+    sums.write_text(f"{'0' * 64}  report.html\n{sums.read_text()}")
+    assert "lists a file twice" in findings(published)[2]
+
+
+def test_names_of_files_do_not_write_lines_of_their_own(published):
+    (published / "tables" / "a\nok       all is well\x1b[2J").write_text("")
+    right, answers, said = findings(published)
+    assert not right
+    assert "\x1b" not in said
+    assert "all is well" not in answers
 
 
 def test_what_is_missing_or_too_much_is_named(published):
@@ -117,7 +231,7 @@ def test_what_is_missing_or_too_much_is_named(published):
     right, _, said = findings(published)
     assert not right
     assert "figures/entropy.png: missing" in said
-    assert "extra.txt: is not in SHA256SUMS" in said
+    assert "extra.txt: belongs to nothing of this study" in said
 
 
 def test_another_folder_is_bad_input(tmp_path):
@@ -148,3 +262,14 @@ def test_a_run_says_what_it_was_made_from_and_with(finished):
     study = json.loads((results / "provenance.json").read_text())
     assert study["prompts"] == run["prompts"]
     assert study["fingerprints"]["tiny/stapo/seed0"] == run["fingerprint"]
+
+
+def test_what_a_narrower_study_leaves_is_not_listed_and_a_stale_training_is_refused(workspace):
+    workspace.study["run"]["methods"] = ["justrl", "stapo"]
+    study = parse_study(workspace.study)
+    _, sums = write_provenance(study, workspace.path)
+    assert "grpo" not in sums.read_text()
+    run = workspace.path / "results/smoke" / RUN / "provenance.json"
+    run.write_text(run.read_text().replace(json.loads(run.read_text())["fingerprint"], "0" * 16))
+    with pytest.raises(RuntimeError, match="tiny stapo seed 0: trained with other settings"):
+        write_provenance(study, workspace.path)

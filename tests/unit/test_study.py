@@ -228,7 +228,9 @@ def test_a_study_extends_another_down_to_the_catalogue():
 )
 def test_what_a_study_extends_must_be_there(name, error):
     with pytest.raises(StudyError, match=f"extends: {error}.*known: ablation, paper"):
-        parse_study({"extends": name})
+        parse_study({"name": "mine", "extends": name})
+    with pytest.raises(StudyError, match="name: missing"):
+        parse_study({"extends": "smoke"})
 
 
 def test_only_commits_are_silent(raw_study):
@@ -239,3 +241,9 @@ def test_only_commits_are_silent(raw_study):
     ]
     raw_study["models"]["mine"]["revision"] = "0" * 40
     assert parse_study(raw_study).unpinned() == []
+
+
+def test_a_study_may_change_the_kind_of_what_it_extends():
+    data = {"builder": "tiny-arithmetic", "prompts": 64}
+    found = parse_study({"name": "mine", "extends": "paper", "data": data})
+    assert found.data.model_dump() == {**data, "seed": 0}

@@ -4,10 +4,8 @@ SUFFIXES = ("md", "tex", "csv")
 
 
 TITLES = [STUDY.method(name).title for name in RUN.methods]
-TABLES = expand(at(artifacts.MAIN_TABLE), decoding=RUN.decodings, suffix=SUFFIXES)
-FIGURES = expand(
-    at(artifacts.FIGURE), figure=artifacts.figure_names(STUDY), suffix=["svg", "png"]
-)
+TABLES = artifacts.table_paths(STUDY, SUFFIXES)
+FIGURES = artifacts.figure_paths(STUDY)
 
 for name in RUN.decodings:
 

@@ -24,9 +24,10 @@ rule train:
             STUDY.train_config(w.size, w.method, int(w.seed))
         ),
         work=at(artifacts.TRAIN_WORK),
+    # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
         STAPO
         + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
         " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
         " --work {params.work}/{params.fingerprint} --out {output.model} --metrics {output.metrics}"
-        " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee {log}"
+        " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log}"

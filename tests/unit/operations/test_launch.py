@@ -85,7 +85,7 @@ def test_the_lease_outlives_exec(tmp_path):
 
 @pytest.mark.parametrize(
     ("gpus", "nodes", "name", "processes"),
-    [(1, 1, "gpu-1", 1), (4, 1, "gpu-8", 4), (16, 2, "nodes", 16), (0, 2, "cpu-2", 2)],
+    [(4, 1, "gpu-8", 4), (16, 2, "nodes", 16), (0, 2, "cpu-2", 2)],
 )
 def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
     environment = {RENDEZVOUS: "node7:20017", "SLURM_NODEID": "1"}
@@ -101,7 +101,7 @@ def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
 
 
 def test_every_configuration_is_used_by_some_resources():
-    cases = [(1, 1), (8, 1), (16, 2), (0, 2)]
+    cases = [(8, 1), (16, 2), (0, 2)]
     environment = {RENDEZVOUS: "a:1", "SLURM_NODEID": "0"}
     used = {Path(accelerate_command([], *case, environment)[5]).name for case in cases}
     assert used == {path.name for path in CONFIGURATIONS.glob("*.yaml")}
@@ -124,6 +124,18 @@ def test_a_launched_process_launches_nothing(monkeypatch):
     launch_training(["train"], 8, 4)
 
 
+def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " 3,3, 5")
+    launch_training(["train", "--size", "tiny"], 1, 1)
+    assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    monkeypatch.delenv(LAUNCHED)
+
+
 def test_a_job_without_gpus_sees_none(monkeypatch):
     monkeypatch.delenv(LAUNCHED, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
@@ -138,6 +150,11 @@ def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     (line,) = training_errors(paper, "8B", 0, 1)
     assert "vllm-colocate needs GPUs" in line
     assert "workflows/profiles/workstation" in line
+
+
+def test_gpus_that_are_not_here_are_an_error_and_no_traceback(raw_study):
+    (line,) = training_errors(parse_study(raw_study), "tiny", 512, 1)
+    assert "--gpus 512: " in line
 
 
 def test_a_training_whose_vllm_server_is_gone_is_not_started(raw_study):

@@ -215,3 +215,8 @@ def test_a_model_of_unknown_shape_is_an_error_unless_its_config_is_cached(tmp_pa
 def test_a_machine_that_cannot_be_is_refused(asked):
     with pytest.raises(StudyError, match="--gpu"):
         machine(*asked)
+
+
+def test_gpus_that_cannot_share_a_mini_batch_are_named():
+    found = memory_errors(paper_study(), 48, 141e9)
+    assert "48 GPUs cannot share a mini-batch of 512 responses" in found[0]

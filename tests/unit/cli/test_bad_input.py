@@ -1,0 +1,49 @@
+"""Wrong arguments end with one line that names them and exit code 2, or 1 where a file is missing."""
+
+import sys
+
+import pytest
+
+from stapo.cli import main
+from stapo.study import STUDIES
+
+STUDY = str(STUDIES / "smoke.yaml")
+TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        ("check nope.yaml", 2, "nope.yaml: No such file or directory"),
+        (f"train --study {STUDY} --size nope --method stapo {TRAIN}", 2, "--size: unknown name"),
+        (f"train --study {STUDY} --size tiny --method nope {TRAIN}", 2, "--method: unknown name"),
+        (f"train --study {STUDY} --size tiny --method stapo {TRAIN}", 2, "no training prompts"),
+        (
+            f"generate --study {STUDY} --checkpoint tiny/bas --decoding t1.0-p1.0 --model m --work w --out o",
+            2,
+            "--checkpoint: unknown name 'tiny/bas'; known: tiny/base",
+        ),
+        (
+            f"generate --study {STUDY} --checkpoint tiny/base --decoding hot --model m --work w --out o",
+            2,
+            "--decoding: unknown name 'hot'",
+        ),
+        (f"table --study {STUDY} --decoding hot", 2, "--decoding: unknown name 'hot'"),
+        (f"figure --study {STUDY} --name nope", 2, "--name: unknown name 'nope'; known: entropy"),
+        ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
+        ("overlap --prompts nope --benchmark chain-9 --out o", 2, "--benchmark: unknown name"),
+        ("regrade nope --benchmark chain-9", 2, "--benchmark: unknown name"),
+        ("score --completions nope --identity {} --out o", 1, "nope: no responses"),
+        (f"plan {STUDY} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
+        ("verify nope", 2, "nope: no results folder"),
+    ],
+)
+def test_one_line_and_the_right_code(tmp_path, monkeypatch, capsys, arguments, code, line):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["stapo", *arguments.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == code, said
+    assert any(one.startswith("stapo: ") and line in one for one in said.splitlines()), said
+    assert "Traceback" not in said
