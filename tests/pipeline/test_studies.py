@@ -41,4 +41,4 @@ def test_every_profile_is_one(tmp_path, profile):
     done = workspace.snakemake("--workflow-profile", str(PROFILES / profile), "-n", "-p")
     assert done.returncode == 0, done.stdout + done.stderr
     gpus = {"smoke": 1, "workstation": 8, "slurm": 8}[profile]
-    assert f"--gpus {gpus} --nodes 1 2>&1 | tee logs/paper-1.7b/runs" in done.stdout
+    assert f"--gpus {gpus} --nodes 1 2>&1 | tee -i logs/paper-1.7b/runs" in done.stdout
