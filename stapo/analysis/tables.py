@@ -180,3 +180,4 @@ def show_study(study: Study, root: Path = Path()) -> None:
     results = artifacts.RESULTS.format(study=study.name)
     console.print(Text(f"\ntables   {results}/tables/\nfigures  {results}/figures/"))
     console.print(Text(f"report   {artifacts.REPORT.format(study=study.name)}"))
+    console.print(Text(f"check    stapo verify {results}"))
