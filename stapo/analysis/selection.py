@@ -53,6 +53,6 @@ def rule_text(rule: Rule, benchmarks: list[str]) -> str:
     """Return the rule as a sentence."""
     chosen = {
         "last": "the last",
-        "development": f"the best on {', '.join(benchmarks)}, which stand in no table",
+        "development": f"the best on {', '.join(benchmarks)}, shown in no table",
     }.get(str(rule), f"that after step {rule}")
     return f"Checkpoint of each training: {chosen}."

@@ -28,7 +28,7 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
     middle = workspace.path / "results/smoke/runs/tiny/stapo/seed0/step4/model.safetensors"
     assert digest(middle) != before
     table = (workspace.path / "results/smoke/tables/main-t1.0-p1.0.md").read_text()
-    assert "the best on chain-4, which stand in no table" in table
+    assert "the best on chain-4, shown in no table" in table
     assert "chain-4" not in table.split("Checkpoint of each")[0].split("Problems:")[0]
     assert "| tiny | stapo | 0 | " in table.split("Best on the test*")[1]
     assert (workspace.path / "results/smoke/figures/accuracy.png").stat().st_size > 10_000
