@@ -12,7 +12,9 @@ from stapo.objective.diagnostics import (
     token_quadrants,
 )
 from stapo.objective.selection import (
+    ENTROPY_RESOLUTION,
     SELECTIONS,
+    at_resolution,
     keep_all,
     keep_high_entropy,
     silence_candidates,
@@ -24,7 +26,9 @@ from stapo.objective.selection import (
 from stapo.objective.surrogate import clipped_surrogate, kl_k3
 
 __all__ = [
+    "ENTROPY_RESOLUTION",
     "SELECTIONS",
+    "at_resolution",
     "clipped_surrogate",
     "gradient_norm_bounds",
     "group_advantages",

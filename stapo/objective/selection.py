@@ -15,6 +15,25 @@ from stapo.objective.shapes import check_shapes
 
 Scope = Literal["candidates", "all"]
 
+ENTROPY_RESOLUTION = 2.0**-10
+"""Nats; our choice. A thousand times the rounding of single precision, far below what a threshold means."""
+
+
+def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> Tensor:
+    """Return entropies in double precision, rounded to the nearest multiple of a resolution.
+
+    Tokens that follow the same context, such as the first ones of a group's responses, have the same
+    entropy. Computed in another order of summation (another micro-batch, number of ranks, or CPU) they
+    differ by rounding, and rounding would decide which of them a threshold leaves out. What is equal at
+    the resolution is a tie, which every selection here decides by its rule: strict comparisons, and
+    row-major order.
+
+    Args:
+        entropies: of any shape, nats.
+        resolution: a power of two, so that the multiples are exact.
+    """
+    return (entropies.double() / resolution).round() * resolution
+
 
 def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: float) -> Tensor:
     """Return (B, T) bool: response tokens with A > 0 and exp(logp) < tau_p, both strict."""

@@ -24,7 +24,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
-from stapo.objective import SELECTIONS, group_advantages
+from stapo.objective import SELECTIONS, at_resolution, group_advantages
 from stapo.training.checkpoints import ASIDE, STATES_PER_PARAMETER, publish, require_space, seal
 from stapo.training.measure import SCOPED, mask_scope, measure
 from stapo.training.minibatch import cut, deal, token_weights
@@ -380,10 +380,14 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
     def _select(
         self, statistics: tuple[Tensor, Tensor], advantages: Tensor, mask: Tensor
     ) -> Tensor:
+        """Return the tokens kept; which of several equal entropies is left out is not left to rounding."""
+        logps, entropies = statistics
         args = dict(self.method.selection_args)
         if self.method.selection == "silence_random":
             args["seed"] = self.args.seed * 1_000_003 + self.state.global_step
-        return SELECTIONS[self.method.selection](*statistics, advantages, mask, **args)
+        return SELECTIONS[self.method.selection](
+            logps, at_resolution(entropies), advantages, mask, **args
+        )
 
     def _scopes(
         self,

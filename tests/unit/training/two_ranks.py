@@ -1,6 +1,9 @@
 """Program of the distributed tests: train on given responses and save what each step computed.
 
-Usage: python two_ranks.py WORLD OUT CASE...   (also under `accelerate launch`)
+Usage: python two_ranks.py WORLD OUT MASKS CASE...   (also under `accelerate launch`)
+
+MASKS is the OUT of an earlier run, or `-`. Its masks replace this run's own, which are saved all the same:
+so the selections are compared, and then everything else under one selection.
 """
 
 import os
@@ -12,7 +15,7 @@ from unittest.mock import patch
 sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_trainer import run
 
 from stapo.training.trainer import StapoTrainer
@@ -23,7 +26,9 @@ CASES: dict[str, dict[str, Any]] = {
     "20-entropy": {"statistics": "current"},
     "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
 }
-NUM_PROMPTS, GROUP_SIZE = 8, 4
+SAVED = "saved.safetensors"
+SEEN = ("logps", "entropies", "advantages", "mask", "keep")
+"""By a selection, and what it chose; everything else that is saved of a step is a gradient."""
 
 
 def completions(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
@@ -44,12 +49,13 @@ def rewards(completions: Any, **_: Any) -> list[float]:
     return [1.0 if len(text) % 3 == 0 else -1.0 for text in texts]
 
 
-def main(world: str, out: str, *cases: str) -> None:
+def main(world: str, out: str, masks: str, *cases: str) -> None:
     torch.set_num_threads(1)
     for case in cases:
         directory = Path(out) / case
         directory.mkdir(parents=True, exist_ok=True)
         saved: dict[str, torch.Tensor] = {}
+        given = {} if masks == "-" else load_file(Path(masks) / case / SAVED)
         norm, select = StapoTrainer._get_grad_norm, StapoTrainer._select
 
         def keep_gradients(self: Any, model: Any, grad_norm: Any = None, saved=saved, norm=norm):
@@ -59,11 +65,18 @@ def main(world: str, out: str, *cases: str) -> None:
                 saved[f"{self.state.global_step}/{name.removeprefix('module.')}"] = whole.clone()
             return norm(self, model, grad_norm)
 
-        def keep_mask(self: Any, *args: Any, saved=saved, select=select):
-            kept = select(self, *args)
-            # The first of a step is the mini-batch's, the meter's parts come after it.
-            saved.setdefault(f"{self.state.global_step}/keep", kept.clone())
-            return kept
+        def keep_mask(
+            self: Any, statistics: Any, advantages: Any, mask: Any,
+            saved=saved, given=given, select=select,
+        ):  # fmt: skip
+            kept = select(self, statistics, advantages, mask)
+            step = self.state.global_step
+            if f"{step}/keep" in saved:
+                return kept  # The meter's parts come after the mini-batch.
+            seen = (*statistics, advantages, mask, kept)
+            for name, values in zip(SEEN, seen, strict=True):
+                saved[f"{step}/{name}"] = values.clone()
+            return given.get(f"{step}/keep", kept)
 
         with (
             patch.object(StapoTrainer, "_generate_single_turn", completions),
@@ -74,9 +87,7 @@ def main(world: str, out: str, *cases: str) -> None:
             # A clip that large changes no gradient; tau_p is such that there are candidates.
             run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])
         if os.environ.get("RANK", "0") == "0":
-            save_file(
-                {k: v.contiguous() for k, v in saved.items()}, directory / "saved.safetensors"
-            )
+            save_file({k: v.contiguous() for k, v in saved.items()}, directory / SAVED)
 
 
 if __name__ == "__main__":
