@@ -17,7 +17,7 @@ from stapo.evaluation.statistics import (
     interval,
     paired_difference,
     pass_at_k,
-    problem_weights,
+    problem_counts,
     seed_choices,
 )
 from stapo.methods import BASELINES
@@ -126,14 +126,14 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     first = study.run.sizes[0]
     problems = {b: scores.cells[first, "base", b].correct.shape[1] for b in names}
     # The same problems for every row: what is compared is paired.
-    weights = {b: problem_weights(problems[b], rng) for b in names}
+    counts = {b: problem_counts(problems[b], rng) for b in names}
     draws: dict[tuple[str, str], Array] = {}
     intervals: dict[tuple[str, str], dict[str, Interval]] = {}
     for size in study.run.sizes:
         for method in ("base", *study.run.methods):
             cells = {b: scores.cells[size, method, b].correct for b in names}
             seeds = seed_choices(len(cells[names[0]]), rng)
-            by_benchmark = {b: bootstrap_means(cells[b], weights[b], seeds) for b in names}
+            by_benchmark = {b: bootstrap_means(cells[b], counts[b], seeds) for b in names}
             values = {b: 100 * average_at_n(cells[b]) for b in names}
             draws[size, method] = 100 * np.mean(list(by_benchmark.values()), axis=0)
             row = {b: interval(values[b], 100 * by_benchmark[b]) for b in names}

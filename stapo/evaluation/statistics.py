@@ -8,10 +8,10 @@ seeds the seeds too.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 Array = NDArray[np.float64]
 
@@ -64,12 +64,12 @@ def pass_at_k(correct: Array, k: int) -> float:
     n = correct.shape[2]
     if not 1 <= k <= n:
         raise ValueError(f"k: expected 1 to {n}, found {k}")
-    wrong = n - correct.sum(axis=2)
-    # C(wrong, k) / C(n, k), in logarithms; with fewer than k wrong samples one is right for sure.
-    enough = wrong >= k
-    safe = np.where(enough, wrong, k)
-    log_miss = gammaln(safe + 1) - gammaln(safe - k + 1) - gammaln(n + 1) + gammaln(n - k + 1)
-    return float(1 - np.where(enough, np.exp(log_miss), 0.0).mean())
+    wrong: list[int] = np.bincount(
+        (n - correct.sum(axis=2)).astype(int).ravel(), minlength=n + 1
+    ).tolist()
+    # Whole numbers until the division: with fewer than k wrong samples comb(w, k) is 0.
+    missed: int = sum(count * comb(w, k) for w, count in enumerate(wrong))
+    return 1 - missed / (sum(wrong) * comb(n, k))
 
 
 def majority_at_n(
@@ -90,14 +90,13 @@ def majority_at_n(
     return won / len(answers)
 
 
-def problem_weights(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
-    """Return (resamples, problems) weights of bootstrap means over problems, each row summing to 1.
+def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
+    """Return (resamples, problems) how often each resample draws each problem; rows sum to `problems`.
 
     One draw serves every checkpoint that answered these problems: that makes differences paired.
     """
     counts = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
-    weights: Array = counts / problems
-    return weights
+    return counts.astype(float)
 
 
 def seed_choices(
@@ -110,7 +109,7 @@ def seed_choices(
     return rng.integers(seeds, size=(resamples, seeds))
 
 
-def bootstrap_means(correct: Array, weights: Array, seeds: NDArray[np.int64]) -> Array:
+def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> Array:
     """Return (resamples,) means of one cell, over drawn problems and drawn seeds.
 
     With one seed only the problems vary: an interval then says nothing about the method. Drawing S seeds
@@ -119,10 +118,12 @@ def bootstrap_means(correct: Array, weights: Array, seeds: NDArray[np.int64]) ->
 
     Args:
         correct: (S, P, N).
-        weights: (resamples, P), as of `problem_weights`.
+        counts: (resamples, P), as of `problem_counts`.
         seeds: (resamples, S), as of `seed_choices`.
     """
-    means: Array = weights @ correct.mean(axis=2).T
+    # Sums of whole numbers are exact in any order: BLAS adds in another one on another CPU, and a table
+    # that differs in its last digit would not verify there.
+    means: Array = counts @ correct.sum(axis=2).T / (correct.shape[1] * correct.shape[2])
     centre = means.mean(axis=1)
     drawn = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
     count = means.shape[1]
@@ -154,11 +155,14 @@ def paired_difference(
     """
     value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
     for a, b in zip(first, second, strict=True):
-        gaps = a.mean(axis=(0, 2)) - b.mean(axis=(0, 2))
-        value += gaps.mean() / len(first)
-        questions += gaps.sum()
+        ours, theirs = (x.shape[0] * x.shape[2] for x in (a, b))
+        # Whole numbers, as in `bootstrap_means`: gaps in units of 1 / (ours * theirs).
+        gaps = a.sum(axis=(0, 2)) * theirs - b.sum(axis=(0, 2)) * ours
+        unit = ours * theirs
+        value += gaps.sum() / unit / len(gaps) / len(first)
+        questions += gaps.sum() / unit
         signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps)))
-        flips += signs @ gaps / len(gaps) / len(first)
+        flips += signs @ gaps / unit / len(gaps) / len(first)
     # The observed value is one of the permutations: a p-value is never 0. Rounding must not split ties.
     extreme = int((np.abs(flips) >= abs(value) - 1e-12).sum())
     bounds = interval(value, draws)

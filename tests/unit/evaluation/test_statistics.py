@@ -1,5 +1,8 @@
 """Statistics against plain loops and against what is known in closed form."""
 
+import os
+import subprocess
+import sys
 from itertools import combinations, product
 from math import comb
 
@@ -16,7 +19,7 @@ from stapo.evaluation.statistics import (
     majority_at_n,
     paired_difference,
     pass_at_k,
-    problem_weights,
+    problem_counts,
     seed_choices,
 )
 
@@ -29,15 +32,15 @@ def resample(
     correct: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> np.ndarray:
     seeds, problems, _ = correct.shape
-    weights = problem_weights(problems, rng, resamples)
-    return bootstrap_means(correct, weights, seed_choices(seeds, rng, resamples))
+    counts = problem_counts(problems, rng, resamples)
+    return bootstrap_means(correct, counts, seed_choices(seeds, rng, resamples))
 
 
 def difference(first: np.ndarray, second: np.ndarray):
     """A paired difference on one benchmark, with draws over the same problems."""
     rng = np.random.default_rng(0)
-    weights = problem_weights(first.shape[1], rng)
-    draws = [bootstrap_means(c, weights, seed_choices(len(c), rng)) for c in (first, second)]
+    counts = problem_counts(first.shape[1], rng)
+    draws = [bootstrap_means(c, counts, seed_choices(len(c), rng)) for c in (first, second)]
     return paired_difference([first], [second], draws[0] - draws[1], rng)
 
 
@@ -113,10 +116,10 @@ def test_a_full_study_takes_seconds():
     """3 sizes, 5 rows, 2 decodings, six benchmarks of the paper's sizes, 3 seeds: no timed test, it ends."""
     rng, problems = np.random.default_rng(0), (30, 30, 40, 500, 272, 674)
     for _ in range(2):
-        weights = [problem_weights(count, rng) for count in problems]
+        counts = [problem_counts(count, rng) for count in problems]
         for _ in range(15):
             seeds = seed_choices(3, rng)
-            for count, own in zip(problems, weights, strict=True):
+            for count, own in zip(problems, counts, strict=True):
                 assert len(bootstrap_means(np.ones((3, count, 4)), own, seeds)) == RESAMPLES
 
 
@@ -156,6 +159,36 @@ def test_the_same_seed_gives_the_same_numbers():
     first, second = (resample(correct, np.random.default_rng(5)) for _ in range(2))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, resample(correct, np.random.default_rng(6)))
+
+
+OLD_CPU = {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3"}
+STATISTICS = """
+import numpy as np
+from stapo.evaluation.statistics import *
+rng = np.random.default_rng(3)
+cells = [(rng.random((3, 97, 4)) < rate).astype(float) for rate in (0.4, 0.5)]
+counts, seeds = problem_counts(97, rng), seed_choices(3, rng)
+draws = [bootstrap_means(cell, counts, seeds) for cell in cells]
+print([float(x).hex() for x in draws[0]], interval(0.5, draws[0]))
+print(paired_difference(cells[:1], cells[1:], draws[0] - draws[1], rng))
+print([pass_at_k(cells[0], k).hex() for k in (1, 2, 4)])
+"""
+
+
+def test_another_cpu_gives_the_same_bits():
+    """Tables are verified where they were not made: sums must not depend on the order of BLAS."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", STATISTICS],
+            env={**os.environ, **cpu},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for cpu in ({}, OLD_CPU)
+    ]
+    assert found[0] == found[1]
+    assert "0x" in found[0]
 
 
 def test_paired_differences_see_what_unpaired_ones_cannot():
