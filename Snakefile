@@ -6,6 +6,7 @@
 #   snakemake ... results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet   any file
 #
 # Another study: snakemake --cores all --configfile workflows/studies/STUDY.yaml
+import os
 import re
 import shlex
 import sys
@@ -29,7 +30,9 @@ except StudyError as error:
 
 RUN = STUDY.run
 STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
-STAPO = f"OMP_NUM_THREADS={{threads}} {sys.executable} -m stapo"
+# -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
+os.environ.update(PYTHONSAFEPATH="1")
+STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
 
 include: "workflows/rules/common.smk"

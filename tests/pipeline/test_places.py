@@ -1,0 +1,69 @@
+"""Where a study runs does not matter: odd paths, and modules that lie in the working directory."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stapo.study import ROOT
+
+ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
+STUDY = "workflows/studies/smoke.yaml"
+OVERLAP = "results/smoke/data/overlap.json"
+
+
+def shadow(directory: Path, *modules: str) -> Path:
+    """Leave modules that tell when they are imported; return where they tell."""
+    told = directory.parent / "imported"
+    for name in modules:
+        (directory / f"{name}.py").write_text(f"open({str(told)!r}, 'a').write('{name}\\n')\n")
+    return told
+
+
+def snakemake(python: Path, repository: Path, directory: Path, *args: str) -> str:
+    """Run Snakemake as its console script does: without the working directory in sys.path."""
+    command = [
+        *(str(python), "-P", "-m", "snakemake", OVERLAP, *args, "--cores", "1", "--printshellcmds"),
+        *("--snakefile", str(repository / "Snakefile"), "--configfile", str(repository / STUDY)),
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    # Imported from the copy; a relative or empty entry would be the working directory.
+    environment["PYTHONPATH"] = str(repository)
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A checkout, its interpreter and a working directory below a name that a shell would take apart."""
+    place = tmp_path / ODD
+    (place / "work here").mkdir(parents=True)
+    for name in ("stapo", "workflows", "benchmarks"):
+        shutil.copytree(ROOT / name, place / "checkout" / name)
+    shutil.copy(ROOT / "Snakefile", place / "checkout")
+    (place / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    return place
+
+
+def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(odd):
+    python = odd / ".venv" / "bin" / "python"
+    told = snakemake(python, odd / "checkout", odd / "work here")
+    assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
+    assert (odd / "work here" / OVERLAP).exists()
+    # From another place nothing is run again: a command is compared before it is filled in.
+    assert "Nothing to be done" in snakemake(Path(sys.executable), ROOT, odd / "work here")
+
+
+def test_no_module_of_the_working_directory_is_imported(tmp_path):
+    directory = tmp_path / "cwd"
+    directory.mkdir()
+    told = shadow(directory, "typer", "torch", "stapo", "numpy", "json")
+    snakemake(Path(sys.executable), ROOT, directory)
+    assert (directory / OVERLAP).exists()
+    assert not told.exists(), told.read_text()
