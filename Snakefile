@@ -13,7 +13,7 @@ import sys
 
 from snakemake.utils import min_version
 
-from stapo import artifacts
+from stapo import artifacts, running
 from stapo.study import StudyError, canonical, fingerprint, parse_study
 
 min_version("9.27")
@@ -29,9 +29,13 @@ except StudyError as error:
     sys.exit(2)
 
 RUN = STUDY.run
+PUBLISHED = artifacts.published_paths(STUDY)
 STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
+os.environ[running.VARIABLE] = os.path.abspath(
+    running.JOBS_LOCK.format(study=STUDY.name)
+)
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
 
@@ -64,11 +68,17 @@ localrules:
     provenance,
 
 
+onstart:
+    try:
+        running.claim_study(STUDY.name)
+    except running.StudyBusyError as error:
+        print(f"study: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
 # Must stand here: a rule of an included file cannot be the default target.
 rule all:
     default_target: True
     input:
-        TABLES,
-        FIGURES,
-        at(artifacts.REPORT),
-        at(artifacts.PROVENANCE),
+        PUBLISHED,
+        at(artifacts.CHECKSUMS),

@@ -21,7 +21,10 @@ RESULTS = "results/{study}"
 PROMPTS = "results/{study}/data/prompts.jsonl"
 OVERLAP = "results/{study}/data/overlap.json"
 BASE_MODEL = "results/{study}/models/{size}/base"
+BASE_RECORD = "results/{study}/models/{size}/base.json"
+"""What a base model was made from: small, and there for as long as nothing else takes its place."""
 VERIFIER = "results/{study}/models/verifier"
+VERIFIER_RECORD = "results/{study}/models/verifier.json"
 RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
 MODEL = RUN + "/model"
 STEP_MODEL = RUN + "/step{step}"
@@ -42,7 +45,11 @@ REPORT = "results/{study}/report.html"
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
+TRAINED = "published"
+"""Below the work directory of a training: what it made, laid out as its part of the results."""
 GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
+SUFFIXES = ("md", "tex", "csv")
+"""Of tables."""
 
 
 class BusyError(RuntimeError):
@@ -85,6 +92,14 @@ def replace_directory(path: Path) -> Iterator[Path]:
         aside.replace(path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """Give a finished file a second name; across file systems a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -178,12 +193,12 @@ def _cell_paths(path: str, study: Study, decodings: Iterable[str], method: str |
     ]
 
 
-def table_paths(study: Study, suffixes: Iterable[str]) -> list[str]:
+def table_paths(study: Study) -> list[str]:
     """Return the tables of a study."""
     return [
         MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
         for decoding in study.run.decodings
-        for suffix in suffixes
+        for suffix in SUFFIXES
     ]
 
 
@@ -214,4 +229,29 @@ def run_provenance_paths(study: Study) -> list[str]:
     return [
         RUN_PROVENANCE.format(study=study.name, size=size, method=method, seed=seed)
         for size, method, seed in study.runs()
+    ]
+
+
+def base_record_paths(study: Study) -> list[str]:
+    """Return what says from what the base models, and the verifier, were made."""
+    sizes = [BASE_RECORD.format(study=study.name, size=size) for size in study.run.sizes]
+    return sizes + [VERIFIER_RECORD.format(study=study.name)] * bool(study.evaluation.verifier)
+
+
+def published_paths(study: Study) -> list[str]:
+    """Return every file that a finished study has, weights and checksums apart.
+
+    All of them are asked for by name: Snakemake takes a file that is missing for one that is not needed
+    as long as what was made from it is there.
+    """
+    about = (PROMPTS, OVERLAP, REPORT, PROVENANCE)
+    return [
+        *(path.format(study=study.name) for path in about),
+        *base_record_paths(study),
+        *metrics_paths(study),
+        *run_provenance_paths(study),
+        *completion_paths(study, study.run.decodings),
+        *score_paths(study, study.run.decodings),
+        *table_paths(study),
+        *figure_paths(study),
     ]

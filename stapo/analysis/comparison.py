@@ -155,7 +155,11 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headline_interval=_headline_interval(found, draws) if found else None,
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
-        notes=[*notes(study), *overlap_notes(scores.overlap)],
+        notes=[
+            *notes(study),
+            *overlap_notes(scores.overlap),
+            f"Configuration {study.table_fingerprint(decoding)}.",
+        ],
     )
 
 

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from stapo.artifacts import BusyError, ForeignDirectoryError
 from stapo.cli import pipeline, tools
 from stapo.cli.common import BAD_INPUT, app
+from stapo.running import join_jobs
 from stapo.study import StudyError
 
 __all__ = ["app", "main", "pipeline", "tools"]
@@ -21,6 +22,7 @@ def main() -> None:
     """Run the program; errors of users and machines become one line each."""
     try:
         try:
+            join_jobs()
             app()
         except SystemExit as ended:
             # Typer makes an exit code of Ctrl-C, and says nothing.

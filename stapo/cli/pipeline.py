@@ -24,8 +24,10 @@ from stapo.cli.common import (
     study_of,
 )
 from stapo.operations.launch import LAUNCHED
+from stapo.operations.trained import finished
+from stapo.operations.trained import publish as publish_trained
 from stapo.schema import HubData
-from stapo.study import Study, StudyError, benchmark_definitions
+from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 
 
 @app.command()
@@ -69,7 +71,11 @@ def _overlap(prompts: Path, benchmarks: list[str], published: bool) -> dict[str,
 
 
 @app.command()
-def base(config: ConfigOption, out: OutOption) -> None:
+def base(
+    config: ConfigOption,
+    out: OutOption,
+    record: Annotated[Path | None, typer.Option(help="JSON file that says from what")] = None,
+) -> None:
     """Build or download a base model.
 
     Example: stapo base --config '{"builder": "tiny-arithmetic", "supervised_steps": 400}' --out m
@@ -77,6 +83,8 @@ def base(config: ConfigOption, out: OutOption) -> None:
     from stapo.models.base import write_base
 
     write_base(json.loads(config), out)
+    if record:
+        write_json(record, json.loads(config))
 
 
 @app.command()
@@ -104,14 +112,20 @@ def train(
     found = study_of(study)
     require("--size", size, found.run.sizes)
     require("--method", method, found.run.methods)
+    config = found.train_config(size, method, seed)
     if LAUNCHED not in os.environ:
+        weights = [out.name, *(f"step{step}" for step in found.kept_steps())]
+        _begin(fingerprint(config))
+        if out.parent == metrics.parent and finished(out.parent, fingerprint(config), weights):
+            typer.echo(f"all {found.training.steps} steps were done before: nothing to train")
+            return
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
         if gpus is not None:
             _launch(found, size, gpus, nodes)
     from stapo.training.run import train as run
 
     run(
-        config=found.train_config(size, method, seed),
+        config=config,
         training=found.training,
         method=found.method(method),
         seed=seed,
@@ -123,6 +137,19 @@ def train(
         kept_steps=found.kept_steps(),
         engine=found.engine,
     )
+
+
+@app.command()
+def publish(
+    names: Annotated[list[str], typer.Argument(help="Files and directories of weights")],
+    trained: Annotated[Path, typer.Option(help="Directory in which a training finished them")],
+    out: Annotated[Path, typer.Option(help="Directory of the results that they belong to")],
+) -> None:
+    """Publish what a training finished, whole or not at all; weights as hard links.
+
+    Example: stapo publish --trained by-hand --out results/mine model metrics.jsonl provenance.json
+    """
+    list_paths(publish_trained(trained, out, names))
 
 
 def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
@@ -160,6 +187,7 @@ def generate(
         for name in found.evaluated()
     ]
     config = found.generate_config(checkpoint, decoding)
+    _begin(fingerprint(config))
     generated = run(
         model, config, found.decodings[decoding], found.evaluation, benchmarks, work, found.engine
     )
@@ -183,9 +211,15 @@ def score(
     from stapo.evaluation.scores import score as run
     from stapo.schema import Verifier
 
+    _begin(str(json.loads(identity).get("fingerprint", "")))
     judge = (verifier, Verifier.model_validate_json(verifier_config)) if verifier else None
     average = run(completions, json.loads(identity), out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
+
+
+def _begin(made_by: str) -> None:
+    """Name, at the beginning of a log, what the job works for: `stapo status` knows by it whose log it is."""
+    typer.echo(f"configuration {made_by}")
 
 
 def _take(gpus: int | None) -> None:

@@ -17,7 +17,9 @@ from rich.text import Text
 from stapo import artifacts
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device, Shape
+from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.memory import memory_errors, shape_of, shapes_of
+from stapo.operations.status import answers
 from stapo.schema import HubModel, Model, TinyModel, Verifier
 from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 from stapo.training.checkpoints import STATES_PER_PARAMETER
@@ -29,7 +31,7 @@ START_HOURS = costs.JOB_SECONDS / 3600
 MARK = "*"
 MEASURED = (
     "* measured: seconds per step of the study's own metrics, whatever machine made them; what is done is "
-    "judged by files and the fingerprints of trainings, Snakemake may find more to do"
+    "judged by the fingerprints in files, as `stapo status` does"
 )
 
 
@@ -94,16 +96,17 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
     there = (root / artifacts.PROMPTS.format(study=study.name)).exists()
     rows = [Row("prompts", "for training", 1, there, start * (not there), start)]
     for size, shape in shapes.items():
-        path = root / artifacts.BASE_MODEL.format(study=study.name, size=size)
-        rows.append(_base_row(size, study.models[size], shape, machine.device, path))
+        done = is_built(study, root, size)
+        rows.append(_base_row(size, study.models[size], shape, machine.device, done))
     if verifier:
-        path = root / artifacts.VERIFIER.format(study=study.name)
-        rows.append(_base_row("verifier", verifier, shape_of(verifier), machine.device, path))
+        done = is_built(study, root, "verifier")
+        rows.append(_base_row("verifier", verifier, shape_of(verifier), machine.device, done))
     for size, shape in shapes.items():
         rows += [_train_row(study, size, shape, name, machine, root) for name in study.run.methods]
     answers = [_answer_rows(study, *found, machine.device, root) for found in shapes.items()]
     rows += [row for stage in zip(*answers, strict=True) for row in stage]
-    return [*rows, Row("tables", "and figures", 1, 0, start, start)]
+    done = set(outputs(study, root).values()) == {"there"}
+    return [*rows, Row("tables", "and figures", 1, done, start * (not done), start)]
 
 
 def disk_needed(study: Study) -> int:
@@ -115,8 +118,8 @@ def disk_needed(study: Study) -> int:
     return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
 
 
-def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, path: Path) -> Row:
-    done, hours, devices = path.exists(), START_HOURS, 0
+def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, done: bool) -> Row:
+    hours, devices = START_HOURS, 0
     if isinstance(model, TinyModel):
         hours, devices = hours + costs.supervise_seconds(shape, model, device) / 3600, 1
     left = 0.0 if done else hours
@@ -128,8 +131,7 @@ def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, 
 def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | None, list[int]]:
     """Return the measured seconds per step of a size and method, and the steps done for each seed.
 
-    A training with a work directory counts by its own fingerprint. One of which only the published
-    metrics are left is done when they have the study's number of steps: they do not say of which settings.
+    Only steps with the settings of the study count as done; the speed is that of any earlier settings.
     """
     seconds, num_steps, done = 0.0, 0, []
     rollout = study.training.prompts_per_batch // study.training.prompts_per_mini_batch
@@ -139,8 +141,9 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
         work = root / artifacts.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
         working = artifacts.read_jsonl(work)
         records = working or artifacts.read_jsonl(root / artifacts.METRICS.format(**place))
-        last = records[-1]["step"] if records else 0
-        done.append(last if working or last == study.training.steps else 0)
+        published = is_trained(study, root, (size, method, seed))
+        last = working[-1]["step"] if working else 0
+        done.append(study.training.steps if published else last)
         # Whole rollouts, since generation stands in the first record of each; without the first of
         # several, which also warms up.
         whole = len(records) // rollout * rollout
@@ -207,28 +210,9 @@ def _answer_rows(study: Study, size: str, shape: Shape, device: Device, root: Pa
 
 
 def _cells(study: Study, size: str, root: Path) -> tuple[int, int, int]:
-    """Return how many cells a size has, how many are answered, and how many scores there are.
-
-    What an unfinished training has left in an earlier run does not count.
-    """
-    finished = [f"{size}/base"]
-    for method in study.run.methods:
-        steps = progress(study, size, method, root)[1]
-        pairs = zip(study.run.seeds, steps, strict=True)
-        done = [f"{size}/{method}/seed{s}" for s, n in pairs if n >= study.training.steps]
-        finished += done
-    cells = answered = scored = 0
-    for checkpoint in (c for c in study.checkpoints() if c.split("/")[0] == size):
-        for decoding in study.run.decodings:
-            cells += 1
-            if checkpoint.split("/step")[0] in finished:
-                place = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-                there = [
-                    [(root / path.format(**place, benchmark=name)).exists() for name in study.evaluated()]
-                    for path in (artifacts.COMPLETIONS, artifacts.SCORES)
-                ]  # fmt: skip
-                answered, scored = answered + all(there[0]), scored + sum(there[1])
-    return cells, answered, scored
+    """Return how many cells a size has, how many are answered, and how many scores there are."""
+    found = [one for one in answers(study, root) if one.checkpoint.split("/")[0] == size]
+    return len(found), sum(a.responses == a.wanted for a in found), sum(a.scored for a in found)
 
 
 def _at_once(rows: list[Row], machine: Machine) -> int:

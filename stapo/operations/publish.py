@@ -49,23 +49,12 @@ class Layout:
 
 def layout(study: Study) -> Layout:
     """Return what belongs to a study's results folder."""
-    decodings, suffixes = study.run.decodings, ("md", "tex", "csv")
     base = artifacts.RESULTS.format(study=study.name) + "/"
-    files = [
-        *(path.format(study=study.name) for path in (artifacts.PROMPTS, artifacts.OVERLAP)),
-        *(path.format(study=study.name) for path in (artifacts.REPORT, artifacts.PROVENANCE)),
-        *artifacts.score_paths(study, decodings),
-        *artifacts.completion_paths(study, decodings),
-        *artifacts.metrics_paths(study),
-        *artifacts.run_provenance_paths(study),
-        *artifacts.table_paths(study, suffixes),
-        *artifacts.figure_paths(study),
-    ]
     models = [artifacts.checkpoint_path(study.name, name) for name in study.checkpoints()]
     if study.evaluation.verifier:
         models.append(artifacts.VERIFIER.format(study=study.name))
     return Layout(
-        frozenset(path.removeprefix(base) for path in files),
+        frozenset(path.removeprefix(base) for path in artifacts.published_paths(study)),
         frozenset(path.removeprefix(base) for path in models),
     )
 

@@ -16,17 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from stapo import artifacts
+from stapo.operations.current import is_trained, outputs, score_state
 from stapo.operations.traces import (
     Owner,
     error_in,
-    fingerprint_in,
     logs_of,
     modified,
     number,
@@ -102,26 +101,13 @@ def answers(study: Study, root: Path = Path()) -> list[Answers]:
     ]
 
 
-def outputs(study: Study, root: Path = Path()) -> dict[str, str]:
-    """Return of the tables and the report whether they are there, missing, or older than their input."""
-    found, tables = {}, 0.0
-    for decoding in study.run.decodings:
-        at = {"study": study.name, "decoding": decoding, "suffix": "md"}
-        table = modified(root / artifacts.MAIN_TABLE.format(**at))
-        scores = [modified(root / path) for path in artifacts.score_paths(study, [decoding])]
-        found[f"table {decoding}"] = _age(table, max(scores))
-        tables = max(tables, table)
-    report = modified(root / artifacts.REPORT.format(study=study.name))
-    return {**found, "report": _age(report, tables)}
-
-
 def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
     trainings, evaluations = cells(study, root), answers(study, root)
     console.print(_training_table(study, trainings))
     console.print(_answers_table(study, evaluations))
     made = [f"{name}: {state}" for name, state in outputs(study, root).items()]
-    console.print(Text(", ".join(made)))
+    console.print(Text("; ".join(made)))
     notes: dict[tuple[str, str], list[str]] = {}
     for t in trainings:
         notes.setdefault((t.state, t.note), []).append(f"{t.size}/{t.method}/seed{t.seed}")
@@ -159,22 +145,21 @@ def _training(study: Study, root: Path, run: tuple[str, str, int]) -> Training:
     work = root / artifacts.TRAIN_WORK.format(**at) / fingerprint(study.train_config(*run))
     owner = owner_of(work / "lock")
     published = root / artifacts.RUN_PROVENANCE.format(**at)
-    if not (owner and owner.holds) and modified(published):
-        if fingerprint_in(text_of(published)) != work.name:
-            return Training(*run, "outdated", "published with other settings")
+    if not (owner and owner.holds) and is_trained(study, root, run):
         return _measured(study, Training(*run, "done"), root / artifacts.METRICS.format(**at))
     logs = logs_of(root, artifacts.MODEL.format(**at), "train", "_".join(map(str, run)))
     if owner is None:
-        # Perhaps with other settings, but the last attempt failed.
-        error = error_in(logs, 0)
+        error = error_in(logs, 0, work.name)
         if error and not STOPPED.search(error):
             return Training(*run, "failed", error)
+        if modified(published):
+            return Training(*run, "outdated", "published with other settings")
         return Training(*run, *_missing(root, at))
     training = _measured(study, Training(*run, "training"), work / "metrics.jsonl")
     left = study.training.steps - training.step
     pace = training.seconds_left / left if training.seconds_left and left > 0 else 0.0
     news = max(modified(work / "metrics.jsonl"), owner.since)
-    state, note = _process(owner, news, 5 * pace, error_in(logs, owner.since))
+    state, note = _process(owner, news, 5 * pace, error_in(logs, owner.since, work.name))
     if state == "running":
         return replace(training, note=note)
     if state == "stopped" and left <= 0:
@@ -191,7 +176,7 @@ def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
     ):
         output = path.format(**at)
         if not modified(root / output):
-            if error := error_in(logs_of(root, output, rule, wildcards), 0):
+            if error := error_in(logs_of(root, output, rule, wildcards), 0, ""):
                 return "failed", f"{name}: {error}"
             notes.append(f"no {name} yet")
     return "waiting", ", ".join(notes)
@@ -237,7 +222,7 @@ class _Benchmark:
 def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: str) -> _Benchmark:
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
     scores, work = artifacts.SCORES.format(**at), root / artifacts.GENERATE_WORK.format(**at)
-    scored = _score(study, root, checkpoint, decoding, name)
+    scored = score_state(study, root, checkpoint, decoding, name)
     after = modified(root / artifacts.checkpoint_path(study.name, checkpoint))
     if scored == "outdated":
         after = max(after, modified(root / scores))
@@ -252,9 +237,8 @@ def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: s
         with suppress(OSError), store.open("rb") as lines:
             responses = min(sum(line.endswith(b"\n") for line in lines), asked)
     if scored != "current" and collected > after:
-        error = error_in(
-            logs_of(root, scores, "score", f"{checkpoint}_{decoding}_{name}"), collected
-        )
+        logs = logs_of(root, scores, "score", f"{checkpoint}_{decoding}_{name}")
+        error = error_in(logs, collected, study.score_fingerprint(checkpoint, decoding, name))
     return _Benchmark(scored, asked, responses, news, collected, after, error)
 
 
@@ -268,7 +252,8 @@ def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answer
     if owner and not owner.holds and owner.since <= since:
         owner = None  # It finished, or worked for other settings.
     logs = logs_of(root, artifacts.RESPONSES.format(**at), "generate", f"{checkpoint}_{decoding}")
-    error = error_in(logs, owner.since if owner else since)
+    made_by = fingerprint(study.generate_config(checkpoint, decoding))
+    error = error_in(logs, owner.since if owner else since, made_by)
     scoring = next((b.error for b in found if b.error), None)
     if scored == len(found):
         state, note = "scored", ""
@@ -299,25 +284,6 @@ def _process(owner: Owner, news: float, patience: float, error: str | None) -> t
         "silent",
         f"no news for {_span(quiet)} from {owner.host}; look whether its job still runs",
     )
-
-
-def _score(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
-    """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
-    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    path = root / artifacts.SCORES.format(**at, benchmark=benchmark)
-    if not modified(path):
-        return "missing"
-    with suppress(OSError, ValueError):
-        found = fingerprint_in((pq.read_schema(path).metadata or {}).get(b"stapo", b""))
-        if found == study.score_fingerprint(checkpoint, decoding, benchmark):
-            return "current"
-    return "outdated"
-
-
-def _age(output: float, newest_input: float) -> str:
-    if not output:
-        return "missing"
-    return "there" if output >= newest_input else "older than its input"
 
 
 def _span(seconds: float) -> str:

@@ -19,6 +19,9 @@ LOG_BYTES, LOG_LINES, MAX_CHARACTERS = 65536, 40, 160
 ERROR = re.compile(
     r"^stapo: |^[\w.]*(Error|Exception|Interrupt)\b|slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
 )
+STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
+HEAD_BYTES = 4096
+"""Of a log, in which its job names the configuration that it works for."""
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -70,10 +73,16 @@ def logs_of(root: Path, output: str, rule: str, wildcards: str) -> list[Path]:
     return [root / (re.sub(r"^results/", "logs/", output) + ".log"), *slurm.glob("*.log")]
 
 
-def error_in(logs: Iterable[Path], since: float) -> str | None:
-    """Return the line that says why a job failed, from the newest log since then that has one."""
+def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
+    """Return the line that says why a job failed, from the newest log since then that has one.
+
+    Args:
+        logs: where it may stand.
+        since: older logs are not looked at.
+        made_by: fingerprint of the job; a log that names another one is that of other settings.
+    """
     for written, path in sorted(((modified(path), path) for path in logs), reverse=True):
-        if written and written >= since:
+        if written and written >= since and _of(path) in (None, made_by):
             # A progress bar writes over its line.
             text = COLOURS.sub("", text_of(path, LOG_BYTES))
             lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
@@ -82,6 +91,14 @@ def error_in(logs: Iterable[Path], since: float) -> str | None:
             said = [line for line in errors if line.startswith("stapo: ")]
             if errors:
                 return plain((said or errors)[-1])
+    return None
+
+
+def _of(log: Path) -> str | None:
+    """Return the fingerprint that a job wrote at the beginning of its log."""
+    with suppress(OSError), log.open("rb") as stream:
+        named = STARTED.search(stream.read(HEAD_BYTES).decode(errors="replace"))
+        return named[1] if named else None
     return None
 
 

@@ -1,6 +1,5 @@
 """One training run: from prompts and base model to published weights and metrics."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, T
 
 from stapo.artifacts import (
     append_jsonl,
+    link_or_copy,
     read_jsonl,
     replace_directory,
     replace_file,
@@ -204,7 +204,7 @@ def train(
         if state.is_main_process:
             for step, path in kept.items():
                 with replace_directory(model_path.with_name(f"step{step}")) as aside:
-                    shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=_link)
+                    shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
         _publish(trainer, work, model_path, metrics_path)
         if state.is_main_process:
             published = [
@@ -265,14 +265,6 @@ def _publish(trainer: StapoTrainer, work: Path, model_path: Path, metrics_path: 
         for path in checkpoints(work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-
-
-def _link(source: str, target: str) -> None:
-    """Give a finished file a second name; across file systems a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _say(line: str) -> None:

@@ -1,10 +1,7 @@
 # Tables, figures, the report, and named targets: table_<decoding>, figures, method_<name>.
 
-SUFFIXES = ("md", "tex", "csv")
-
-
 TITLES = [STUDY.method(name).title for name in RUN.methods]
-TABLES = artifacts.table_paths(STUDY, SUFFIXES)
+TABLES = artifacts.table_paths(STUDY)
 FIGURES = artifacts.figure_paths(STUDY)
 
 for name in RUN.decodings:
@@ -16,7 +13,7 @@ for name in RUN.decodings:
             artifacts.score_paths(STUDY, [name]),
             at(artifacts.OVERLAP),
         output:
-            expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=SUFFIXES),
+            expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=artifacts.SUFFIXES),
         log:
             log_of(artifacts.MAIN_TABLE).format(decoding=name, suffix="all"),
         localrule: True
@@ -63,8 +60,7 @@ rule report:
 
 rule provenance:
     input:
-        report=at(artifacts.REPORT),
-        runs=artifacts.run_provenance_paths(STUDY),
+        [path for path in PUBLISHED if path != at(artifacts.PROVENANCE)],
     output:
         at(artifacts.PROVENANCE),
         at(artifacts.CHECKSUMS),

@@ -34,21 +34,24 @@ rule overlap:
 
 rule base_model:
     output:
-        directory(at(artifacts.BASE_MODEL)),
+        model=directory(at(artifacts.BASE_MODEL)),
+        record=at(artifacts.BASE_RECORD),
     log:
         log_of(artifacts.BASE_MODEL),
     params:
         config=lambda w: canonical(STUDY.models[w.size].model_dump()),
         fingerprint=lambda w: fingerprint(STUDY.base_config(w.size)),
     shell:
-        STAPO + " base --config {params.config:q} --out {output} > {log} 2>&1"
+        STAPO
+        + " base --config {params.config:q} --out {output.model} --record {output.record} > {log} 2>&1"
 
 
 if STUDY.evaluation.verifier:
 
     rule verifier_model:
         output:
-            directory(at(artifacts.VERIFIER)),
+            model=directory(at(artifacts.VERIFIER)),
+            record=at(artifacts.VERIFIER_RECORD),
         log:
             log_of(artifacts.VERIFIER),
         localrule: True
@@ -57,4 +60,5 @@ if STUDY.evaluation.verifier:
                 STUDY.evaluation.verifier.model_dump(include={"hub", "revision"})
             ),
         shell:
-            STAPO + " base --config {params.config:q} --out {output} > {log} 2>&1"
+            STAPO
+            + " base --config {params.config:q} --out {output.model} --record {output.record} > {log} 2>&1"

@@ -1,5 +1,13 @@
-# One training: resumable state in an undeclared directory that Snakemake never deletes, keyed by the
-# fingerprint, so that a changed hyperparameter cannot resume from another run's checkpoint.
+# One training, and its weights. What it makes lies in a directory that Snakemake does not know, keyed by the
+# fingerprint: a changed hyperparameter cannot resume from another run's checkpoint, and changing it back costs
+# nothing. Weights take the place of earlier ones only when they are finished.
+
+TRAINED = "{params.work}/{params.fingerprint}/" + artifacts.TRAINED
+
+
+def trained_by(w):
+    """The fingerprint of a training."""
+    return fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))
 
 
 rule train:
@@ -9,25 +17,46 @@ rule train:
     output:
         metrics=at(artifacts.METRICS),
         provenance=at(artifacts.RUN_PROVENANCE),
-        model=directory(at(artifacts.MODEL)),
-        steps=[
-            directory(at(artifacts.STEP_MODEL).replace("{step}", str(step)))
-            for step in STUDY.kept_steps()
-        ],
     log:
         log_of(artifacts.MODEL),
     resources:
         gpu=STUDY.gpus_of("train"),
         nodes=1,
     params:
-        fingerprint=lambda w: fingerprint(
-            STUDY.train_config(w.size, w.method, int(w.seed))
-        ),
+        fingerprint=trained_by,
+        steps=STUDY.kept_steps(),
         work=at(artifacts.TRAIN_WORK),
+        run=at(artifacts.RUN),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
         STAPO
         + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
         " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
-        " --work {params.work}/{params.fingerprint} --out {output.model} --metrics {output.metrics}"
-        " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log}"
+        " --work {params.work}/{params.fingerprint}"
+        f" --out {TRAINED}/model --metrics {TRAINED}/metrics.jsonl"
+        " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log} && "
+        + STAPO
+        + f" publish --trained {TRAINED} --out {{params.run}} metrics.jsonl provenance.json"
+        " >> {log} 2>&1"
+
+
+rule weights:
+    input:
+        at(artifacts.RUN_PROVENANCE),
+    output:
+        model=directory(at(artifacts.MODEL)),
+        steps=[
+            directory(at(artifacts.STEP_MODEL).replace("{step}", str(step)))
+            for step in STUDY.kept_steps()
+        ],
+    log:
+        log_of(artifacts.RUN + "/weights"),
+    localrule: True
+    params:
+        fingerprint=trained_by,
+        names=["model", *(f"step{step}" for step in STUDY.kept_steps())],
+        work=at(artifacts.TRAIN_WORK),
+        run=at(artifacts.RUN),
+    shell:
+        STAPO
+        + f" publish --trained {TRAINED} --out {{params.run}} {{params.names}} > {{log}} 2>&1"

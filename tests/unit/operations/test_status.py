@@ -89,7 +89,10 @@ def test_before_anything_ran(study, tmp_path):
     assert [(a.state, a.responses, a.wanted) for a in answers(study, tmp_path)] == [
         ("waiting", 0, 800)
     ] * 2
-    assert outputs(study, tmp_path) == {"table t1.0-p1.0": "missing", "report": "missing"}
+    assert outputs(study, tmp_path) == {
+        **dict.fromkeys(("table t1.0-p1.0", "report", "provenance"), "missing"),
+        "files": "26 of 26 missing",
+    }
     assert shown(study, tmp_path)[0]
     assert not any(tmp_path.iterdir())
 

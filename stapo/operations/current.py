@@ -1,0 +1,91 @@
+"""What of a study's results was made by the study as it is now, judged by the fingerprints in the files.
+
+`status` and `plan` say the same since both ask here. Files are taken as they are found: what is truncated,
+strange or hostile is not current, and is no error of ours.
+"""
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from stapo import artifacts
+from stapo.operations.traces import fingerprint_in, modified, text_of
+from stapo.study import Study, fingerprint
+
+MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
+"""In tables and reports."""
+
+
+def is_trained(study: Study, root: Path, run: tuple[str, str, int]) -> bool:
+    """Return whether a training is published, with the settings of the study."""
+    at = dict(zip(("size", "method", "seed"), run, strict=True))
+    published = root / artifacts.RUN_PROVENANCE.format(study=study.name, **at)
+    metrics = root / artifacts.METRICS.format(study=study.name, **at)
+    made_by = fingerprint_in(text_of(published))
+    return bool(modified(metrics)) and made_by == fingerprint(study.train_config(*run))
+
+
+def is_built(study: Study, root: Path, size: str) -> bool:
+    """Return whether the base model of a size, or the `verifier`, was made with the settings of the study.
+
+    Weights that were removed since, to make space, do not count: nothing is built again for them alone.
+    """
+    place, settings = artifacts.BASE_RECORD, study.models.get(size)
+    wanted = settings.model_dump(mode="json") if settings else {}
+    if size == "verifier":
+        place, verifier = artifacts.VERIFIER_RECORD, study.evaluation.verifier
+        wanted = verifier.model_dump(mode="json") if verifier else {}
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text_of(root / place.format(study=study.name, size=size)))
+        return isinstance(found, dict) and all(wanted.get(k) == v for k, v in found.items())
+    return False
+
+
+def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
+    """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
+    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+    path = root / artifacts.SCORES.format(**at, benchmark=benchmark)
+    if not modified(path):
+        return "missing"
+    with suppress(OSError, ValueError):
+        found = fingerprint_in((pq.read_schema(path).metadata or {}).get(b"stapo", b""))
+        if found == study.score_fingerprint(checkpoint, decoding, benchmark):
+            return "current"
+    return "outdated"
+
+
+def outputs(study: Study, root: Path) -> dict[str, str]:
+    """Return of tables, report and provenance whether they are `there`, and how many files are missing."""
+    found, newest = {}, 0.0
+    for decoding in study.run.decodings:
+        at = {"study": study.name, "decoding": decoding, "suffix": "md"}
+        path = root / artifacts.MAIN_TABLE.format(**at)
+        scores = [modified(root / path) for path in artifacts.score_paths(study, [decoding])]
+        wanted = {study.table_fingerprint(decoding)}
+        found[f"table {decoding}"] = _state(path, wanted, max(scores))
+        newest = max(newest, modified(path))
+    report = root / artifacts.REPORT.format(study=study.name)
+    wanted = {study.table_fingerprint(decoding) for decoding in study.run.decodings}
+    found["report"] = _state(report, wanted, newest)
+    provenance = modified(root / artifacts.PROVENANCE.format(study=study.name))
+    found["provenance"] = _age(provenance, modified(report))
+    paths = artifacts.published_paths(study)
+    missing = sum(not modified(root / path) for path in paths)
+    found["files"] = f"{missing} of {len(paths)} missing" if missing else "there"
+    return found
+
+
+def _state(output: Path, wanted: set[str], newest_input: float) -> str:
+    written = modified(output)
+    if written and not wanted <= set(MADE_BY.findall(text_of(output))):
+        return "outdated, made with other settings"
+    return _age(written, newest_input)
+
+
+def _age(output: float, newest_input: float) -> str:
+    if not output:
+        return "missing"
+    return "there" if output >= newest_input else "older than its input"

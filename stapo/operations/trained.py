@@ -1,0 +1,87 @@
+"""What a training finished: it stays in its work directory, and is published from there.
+
+Snakemake removes the outputs of a job before it starts the job again. Weights that took days are therefore
+no outputs of the training: they are made in the work directory of its settings, and published as hard links
+when all of them are there. A training that fails, or that is stopped and taken back, removes none.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from stapo.artifacts import link_or_copy, replace_directory, replace_file
+from stapo.provenance import file_sha256
+from stapo.study import StudyError
+
+RECORD = "provenance.json"
+METRICS = "metrics.jsonl"
+
+
+def finished(trained: Path, fingerprint: str, names: Iterable[str]) -> bool:
+    """Return whether a directory holds, whole, what a training of these settings makes.
+
+    Args:
+        trained: where it publishes.
+        fingerprint: of everything that determines its result.
+        names: of its weights, such as `model` and `step4`.
+    """
+    record = _record(trained)
+    outputs = record.get("outputs", {})
+    there = {path.partition("/")[0] for path in outputs}
+    return (
+        record.get("fingerprint") == fingerprint
+        and there >= {METRICS, *names}
+        and not any(_damaged(trained, outputs))
+    )
+
+
+def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
+    """Give finished files and directories of weights their place in the results; return their paths.
+
+    Args:
+        trained: where a training left them.
+        out: directory of the results.
+        names: what of it; directories become hard links, or copies on another file system.
+
+    Raises:
+        StudyError: one line for each file that is missing or not what the training wrote.
+    """
+    outputs = _record(trained).get("outputs", {})
+    wanted = {
+        name: {p: sha for p, sha in outputs.items() if p == name or p.startswith(f"{name}/")}
+        for name in names
+    }
+    remedy = f"snakemake --forcerun {out / RECORD} trains again, from the last checkpoint if there is one"
+    errors = [f"{trained / RECORD}: missing; {remedy}"] * (not (trained / RECORD).is_file())
+    errors += [
+        f"{trained / path}: missing, truncated or corrupt; {remedy}"
+        for name, stated in wanted.items()
+        for path in (_damaged(trained, stated) if stated or name == RECORD else [name])
+    ]
+    if errors:
+        raise StudyError(errors)
+    for name in wanted:
+        source = trained / name
+        if source.is_dir():
+            with replace_directory(out / name) as aside:
+                shutil.copytree(source, aside, dirs_exist_ok=True, copy_function=link_or_copy)
+        else:
+            with replace_file(out / name, "wb") as stream:
+                stream.write(source.read_bytes())
+    return [out / name for name in wanted]
+
+
+def _record(trained: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((trained / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _damaged(trained: Path, stated: dict[str, str]) -> Iterator[str]:
+    for path, sha256 in stated.items():
+        if not (trained / path).is_file() or file_sha256(trained / path) != sha256:
+            yield path

@@ -1,0 +1,189 @@
+"""Every stage of the pipeline in milliseconds: the same files, with digests of what they were made from.
+
+A training counts its steps, writes each down, resumes, and can be stopped, killed or made to fail. Locks,
+publishing, fingerprints and what Snakemake does with them are the package's own.
+"""
+
+import hashlib
+import json
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stapo.running import join_jobs
+
+STEPS, STEP_SECONDS = 8, 0.05
+FAIL = Path("FAIL")
+"""Names the command that fails, where it exists."""
+
+
+def options(arguments: list[str]) -> dict[str, Any]:
+    """Return options by name, and what stands before them under ''."""
+    found: dict[str, Any] = {"": []}
+    name = ""
+    for word in arguments:
+        if word.startswith("--"):
+            name = word[2:]
+            found[name] = True
+        elif name and found[name] is True:
+            found[name] = word
+        else:
+            found[""].append(word)
+    return found
+
+
+def digest(*parts: Any) -> str:
+    """Return a digest of texts and of the contents of files and directories."""
+    state = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Path) and part.is_dir():
+            part = [digest(p) for p in sorted(part.rglob("*")) if p.is_file()]
+        state.update(part.read_bytes() if isinstance(part, Path) else repr(part).encode())
+    return state.hexdigest()
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file atomically, slowly enough to be interrupted on the way."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.aside")
+    aside.write_text(text)
+    time.sleep(0.02)
+    aside.replace(path)
+
+
+def directory(path: Path, content: str) -> None:
+    """Write a directory of weights."""
+    shutil.rmtree(path, ignore_errors=True)
+    write(path / "model.safetensors", content)
+
+
+def train(o: dict[str, Any]) -> None:
+    from stapo.artifacts import work_directory
+    from stapo.operations.trained import finished
+    from stapo.study import fingerprint, parse_study
+
+    study = parse_study(json.loads(o["study"]))
+    config = study.train_config(o["size"], o["method"], int(o["seed"]))
+    work, out, metrics = Path(o["work"]), Path(o["out"]), Path(o["metrics"])
+    print("configuration", fingerprint(config), flush=True)
+    steps = {f"step{step}" for step in study.kept_steps()}
+    if finished(out.parent, fingerprint(config), ["model", *steps]):
+        return
+    stopped: list[int] = []
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stopped.append(1))
+    with work_directory(work, config):
+        log = work / "metrics.jsonl"
+        done = len(log.read_text().splitlines()) if log.exists() else 0
+        for step in range(done + 1, STEPS + 1):
+            time.sleep(STEP_SECONDS)
+            with log.open("a") as stream:
+                seconds = {"update": STEP_SECONDS, "rollout": 0.0}
+                stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
+            if stopped:
+                print("stapo: stopped; the same command continues", file=sys.stderr, flush=True)
+                sys.exit(130)
+            if step == STEPS // 2 and fails("train"):
+                raise RuntimeError("stapo: made to fail")
+        made = digest(config, Path(o["base"]), Path(o["prompts"]))
+        for name in ("model", *steps):
+            directory(out.with_name(name), made + name)
+        write(metrics, log.read_text())
+        files = [f"{name}/model.safetensors" for name in ("model", *steps)] + ["metrics.jsonl"]
+        outputs = {
+            f: hashlib.sha256((out.parent / f).read_bytes()).hexdigest() for f in sorted(files)
+        }
+        record = {"fingerprint": fingerprint(config), "outputs": outputs}
+        write(out.with_name("provenance.json"), json.dumps(record))
+
+
+def generate(o: dict[str, Any]) -> None:
+    from stapo.artifacts import work_directory
+    from stapo.study import fingerprint, parse_study
+
+    study = parse_study(json.loads(o["study"]))
+    config = study.generate_config(o["checkpoint"], o["decoding"])
+    print("configuration", fingerprint(config), flush=True)
+    with work_directory(Path(o["work"]), {"kind": "responses"}):
+        for name in study.evaluated():
+            write(Path(o["out"]) / f"{name}.jsonl", digest(config, name, Path(o["model"])) + "\n")
+
+
+def score(o: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    print("configuration", json.loads(o["identity"])["fingerprint"], flush=True)
+    table = pa.table({"made": [digest(Path(o["completions"]))]})
+    out = Path(o["out"])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        table.replace_schema_metadata({"stapo": o["identity"]}), out.with_name(f".{out.name}.aside")
+    )
+    out.with_name(f".{out.name}.aside").replace(out)
+
+
+def show(o: dict[str, Any], command: str) -> None:
+    from stapo import artifacts
+    from stapo.study import parse_study
+
+    study = parse_study(json.loads(o["study"]))
+    if command == "figure":
+        made = digest(*map(Path, artifacts.metrics_paths(study)))
+        for suffix in ("svg", "png"):
+            write(
+                Path(artifacts.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
+                made,
+            )
+    elif command == "table":
+        scores = artifacts.score_paths(study, [o["decoding"]])
+        made_by = study.table_fingerprint(o["decoding"])
+        text = f"{digest(*map(Path, scores))}\nConfiguration {made_by}.\n"
+        for suffix in artifacts.SUFFIXES:
+            at = {"study": study.name, "decoding": o["decoding"], "suffix": suffix}
+            write(Path(artifacts.MAIN_TABLE.format(**at)), text)
+    elif command == "report":
+        tables = [Path(path).read_text() for path in artifacts.table_paths(study)]
+        write(Path(artifacts.REPORT.format(study=study.name)), "".join(tables))
+    else:
+        files = [p for p in artifacts.published_paths(study) if not p.endswith("/provenance.json")]
+        sums = "".join(f"{digest(Path(path))}  {path}\n" for path in files)
+        write(Path(artifacts.PROVENANCE.format(study=study.name)), digest(sums))
+        write(Path(artifacts.CHECKSUMS.format(study=study.name)), sums)
+
+
+def fails(command: str) -> bool:
+    return FAIL.exists() and FAIL.read_text() == command
+
+
+def main() -> None:
+    join_jobs()
+    command, o = sys.argv[1], options(sys.argv[2:])
+    if command != "train" and fails(command):
+        raise RuntimeError("stapo: made to fail")
+    if command == "prompts":
+        write(Path(o["out"]), digest(o["config"]) + "\n")
+    elif command == "overlap":
+        write(Path(o["out"]), json.dumps(digest(Path(o["prompts"]))))
+    elif command == "base":
+        directory(Path(o["out"]), digest(o["config"]))
+        write(Path(o["record"]), o["config"])
+    elif command == "publish":
+        from stapo.operations.trained import publish
+
+        publish(Path(o["trained"]), Path(o["out"]), o[""])
+    elif command in ("train", "generate", "score"):
+        {"train": train, "generate": generate, "score": score}[command](o)
+    else:
+        show(o, command)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()
+        sys.exit(0)
+    sys.exit(130)

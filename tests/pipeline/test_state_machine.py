@@ -1,0 +1,215 @@
+"""Whatever is changed, taken back, stopped, killed or fails: one more run gives what a fresh directory gives.
+
+Random sequences over a reduced study with stages of milliseconds (`stub`); Snakemake, the rules, locks and
+publishing are the real ones. Before the last run `status` and `plan` must have said what is left.
+STAPO_SEQUENCES sets how many sequences; each depends on its number alone, and on when a signal arrives.
+"""
+
+import copy
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from stapo import artifacts
+from stapo.operations.current import outputs
+from stapo.operations.plan import machine, plan
+from stapo.operations.status import answers, cells, print_status
+from stapo.study import ROOT, Study, merge, parse_study
+
+STUB = Path(__file__).with_name("stub")
+SEQUENCES = int(os.environ.get("STAPO_SEQUENCES", "3"))
+EVENTS = 5
+LONGEST_SECONDS = 12.0
+"""Until a signal: about what a whole run takes."""
+SMOKE = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
+STUDY = merge(
+    SMOKE,
+    {
+        "name": "states",
+        "training": {"steps": 8},
+        "run": {
+            "methods": ["justrl", "stapo"],
+            "decodings": ["t1.0-p1.0"],
+            "benchmarks": ["chain-2"],
+        },
+    },
+)
+CHANGES: dict[str, dict[str, Any]] = {
+    "method": {"methods": {"stapo": {"tau_p": 0.01}}},
+    "title": {"methods": {"justrl": {"title": "Another title"}}},
+    "training": {"training": {"learning_rate": 1.0e-4}},
+    "evaluation": {"evaluation": {"seed": 7}},
+    "prompts": {"data": {"seed": 1}},
+    "base model": {"models": {"tiny": {"supervised_steps": 7}}},
+    "steps kept": {"training": {"evaluate_every": 4}},
+}
+FAILING = ("train", "generate", "score", "table", "publish", "provenance")
+
+
+class World:
+    """A directory in which a study is changed and run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.changed = path, set[str]()
+        path.mkdir()
+
+    def raw(self) -> dict[str, Any]:
+        raw = copy.deepcopy(STUDY)
+        for name in sorted(self.changed):
+            raw = merge(raw, CHANGES[name])
+        return raw
+
+    def study(self) -> Study:
+        return parse_study(self.raw())
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        (self.path / "study.yaml").write_text(yaml.safe_dump(self.raw()))
+        return subprocess.Popen(
+            # The default profile, and nothing else.
+            [
+                *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
+                *("--configfile", "study.yaml", "--cores", "4", *args),
+            ],
+            cwd=self.path,
+            env={**os.environ, "PYTHONPATH": str(STUB), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *args: str) -> str:
+        """Run to the end and return what was said."""
+        running = self.start(*args)
+        said, _ = running.communicate(timeout=300)
+        assert running.returncode == 0, said
+        return said
+
+    def interrupt(self, seconds: float, sent: signal.Signals, everything: bool) -> None:
+        """Run, and send a signal to Snakemake, or to it and all of its jobs."""
+        running = self.start()
+        try:
+            running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            (os.killpg if everything else os.kill)(running.pid, sent)
+            # What Snakemake left may still hold its output open.
+            running.wait(120)
+        assert running.stdout is not None
+        running.stdout.close()
+
+    def jobs(self) -> set[str]:
+        """Return the rules that a dry run would run."""
+        lines = self.run("-n", "--quiet", "rules").split("Job stats:")
+        if len(lines) == 1:
+            return set()
+        rows = [line.split() for line in lines[1].split("total")[0].splitlines()[3:]]
+        return {row[0] for row in rows if len(row) == 2 and row[0] != "all"}
+
+
+def published(world: World) -> dict[str, bytes]:
+    """Return every file of the study's layout, weights included."""
+    study = world.study()
+    models = [artifacts.checkpoint_path(study.name, name) for name in study.checkpoints()]
+    paths = [*artifacts.published_paths(study), artifacts.CHECKSUMS.format(study=study.name)]
+    paths += [f"{model}/model.safetensors" for model in models]
+    return {path: (world.path / path).read_bytes() for path in paths}
+
+
+def event(world: World, rng: random.Random) -> str:
+    """Let one thing happen; return what."""
+    name = rng.choice(list(CHANGES))
+    kind = rng.choice(
+        ["change", "change", "revert", "run", "ctrl-c", "ctrl-c", "kill", "orphan", "fail"]
+    )
+    seconds = rng.uniform(0.5, LONGEST_SECONDS)
+    if kind == "change":
+        world.changed.add(name)
+        return f"change {name}"
+    if kind == "revert":
+        world.changed.clear()
+    elif kind == "run":
+        world.run()
+    elif kind == "ctrl-c":
+        world.interrupt(seconds, signal.SIGINT, everything=True)
+    elif kind == "kill":
+        world.interrupt(seconds, signal.SIGKILL, everything=True)
+    elif kind == "orphan":
+        world.interrupt(seconds, signal.SIGKILL, everything=False)
+    else:
+        stage = rng.choice(FAILING)
+        (world.path / "FAIL").write_text(stage)
+        world.start().communicate(timeout=300)
+        (world.path / "FAIL").unlink()
+        return f"fail in {stage}"
+    return kind if kind in ("revert", "run") else f"{kind} after {seconds:.1f} s"
+
+
+def check_what_is_said(world: World) -> None:
+    """Hold `status` and `plan` against the jobs that Snakemake announces."""
+    study, jobs = world.study(), world.jobs()
+    trainings, evaluations = cells(study, world.path), answers(study, world.path)
+    shown = outputs(study, world.path)
+    stream = io.StringIO()
+    print_status(study, Console(file=stream, width=120), world.path)
+    said = (jobs, stream.getvalue())
+    done = {t.state for t in trainings} == {"done"}
+    scored = {a.state for a in evaluations} == {"scored"}
+    there = set(shown.values()) == {"there"}
+    assert (done and scored and there) == (not jobs), said
+    if not done:
+        assert "train" in jobs, said
+    if not scored:
+        assert jobs & {"generate", "score"}, said
+    rows = {(row.stage, row.what): row for row in plan(study, machine("cpu"), world.path)}
+    for training in trainings:
+        row = rows["train", f"{training.size} {training.method}"]
+        # A training of which all steps are done has only its publishing left.
+        assert training.state != "done" or row.hours == 0, said
+        assert row.hours == 0 or training.state != "done", said
+    assert (rows["score", "tiny"].done == rows["score", "tiny"].jobs) == scored, said
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """What a fresh directory gives, by the changes of the study."""
+    known: dict[frozenset[str], dict[str, bytes]] = {}
+
+    def run(changed: set[str]) -> dict[str, bytes]:
+        key = frozenset(changed)
+        if key not in known:
+            world = World(tmp_path_factory.mktemp("fresh") / "world")
+            world.changed = set(changed)
+            world.run()
+            known[key] = published(world)
+            shutil.rmtree(world.path)
+        return known[key]
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(SEQUENCES))
+def test_one_run_gives_what_a_fresh_directory_gives(tmp_path, fresh, number):
+    rng, world = random.Random(number), World(tmp_path / "world")
+    happened = []
+    try:
+        for _ in range(EVENTS):
+            happened.append(event(world, rng))
+        check_what_is_said(world)
+        world.run()
+        expected = fresh(world.changed)
+        found = published(world)
+        assert [p for p in expected if found[p] != expected[p]] == []
+        check_what_is_said(world)
+    except AssertionError as error:
+        raise AssertionError(f"after: {', '.join(happened)}\n{error}") from error
