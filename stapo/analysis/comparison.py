@@ -93,6 +93,8 @@ class MainTable:
     choices: list[Choice]
     """Of each training with several checkpoints."""
     notes: list[str]
+    made_by: str
+    """Fingerprint of everything that leads to this table."""
 
 
 def headline(averages: Mapping[str, Mapping[str, float]]) -> Headline | None:
@@ -155,11 +157,8 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headline_interval=_headline_interval(found, draws) if found else None,
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
-        notes=[
-            *notes(study),
-            *overlap_notes(scores.overlap),
-            f"Configuration {study.table_fingerprint(decoding)}.",
-        ],
+        notes=[*notes(study), *overlap_notes(scores.overlap)],
+        made_by=study.table_fingerprint(decoding),
     )
 
 

@@ -46,8 +46,7 @@ class Workspace:
         """Run Snakemake on the study and return what it said."""
         command = [
             *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
-            *("--configfile", "study.yaml", "--cores", "2", "--rerun-incomplete"),
-            *("--workflow-profile", "none", "--retries", "1"),
+            *("--configfile", "study.yaml", "--cores", "2", "--retries", "1"),
             *args,
         ]
         return subprocess.run(

@@ -34,6 +34,7 @@ def test_a_methods_hyperparameter_reruns_that_method(edited):
     edited.write()
     assert edited.jobs() == {
         "train": 1,
+        "weights": 1,
         "generate": 2,
         "score": 4,
         **TABLES,
@@ -65,7 +66,7 @@ def test_a_shared_hyperparameter_retrains_everything_but_the_base(edited):
     edited.study["training"]["learning_rate"] = 1e-4
     edited.write()
     jobs = edited.jobs()
-    assert jobs["train"] == 4
+    assert jobs["train"] == jobs["weights"] == 4
     assert "base_model" not in jobs
     assert "prompts" not in jobs
 
@@ -74,7 +75,7 @@ def test_a_shared_hyperparameter_retrains_everything_but_the_base(edited):
     ("target", "expected"),
     [
         ("table_t1_0_p1_0", {"generate": 5, "score": 10, "table_t1_0_p1_0": 1}),
-        ("method_stapo", {"train": 1, "generate": 2, "score": 4}),
+        ("method_stapo", {"train": 1, "weights": 1, "generate": 2, "score": 4}),
         ("results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet", {"generate": 1, "score": 1}),
         ("figures", {"train": 4, "figure": 5}),
     ],
@@ -84,7 +85,7 @@ def test_named_targets_ask_for_their_part(tmp_path, edited, target, expected):
     """From nothing: what a target needs, prompts, overlap and base model apart."""
     start = {"prompts", "overlap", "base_model"}
     if target.startswith("table"):
-        expected = {"train": 4, **expected}
+        expected = {"train": 4, "weights": 4, **expected}
     elsewhere = type(edited)(tmp_path, edited.study)
     elsewhere.write()
     jobs = {rule: count for rule, count in elsewhere.jobs(target).items() if rule in expected}

@@ -27,10 +27,11 @@ def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
     workspace.write((STUDIES / f"{name}.yaml").read_text())
     jobs = workspace.jobs()
     study = read_study(STUDIES / f"{name}.yaml")
+    weights = {"weights": JOBS[name]["train"]}
     tables = {f"table_{d.replace('-', '_').replace('.', '_')}": 1 for d in study.run.decodings}
     once = {"prompts": 1, "overlap": 1, "report": 1, "provenance": 1}
     figures = {"figure": 6 if study.kept_steps() else 5}
-    assert jobs == {**JOBS[name], **tables, **once, **figures}
+    assert jobs == {**JOBS[name], **weights, **tables, **once, **figures}
 
 
 @pytest.mark.parametrize("profile", sorted(p.name for p in PROFILES.iterdir()))
