@@ -44,6 +44,14 @@ def is_built(study: Study, root: Path, size: str) -> bool:
     return False
 
 
+def is_made(study: Study, root: Path, checkpoint: str) -> bool:
+    """Return whether a checkpoint, given as `Study.checkpoints` yields it, is that of the study."""
+    size, *run = checkpoint.split("/")
+    if run == ["base"]:
+        return is_built(study, root, size)
+    return is_trained(study, root, (size, run[0], int(run[1].removeprefix("seed"))))
+
+
 def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
     """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}

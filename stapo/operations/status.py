@@ -5,6 +5,7 @@ taken as they are found: what is torn, strange or hostile counts as not there, a
 """
 
 import json
+import math
 import os
 import re
 import statistics
@@ -22,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import artifacts
-from stapo.operations.current import is_trained, outputs, score_state
+from stapo.operations.current import is_made, is_trained, outputs, score_state
 from stapo.operations.traces import (
     Owner,
     error_in,
@@ -226,6 +227,8 @@ def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: s
     after = modified(root / artifacts.checkpoint_path(study.name, checkpoint))
     if scored == "outdated":
         after = max(after, modified(root / scores))
+    if not is_made(study, root, checkpoint):
+        after = math.inf
     asked = benchmark_definitions()[name]["metadata"]["rows"] * study.benchmarks[name].samples
     collected = modified(root / artifacts.COMPLETIONS.format(**at))
     stores = [(modified(path), path) for path in work.glob(f"{name}-{'[0-9a-f]' * 16}.jsonl")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stapo.artifacts import COMPLETIONS, METRICS, SCORES, TRAIN_WORK
+from stapo.artifacts import COMPLETIONS, METRICS, RUN_PROVENANCE, TRAIN_WORK, write_json
 from stapo.operations.costs import ASSUMPTIONS, DEVICES
 from stapo.operations.plan import (
     Machine,
@@ -129,22 +129,25 @@ def test_metrics_of_other_settings_are_not_this_study_s(study, raw_study, tmp_pa
     )
 
 
-@pytest.mark.parametrize(("steps", "done"), [(96, 1), (120, 0)])
-def test_a_published_training_is_done_if_it_has_the_steps(study, tmp_path, steps, done):
+@pytest.mark.parametrize("settings", ["the study's", "others"])
+def test_a_published_training_is_done_if_it_has_the_settings_of_the_study(
+    study, tmp_path, settings
+):
     place = {"study": "smoke", "size": "tiny", "method": "stapo", "seed": 0}
-    write_metrics(tmp_path / METRICS.format(**place), steps)
+    write_metrics(tmp_path / METRICS.format(**place), 96)
+    made_by = fingerprint(study.train_config("tiny", "stapo", 0))
+    record = {"fingerprint": made_by if settings == "the study's" else "0" * 16}
+    write_json(tmp_path / RUN_PROVENANCE.format(**place), record)
     cell = {"study": "smoke", "checkpoint": "tiny/stapo/seed0", "decoding": "t1.0-p1.0"}
     for name in study.run.benchmarks:
-        for path in (COMPLETIONS, SCORES):
-            file = tmp_path / path.format(**cell, benchmark=name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
-    found = rows(study, tmp_path, "train")["tiny stapo"]
+        file = tmp_path / COMPLETIONS.format(**cell, benchmark=name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    found, done = rows(study, tmp_path, "train")["tiny stapo"], settings == "the study's"
     assert (found.done, found.basis) == (done, "measured")
-    assert (found.hours == 0) == bool(done)
-    # Responses and scores of a training that is to be done again count for nothing.
+    assert (found.hours == 0) == done
+    # Responses of a training that is to be done again count for nothing.
     assert rows(study, tmp_path, "generate")["tiny"].done == done
-    assert rows(study, tmp_path, "score")["tiny"].done == 6 * done
 
 
 def test_jobs_run_as_many_at_once_as_there_are_devices():

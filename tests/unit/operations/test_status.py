@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -91,7 +92,7 @@ def test_before_anything_ran(study, tmp_path):
     ] * 2
     assert outputs(study, tmp_path) == {
         **dict.fromkeys(("table t1.0-p1.0", "report", "provenance"), "missing"),
-        "files": "26 of 26 missing",
+        "files": "28 of 28 missing",
     }
     assert shown(study, tmp_path)[0]
     assert not any(tmp_path.iterdir())
@@ -209,13 +210,28 @@ def test_what_is_published_is_done_or_outdated(study, tmp_path):
     for strange in ('{"fingerprint": "0"}', "[]", '{"fingerprint', "\xff"):
         write(provenance, strange)
         (training,) = cells(study, tmp_path)
-        assert (training.state, training.step) == ("outdated", 0)
+        assert training.note == "all steps are done; the next run publishes them"
+    shutil.rmtree(work)
+    (training,) = cells(study, tmp_path)
+    assert (training.state, training.step) == ("outdated", 0)
+
+
+def test_the_error_of_other_settings_is_not_that_of_a_training(study, tmp_path):
+    work = work_of(study, tmp_path)
+    write(work / "lock", f"{os.uname().nodename} 1", age=100)
+    write(tmp_path / LOG, f"configuration {work.name}\nstapo: no space\n")
+    assert cells(study, tmp_path)[0].state == "failed"
+    write(tmp_path / LOG, "configuration 0123456789abcdef\nstapo: no space\n")
+    assert cells(study, tmp_path)[0].state == "stopped"
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):
     at = {"study": "smoke", "checkpoint": "tiny/base", "decoding": "t1.0-p1.0"}
     weights = tmp_path / artifacts.BASE_MODEL.format(**PUBLISHED)
     weights.mkdir(parents=True)
+    write_json(
+        tmp_path / artifacts.BASE_RECORD.format(**PUBLISHED), study.models["tiny"].model_dump()
+    )
     os.utime(weights, (time.time() - 500,) * 2)
     work = tmp_path / artifacts.GENERATE_WORK.format(**at)
     write(work / f"chain-2-{fingerprint('now')}.jsonl", "{}\n" * 150 + '{"torn', age=100)
@@ -247,6 +263,8 @@ def test_responses_and_scores_are_counted(study, tmp_path):
 def test_scores_of_other_settings_are_outdated(study, tmp_path):
     at = {"study": "smoke", "checkpoint": "tiny/base", "decoding": "t1.0-p1.0"}
     work = tmp_path / artifacts.GENERATE_WORK.format(**at)
+    built_as = study.models["tiny"].model_dump()
+    write_json(tmp_path / artifacts.BASE_RECORD.format(**PUBLISHED), built_as)
     for name in study.evaluated():
         write(work / f"{name}-{fingerprint('before')}.jsonl", "{}\n" * 400, age=100)
         write(tmp_path / artifacts.COMPLETIONS.format(**at, benchmark=name), "{}\n", age=90)
@@ -271,15 +289,25 @@ def test_weights_on_the_way_share_a_row(raw_study, study, tmp_path):
     assert "1 scored, 1 waiting" in line
 
 
-def test_tables_and_report_may_be_older_than_their_input(study, tmp_path):
+def test_tables_and_report_may_be_outdated_or_older_than_their_input(raw_study, study, tmp_path):
     table = {"study": "smoke", "decoding": "t1.0-p1.0", "suffix": "md"}
-    path = write(tmp_path / artifacts.MAIN_TABLE.format(**table), "x", age=100)
-    write(tmp_path / artifacts.REPORT.format(study="smoke"), "x", age=50)
-    assert outputs(study, tmp_path) == {"table t1.0-p1.0": "there", "report": "there"}
+    made_by = f"Configuration {study.table_fingerprint('t1.0-p1.0')}."
+    path = write(tmp_path / artifacts.MAIN_TABLE.format(**table), made_by, age=100)
+    write(tmp_path / artifacts.REPORT.format(study="smoke"), f"<p>{made_by}</p>", age=50)
+    found = outputs(study, tmp_path)
+    assert found == {
+        "table t1.0-p1.0": "there",
+        "report": "there",
+        "provenance": "missing",
+        "files": "26 of 28 missing",
+    }
     write_score(tmp_path, study, "tiny/base", "chain-2")
     assert outputs(study, tmp_path)["table t1.0-p1.0"] == "older than its input"
     os.utime(path)
     assert outputs(study, tmp_path)["report"] == "older than its input"
+    raw_study["methods"] = {"grpo": {"clip_high": 0.3}}
+    found = outputs(parse_study(raw_study), tmp_path)
+    assert found["table t1.0-p1.0"] == found["report"] == "outdated, made with other settings"
 
 
 def test_strange_files_are_no_error_of_ours(study, tmp_path):
@@ -325,4 +353,5 @@ def test_it_reads_what_the_pipeline_itself_writes(study, tmp_path):
         assert cells(study, tmp_path)[0].state == "training"
     record_of_run = run_provenance(config, tmp_path, path / "lock", path, [path / "lock"])
     write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record_of_run)
+    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), (path / "metrics.jsonl").read_bytes())
     assert cells(study, tmp_path)[0].state == "done"
