@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup setup-gpu smoke test test-vllm bench lint schema lock
+.PHONY: help setup setup-gpu smoke test test-cpus test-vllm bench lint schema lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,9 @@ smoke: setup ## the whole pipeline on a tiny model, on the CPU
 
 test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
 	pytest -n 2 --dist loadgroup
+
+test-cpus: setup ## the tests of numbers, as other CPUs compute them
+	tests/other_cpus.sh
 
 test-vllm: ## a real vLLM on the CPU, in a layer over .venv
 	requirements/install_vllm.sh

@@ -14,6 +14,7 @@ ALLOWED = {
     "hub": set(),
     "provenance": {"study"},
     "reference": set(),
+    "running": set(),
     "objective": set(),
     "models": {"artifacts", "hub", "schema", "study"},
     "evaluation": {"artifacts", "hub", "provenance", "schema", "study", "models.arithmetic"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
         "artifacts", "schema", "study", "models", "evaluation", "training", "analysis", "conformance",
-        "operations",
+        "operations", "running",
     },
     "__main__": {"cli"},
     "__init__": set(),

@@ -20,10 +20,11 @@ from stapo.study import benchmark_definitions
 DECODING = Decoding(temperature=1.0, top_p=1.0)
 EVALUATION = Evaluation(batch_size=64, max_response_tokens=24)
 
+pytestmark = pytest.mark.rounding
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("model") / "base"
     settings = TinyModel(
         builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64

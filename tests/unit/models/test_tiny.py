@@ -3,6 +3,7 @@
 from itertools import islice
 from random import Random
 
+import pytest
 import torch
 
 from stapo.models.arithmetic import VOCABULARY, sloppy_solution, training_problems
@@ -10,6 +11,8 @@ from stapo.models.tiny import IGNORED, build_model, build_tokenizer, supervise, 
 from stapo.schema import TinyModel
 
 SETTINGS = TinyModel(builder="tiny-arithmetic", supervised_steps=3, supervised_batch=8)
+
+pytestmark = pytest.mark.rounding
 
 
 def test_every_text_of_the_world_survives_the_tokenizer():

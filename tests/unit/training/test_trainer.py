@@ -41,11 +41,12 @@ TRAINING = Training(
 )
 UNTIMED = ("seconds",)
 
+pytestmark = pytest.mark.rounding
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Path:
     """A base model of a few supervised steps, and prompts."""
-    torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("world")
     settings = TinyModel(
         builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
@@ -131,7 +132,6 @@ def test_a_killed_run_resumes_to_the_same_bits(world, reference, tmp_path):
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import torch; torch.set_num_threads(1)
 from test_trainer import run
 run(Path({str(world)!r}), Path({str(tmp_path)!r}))
 """

@@ -50,7 +50,6 @@ def rewards(completions: Any, **_: Any) -> list[float]:
 
 
 def main(world: str, out: str, masks: str, *cases: str) -> None:
-    torch.set_num_threads(1)
     for case in cases:
         directory = Path(out) / case
         directory.mkdir(parents=True, exist_ok=True)
