@@ -5,7 +5,7 @@
 #   snakemake ... method_stapo                                         one method
 #   snakemake ... results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet   any file
 #
-# Another study: snakemake --cores all --configfile workflows/studies/STUDY.yaml
+# Another study: snakemake --configfile workflows/studies/STUDY.yaml
 import os
 import re
 import shlex
