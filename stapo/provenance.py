@@ -5,17 +5,21 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from stapo.artifacts import DamagedFileError, replace_file
 from stapo.study import ROOT
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",
     "latex2sympy2-extended", "sympy", "numpy", "snakemake", "stapo",
 )  # fmt: skip
+SUMS = "SHA256SUMS"
+"""In every directory of weights that is written here, as `sha256sum --check` reads it."""
 LOCK = ROOT / "requirements" / "lock.txt"
 
 
@@ -99,6 +103,47 @@ def checksums(paths: Iterable[Path], root: Path) -> dict[str, str]:
         if file.is_file() and not is_hidden(file.relative_to(root))
     ]
     return {os.path.relpath(file, root): file_sha256(file) for file in files}
+
+
+def file_sums(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of files below a directory by name; several files at a time."""
+    names = list(names)
+    with ThreadPoolExecutor() as pool:  # Hashing releases the interpreter's lock.
+        return dict(zip(names, pool.map(lambda name: file_sha256(root / name), names), strict=True))
+
+
+def write_sums(directory: Path) -> None:
+    """Write the checksums of all files of a directory into it, so that damage is noticed later."""
+    names = sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
+    with replace_file(directory / SUMS) as stream:
+        stream.writelines(f"{sha}  {name}\n" for name, sha in file_sums(directory, names).items())
+
+
+def damaged_file(directory: Path) -> str | None:
+    """Return the first file that is not what `write_sums` saw; None where all are, or nothing is known."""
+    path = directory / SUMS
+    if not path.exists():
+        return None
+    pairs = [line.partition("  ") for line in path.read_text(errors="replace").splitlines()]
+    stated = {name: sha for sha, _, name in pairs}
+    missing = [name for name in stated if not (name and (directory / name).is_file())]
+    if missing or not stated:
+        return missing[0] if missing and missing[0] else SUMS
+    found = file_sums(directory, stated)
+    return next((name for name, sha in stated.items() if found[name] != sha), None)
+
+
+def require_whole(directory: Path) -> None:
+    """Check a directory of weights against the checksums that lie in it.
+
+    Raises:
+        DamagedFileError: a file is missing, truncated or corrupt.
+    """
+    if name := damaged_file(directory):
+        raise DamagedFileError(
+            f"{directory / name}: missing, truncated or corrupt (not the SHA-256 in {SUMS}); remove "
+            f"{directory} and run snakemake again, which writes it again"
+        )
 
 
 def _git(*args: str) -> str | None:

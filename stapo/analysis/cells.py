@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo import artifacts
@@ -22,6 +24,18 @@ SAME_PACKAGES = (
     "sympy",
     "latex2sympy2-extended",
 )
+COLUMNS = {
+    "problem": pa.types.is_integer,
+    "sample": pa.types.is_integer,
+    "answer": pa.types.is_string,
+    "verdict": pa.types.is_string,
+    "correct": pa.types.is_boolean,
+    "num_tokens": pa.types.is_integer,
+    "truncated": pa.types.is_boolean,
+    "duplicate": pa.types.is_boolean,
+    "correct_with_verifier": pa.types.is_boolean,
+}
+"""What is read of a score file; only answers may be null."""
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 
 
@@ -64,33 +78,20 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
 
     Raises:
         StaleScoreError: with one line for each file that is missing, was made by another
-            configuration, is incomplete, or comes from other packages or hardware than the rest.
+            configuration, is damaged or incomplete, or comes from other packages or hardware than the
+            rest.
     """
-    scores, errors, rows = Scores(), [], {}
-    for checkpoint in study.checkpoints():
-        for benchmark in study.evaluated():
-            path = artifacts.SCORES.format(
-                study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-            )
-            expected = study.score_identity(checkpoint, decoding, benchmark)
-            try:
-                table = pq.read_table(root / path)
-            except OSError:
-                errors.append(f"{path}: missing; run snakemake")
-                continue
-            identity = json.loads((table.schema.metadata or {}).get(b"stapo", b"{}"))
-            errors += _problems(path, identity, expected, scores.provenance, table.num_rows)
-            scores.provenance = scores.provenance or {
-                **identity.get("provenance", {}),
-                "engine": identity.get("engine"),
-            }
-            rows[checkpoint, benchmark] = table.to_pydict()
-    if errors:
-        raise StaleScoreError("\n".join(errors))
+    scores = Scores()
+    rows = _read_all(study, decoding, root, scores.provenance)
     overlap = root / artifacts.OVERLAP.format(study=study.name)
     if overlap.exists():
-        found = json.loads(overlap.read_text())
-        scores.overlap = {kind: found[kind] for kind in ("shared", "sharing_13_words")}
+        found = artifacts.read_json(overlap)
+        kinds = ("shared", "sharing_13_words")
+        if not all(isinstance(found.get(kind), dict) for kind in kinds):
+            raise artifacts.DamagedFileError(
+                f"{overlap}: no {' or no '.join(kinds)}; {artifacts.AGAIN}"
+            )
+        scores.overlap = {kind: found[kind] for kind in kinds}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     scores.choices = [_choice(study, *run, rows, column) for run in study.runs()]
     chosen: dict[tuple[str, str], list[str]] = {
@@ -105,6 +106,71 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             parts = [rows[checkpoint, benchmark] for checkpoint in checkpoints]
             scores.cells[size, method, benchmark] = _cell(parts, samples, column)
     return scores
+
+
+def _read_all(
+    study: Study, decoding: str, root: Path, provenance: dict[str, Any]
+) -> dict[tuple[str, str], dict[str, list[Any]]]:
+    """Return the columns of every score file by checkpoint and benchmark; fill in what made them."""
+    errors, rows = [], {}
+    counts: dict[str, int] = {}
+    for checkpoint in study.checkpoints():
+        for benchmark in study.evaluated():
+            path = artifacts.SCORES.format(
+                study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+            )
+            expected = study.score_identity(checkpoint, decoding, benchmark)
+            try:
+                table = _read(root / path)
+            except FileNotFoundError:
+                errors.append(f"{path}: missing; run snakemake")
+                continue
+            except artifacts.DamagedFileError as error:
+                errors.append(f"{path}: {error}; {artifacts.AGAIN}")
+                continue
+            identity = json.loads(table.schema.metadata[b"stapo"])
+            errors += _problems(path, identity, expected, provenance, table)
+            if table.num_rows != counts.setdefault(benchmark, table.num_rows):
+                errors.append(
+                    f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
+                    f"{benchmark}; {artifacts.AGAIN}"
+                )
+            if not provenance:
+                provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
+            rows[checkpoint, benchmark] = table.to_pydict()
+    if errors:
+        raise StaleScoreError("\n".join(errors))
+    return rows
+
+
+def _read(path: Path) -> pa.Table:
+    """Return a score file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        DamagedFileError: it is none, with the cause.
+    """
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        cause = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise artifacts.DamagedFileError(f"truncated or corrupt ({cause})") from error
+    for name, is_kind in COLUMNS.items():
+        if table.schema.get_field_index(name) < 0:
+            raise artifacts.DamagedFileError(f"no column {name}")
+        if not is_kind(table.schema.field(name).type):
+            raise artifacts.DamagedFileError(f"column {name} is of {table.schema.field(name).type}")
+        if name != "answer" and table[name].null_count:
+            raise artifacts.DamagedFileError(f"column {name} has gaps")
+    try:
+        identity = json.loads((table.schema.metadata or {}).get(b"stapo", b""))
+    except ValueError:
+        identity = None
+    if not isinstance(identity, dict) or not isinstance(identity.get("provenance", {}), dict):
+        raise artifacts.DamagedFileError("does not say what made it")
+    return table
 
 
 def _choice(
@@ -131,7 +197,11 @@ def _choice(
 
 
 def _problems(
-    path: str, found: dict[str, Any], expected: dict[str, Any], others: dict[str, Any], rows: int
+    path: str,
+    found: dict[str, Any],
+    expected: dict[str, Any],
+    others: dict[str, Any],
+    table: pa.Table,
 ) -> list[str]:
     if found.get("fingerprint") != expected["fingerprint"]:
         return [
@@ -139,8 +209,15 @@ def _problems(
             f"{expected['fingerprint']}; run snakemake again"
         ]
     errors = []
-    if rows == 0 or rows % expected["samples"]:
-        errors.append(f"{path}: {rows} rows are no multiple of {expected['samples']} samples")
+    rows, samples = table.num_rows, expected["samples"]
+    if rows == 0 or rows % samples:
+        errors.append(
+            f"{path}: {rows} rows are no multiple of {samples} samples; {artifacts.AGAIN}"
+        )
+    else:
+        cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
+        if set(cells) != set(product(range(rows // samples), range(samples))):
+            errors.append(f"{path}: not {samples} samples of every problem; {artifacts.AGAIN}")
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
     if others:
         pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]

@@ -16,6 +16,7 @@ from stapo.analysis.cells import read_scores
 from stapo.evaluation.statistics import average_at_n
 from stapo.study import Study
 
+Values = NDArray[np.float64]
 # Okabe and Ito: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 SMOOTHING = 20
@@ -61,15 +62,21 @@ STYLE: Any = {
 
 
 def draw(study: Study, name: str, root: Path = Path()) -> Figure:
-    """Return the figure of one quantity: a panel per size, a colour per method, a line per seed."""
-    quantity = FIGURES[name]
+    """Return the figure of one quantity: a panel per size, a colour per method, a line per seed.
+
+    Raises:
+        DamagedFileError: with one line for each file of metrics that is missing, damaged or incomplete.
+    """
+    quantity, values = FIGURES[name], _values(study, name, root)
     sizes = study.run.sizes
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(1.5 + 5.0 * len(sizes), 3.8), dpi=150, layout="constrained")
         panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
         for panel, size in zip(panels, sizes, strict=True):
             for method, colour in zip(study.run.methods, _colours(study), strict=True):
-                _draw_method(panel, study, size, method, colour, quantity, root)
+                for i, seed in enumerate(study.run.seeds):
+                    label = _label(study, method) if i == 0 else None
+                    _draw_run(panel, values[size, method, seed], colour, label)
             if quantity.reference is not None:
                 height, text = quantity.reference
                 panel.axhline(height, color="0.4", linewidth=0.9, linestyle=":", label=text)
@@ -116,35 +123,40 @@ def _colours(study: Study) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(len(study.run.methods))]
 
 
-def _draw_method(
-    panel: Axes,
-    study: Study,
-    size: str,
-    method: str,
-    colour: str,
-    quantity: Quantity,
-    root: Path,
-) -> None:
-    for i, seed in enumerate(study.run.seeds):
-        path = artifacts.METRICS.format(study=study.name, size=size, method=method, seed=seed)
-        records = artifacts.read_jsonl(root / path)
-        steps = np.array([record["step"] for record in records])
-        values = np.array([quantity.value(record) for record in records])
-        panel.plot(steps, values, color=colour, alpha=0.2, linewidth=0.7)
-        panel.plot(
-            steps,
-            moving_mean(values, max(1, len(values) // SMOOTHING)),
-            color=colour,
-            linewidth=1.6,
-            label=_label(study, method) if i == 0 else None,
-        )
+def _values(study: Study, name: str, root: Path) -> dict[tuple[str, str, int], Values]:
+    """Return the values of a quantity after every step of each training."""
+    found, errors = {}, []
+    for run, path in zip(study.runs(), artifacts.metrics_paths(study), strict=True):
+        try:
+            if not (root / path).exists():
+                raise artifacts.DamagedFileError(f"{path}: missing; run snakemake")
+            records = artifacts.read_published(root / path, ("step", name))
+            if [record["step"] for record in records] != list(range(1, study.training.steps + 1)):
+                raise artifacts.DamagedFileError(
+                    f"{path}: not the steps 1 to {study.training.steps} in order; {artifacts.AGAIN}"
+                )
+            found[run] = np.array([FIGURES[name].value(record) for record in records])
+        except artifacts.DamagedFileError as error:
+            errors.append(str(error))
+        except (TypeError, ValueError):
+            errors.append(f"{path}: {name} is not a number everywhere; {artifacts.AGAIN}")
+    if errors:
+        raise artifacts.DamagedFileError("\n".join(errors))
+    return found
 
 
-def moving_mean(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+def _draw_run(panel: Axes, values: Values, colour: str, label: str | None) -> None:
+    steps = np.arange(1, len(values) + 1)
+    smooth = moving_mean(values, max(1, len(values) // SMOOTHING))
+    panel.plot(steps, values, color=colour, alpha=0.2, linewidth=0.7)
+    panel.plot(steps, smooth, color=colour, linewidth=1.6, label=label)
+
+
+def moving_mean(values: Values, width: int) -> Values:
     """Return the centred moving mean; at the ends over what there is."""
     kernel = np.ones(width)
     count = np.convolve(np.ones(len(values)), kernel, mode="same")
-    mean: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / count
+    mean: Values = np.convolve(values, kernel, mode="same") / count
     return mean
 
 

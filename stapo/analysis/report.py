@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -26,6 +27,7 @@ from stapo.study import Study, fingerprint
 EXAMPLES = 3
 """Problems of which every method's first response is shown."""
 MAX_CHARACTERS = 2000
+PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 
     Raises:
         StaleScoreError: scores that do not belong to this study as it is now.
+        DamagedFileError: responses or a figure are truncated or corrupt.
     """
     page = render_report(study, root)
     path = root / artifacts.REPORT.format(study=study.name)
@@ -97,7 +100,10 @@ def render_report(study: Study, root: Path = Path()) -> str:
 
 
 def _data_address(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    image = path.read_bytes()
+    if not (image.startswith(PNG_START) and image.endswith(PNG_END)):
+        raise artifacts.DamagedFileError(f"{path}: truncated or corrupt, no PNG; {artifacts.AGAIN}")
+    return "data:image/png;base64," + base64.b64encode(image).decode()
 
 
 def _examples(study: Study, root: Path) -> list[Example]:
@@ -111,7 +117,7 @@ def _examples(study: Study, root: Path) -> list[Example]:
             path = artifacts.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )
-            problems[checkpoint] = artifacts.read_jsonl(root / path)[0]
+            problems[checkpoint] = _first(root / path)
         first = next(iter(problems.values()))
         texts = [problem["responses"][0] for problem in problems.values()]
         grades = grade_all([(first["gold"], text) for text in texts])
@@ -127,6 +133,16 @@ def _examples(study: Study, root: Path) -> list[Example]:
             )
         )
     return examples
+
+
+def _first(path: Path) -> dict[str, Any]:
+    """Return the first problem of a file of responses, which has a response."""
+    records = artifacts.read_published(path, ("question", "gold", "responses"))
+    first = records[0] if records else {}
+    texts = first.get("responses")
+    if not (isinstance(texts, list) and texts and isinstance(texts[0], str)):
+        raise artifacts.DamagedFileError(f"{path}: no responses; {artifacts.AGAIN}")
+    return first
 
 
 def _visible(text: str) -> str:

@@ -1,7 +1,10 @@
 """The `stapo` program: one subcommand per step of the pipeline, and tools beside it."""
 
+import errno
 import json
+import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from safetensors import SafetensorError
@@ -15,7 +18,13 @@ from stapo.study import StudyError
 __all__ = ["app", "main", "pipeline", "tools"]
 
 INTERRUPTED = 130
-FULL_DISK = ("No space left on device", "inline_container.cc", "file write failed")
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL_DISK_WORDS = (
+    *(os.strerror(number) for number in FULL_DISK),
+    "inline_container.cc",
+    "file write failed",
+)
+"""Of the errors by which the writers of weights and optimiser states say the same."""
 
 
 def main() -> None:
@@ -33,24 +42,37 @@ def main() -> None:
         _fail(error.errors, BAD_INPUT)
     except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:
         _fail([str(error)], BAD_INPUT)
-    except OSError as error:
-        # A full disk, a directory that may not be written: what is published stays whole.
-        where = f"{error.filename}: " if error.filename else ""
-        _fail([_plain(f"{where}{error.strerror or error}")], 1)
-    except (ValueError, RuntimeError, FloatingPointError, SafetensorError) as error:
-        _fail([_plain(str(error))], 1)
     except KeyboardInterrupt:
         _fail(["stopped; the same command continues from the last checkpoint"], INTERRUPTED)
+    except Exception as error:
+        if _is_full_disk(error):
+            # What is published, and the last checkpoint, stay whole.
+            _fail(
+                ["no space left (disk, quota or ulimit); make some and run the same command again"],
+                1,
+            )
+        if isinstance(error, OSError):
+            where = f"{error.filename}: " if error.filename else ""
+            _fail([f"{where}{error.strerror or error}"], 1)
+        if isinstance(error, ValueError | RuntimeError | FloatingPointError | SafetensorError):
+            _fail(str(error).splitlines(), 1)
+        raise
 
 
-def _plain(message: str) -> str:
-    """Say what the writers of weights and optimiser states mean by their errors on a full disk."""
-    if any(words in message for words in FULL_DISK):
-        return "no space left on the device; make some and run the same command again, it continues"
-    return message
+def _is_full_disk(error: BaseException | None) -> bool:
+    """Return whether an error, or one that led to it, comes from a full disk."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
+            # `require_space` says itself how much is needed.
+            return error.strerror == os.strerror(error.errno)
+        if any(words in str(error) for words in FULL_DISK_WORDS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _fail(lines: list[Any], code: int) -> None:
-    for line in lines:
-        print(f"stapo: {line}", file=sys.stderr)  # noqa: T201
+    with suppress(OSError):  # The log may lie on the full disk.
+        for line in lines:
+            print(f"stapo: {line}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

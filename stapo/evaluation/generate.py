@@ -3,7 +3,7 @@
 lm-eval gives the tasks: rows, prompts, gold answers. The sampling is ours, since lm-eval keeps one
 completion per request, passes no seeds and, under data parallelism, gives every replica the same requests.
 Each response is one line of the store of its benchmark, written as it comes: a killed or extended
-evaluation generates what is missing and nothing else.
+evaluation generates what is missing or damaged and nothing else.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ from typing import Any
 from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
-from stapo.artifacts import append_jsonl, read_jsonl, work_directory, write_jsonl
+from stapo.artifacts import DamagedFileError, work_directory, write_jsonl
 from stapo.evaluation.engines import engine, label
+from stapo.evaluation.responses import Key, store, stored
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
+from stapo.provenance import require_whole
 from stapo.schema import Decoding, Engine, Evaluation
 from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
-
-Key = tuple[int, int]
-"""Problem and sample."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,9 @@ def generate(
 
     Raises:
         BusyError: another process generates into `work`.
+        DamagedFileError: the checkpoint is not what was published.
     """
+    require_whole(model)
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, evaluation)
         tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
@@ -83,13 +84,13 @@ def generate(
                     bar.set_postfix_str(one.benchmark.name)
                     for part, responses in answer(chunks(requests, evaluation.batch_size)):
                         for request, response in zip(part, responses, strict=True):
-                            record = {"seed": request.seed, "engine": by, **vars(response)}
-                            append_jsonl(
-                                one.store,
-                                {"problem": request.problem, "sample": request.sample, **record},
-                            )
+                            store(one.store, request, response, by)
                         bar.update(len(part))
         for one in asked:
+            if lost := len(_missing(one)):
+                raise DamagedFileError(
+                    f"{one.store}: lost {lost} responses; run the same command again"
+                )
             write_jsonl(one.benchmark.output, _collect(one))
     return total
 
@@ -122,21 +123,17 @@ def _ask(
 
 
 def _missing(asked: Asked) -> list[Request]:
-    have = _have(asked.store)
+    have = _have(asked)
     return [r for r in asked.requests if (r.problem, r.sample) not in have]
 
 
-def _have(store: Path) -> dict[Key, dict[str, Any]]:
-    """Return the stored responses; the line that a kill cut off is made whole by what follows it."""
-    records = read_jsonl(store)
-    if store.exists() and not store.read_bytes().endswith(b"\n"):
-        write_jsonl(store, records)
-    return {(record["problem"], record["sample"]): record for record in records}
+def _have(asked: Asked) -> dict[Key, dict[str, Any]]:
+    return stored(asked.store, lambda line: print(line, flush=True))  # noqa: T201
 
 
 def _collect(asked: Asked) -> list[dict[str, Any]]:
     """Return one record per problem, its samples in order."""
-    have = _have(asked.store)
+    have = _have(asked)
     samples = range(asked.benchmark.config["samples"])
     collected = []
     for problem, row in enumerate(asked.rows):

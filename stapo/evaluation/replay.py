@@ -7,7 +7,7 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from stapo.artifacts import read_jsonl
+from stapo.evaluation.responses import published
 from stapo.study import BENCHMARKS, TASK_PREFIX
 
 
@@ -16,7 +16,7 @@ class Stored(LM):  # type: ignore[misc]
 
     def __init__(self, completions: Path) -> None:
         super().__init__()
-        self.records = {record["problem"]: record for record in read_jsonl(completions)}
+        self.records = {record["problem"]: record for record in published(completions)}
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return one response per request."""
@@ -47,8 +47,6 @@ def regrade(completions: Path, benchmark: str) -> float:
     name = TASK_PREFIX + benchmark
     loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])
     stored = Stored(completions)
-    if not stored.records:
-        raise RuntimeError(f"{completions}: no responses; `stapo generate` writes them")
     samples = {len(record["responses"]) for record in stored.records.values()}
     loaded["tasks"][name].set_config(key="repeats", value=max(samples))
     results = evaluate(lm=stored, task_dict=loaded, bootstrap_iters=0)

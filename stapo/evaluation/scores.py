@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.artifacts import read_jsonl, replace_file
+from stapo.artifacts import replace_file
 from stapo.evaluation.grading import MAX_FAILURE_FRACTION, failure_fraction, grade_all
+from stapo.evaluation.responses import published
 from stapo.provenance import provenance
 from stapo.schema import Verifier
+from stapo.study import benchmark_definitions
 
 METADATA_KEY = b"stapo"
 SCHEMA = pa.schema(
@@ -73,12 +75,12 @@ def score(
         verifier: directory and settings of a model that judges what the rules reject.
 
     Raises:
+        DamagedFileError: responses are truncated, corrupt or not all there.
         RuntimeError: too many answers on which the grader timed out or crashed, too many equal
             responses, or several engines.
     """
-    problems = read_jsonl(completions)
-    if not problems:
-        raise RuntimeError(f"{completions}: no responses; `stapo generate` writes them")
+    rows_of = benchmark_definitions().get(identity.get("benchmark", ""), {}).get("metadata", {})
+    problems = published(completions, rows_of.get("rows"), identity.get("samples"))
     if long_duplicate_fraction(problems) > MAX_DUPLICATE_FRACTION:
         raise RuntimeError(
             f"{completions}: {long_duplicate_fraction(problems):.1%} of the responses of {LONG} tokens "

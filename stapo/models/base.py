@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from stapo.artifacts import replace_directory, write_json
 from stapo.hub import persistently
+from stapo.provenance import write_sums
 from stapo.schema import HubModel, Model, TinyModel
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
@@ -17,20 +18,25 @@ SOURCE = "source.json"
 
 
 def write_base(config: dict[str, Any], path: Path) -> None:
-    """Write a base model and its tokenizer to a directory, by one rename.
+    """Write a base model and its tokenizer to a directory, atomically.
+
+    A supervised start that is killed resumes from a hidden file beside the directory.
 
     Args:
         config: as `Study.models`: a builder's settings, or `hub` and `revision`.
         path: the directory.
     """
     model: HubModel | TinyModel = TypeAdapter(Model).validate_python(config)
+    state = path.with_name(f".{path.name}.supervised")
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
             from stapo.models.tiny import build_tiny
 
-            build_tiny(model, aside)
+            build_tiny(model, aside, state)
         else:
             _download(model, aside)
+        write_sums(aside)
+    state.unlink(missing_ok=True)
 
 
 def cached(model: HubModel) -> Path:

@@ -1,9 +1,12 @@
 """The tiny base model: a Qwen3 from scratch, supervised on sloppy solutions of `arithmetic`."""
 
+import hashlib
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -11,6 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from stapo.artifacts import replace_file
 from stapo.models.arithmetic import (
     SLIP_RATE,
     VOCABULARY,
@@ -19,6 +23,7 @@ from stapo.models.arithmetic import (
     training_problems,
 )
 from stapo.schema import TinyModel
+from stapo.study import fingerprint
 
 CONTEXT = 96
 HEAD_SIZE = 32
@@ -26,6 +31,8 @@ INITIAL_SCALE = 0.1
 """About 1 / sqrt(width); with Qwen3's 0.02 tried starts of this length stayed below 20 % accuracy."""
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 IGNORED = -100
+SAVE_EVERY = 10
+"""Steps of the supervised start between two states for resuming; a few seconds."""
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -100,17 +107,32 @@ def _collate(rows: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor,
 
 
 def supervise(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, settings: TinyModel
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    settings: TinyModel,
+    state: Path | None = None,
 ) -> None:
-    """Train the model in place: AdamW, learning rate linear to 5 % of its start."""
+    """Train the model in place: AdamW, learning rate linear to 5 % of its start.
+
+    Args:
+        model: with its first weights.
+        tokenizer: of the model.
+        settings: of the supervised start.
+        state: file that is written on the way; where it holds a state of these settings, training
+            resumes from it to the same bits.
+    """
     steps = settings.supervised_steps
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
     )
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
     batches = supervised_batches(tokenizer, settings.supervised_batch, settings.seed)
+    parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    done = _load_state(state, settings, parts) if state else 0
+    for _ in range(done):
+        next(batches)  # Drawing them again costs a twentieth of training on them.
     model.train()
-    for _ in track(range(steps), description="supervised start"):
+    for step in track(range(done + 1, steps + 1), description="supervised start"):
         ids, labels = next(batches)
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
@@ -118,14 +140,44 @@ def supervise(
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
+        if state and step % SAVE_EVERY == 0:
+            _save_state(state, settings, parts, step)
     model.eval()
 
 
-def build_tiny(settings: TinyModel, path: Path) -> None:
-    """Build, supervise and save the base model and its tokenizer."""
+def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: int) -> None:
+    """Write the state after a step atomically, behind its checksum."""
+    states = {name: part.state_dict() for name, part in parts.items()}
+    buffer = io.BytesIO()
+    torch.save({"of": fingerprint(settings.model_dump()), "step": step, **states}, buffer)
+    data = buffer.getvalue()
+    with replace_file(path, "wb") as stream:
+        stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+
+
+def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
+    """Load the state that was written last; return after which step, 0 without one to resume from."""
+    if not path.exists():
+        return 0
+    checksum, _, data = path.read_bytes().partition(b"\n")
+    if checksum != hashlib.sha256(data).hexdigest().encode():
+        print(f"{path}: passed over, truncated or corrupt", flush=True)  # noqa: T201
+        return 0
+    found = torch.load(io.BytesIO(data), weights_only=True)
+    if found["of"] != fingerprint(settings.model_dump()):
+        return 0
+    for name, part in parts.items():
+        part.load_state_dict(found[name])
+    step = int(found["step"])
+    print(f"resuming after step {step} of {settings.supervised_steps}", flush=True)  # noqa: T201
+    return step
+
+
+def build_tiny(settings: TinyModel, path: Path, state: Path | None = None) -> None:
+    """Build, supervise and save the base model and its tokenizer; `state` as for `supervise`."""
     tokenizer = build_tokenizer()
     model = build_model(settings)
-    supervise(model, tokenizer, settings)
+    supervise(model, tokenizer, settings, state)
     # Explicit and neutral: evaluation and rollouts set every sampling field themselves.
     model.generation_config.do_sample = True
     model.save_pretrained(path)

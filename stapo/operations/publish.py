@@ -1,6 +1,5 @@
 """What a finished study says of itself: provenance and the checksums of everything that belongs to it."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,9 @@ from stapo.study import Study, benchmark_definitions, fingerprint
 
 SUMS = "SHA256SUMS"
 WEIGHTS = ".safetensors"
+RUN_MAPPINGS = ("base", "outputs")
+RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
+"""What is read of a training's provenance."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,19 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
 
 
 def read_run(study: Study, root: Path, size: str, method: str, seed: int) -> dict[str, Any]:
-    """Return what a training left of itself."""
+    """Return what a training left of itself.
+
+    Raises:
+        DamagedFileError: it is truncated or corrupt, or says too little.
+        OSError: it cannot be read.
+    """
     at = {"study": study.name, "size": size, "method": method, "seed": seed}
-    found: dict[str, Any] = json.loads((root / artifacts.RUN_PROVENANCE.format(**at)).read_text())
+    path = root / artifacts.RUN_PROVENANCE.format(**at)
+    found = artifacts.read_json(path)
+    wrong = [name for name in RUN_MAPPINGS if not isinstance(found.get(name), dict)]
+    wrong += [name for name in RUN_FIELDS if name not in found]
+    if wrong:
+        raise artifacts.DamagedFileError(f"{path}: no {', '.join(wrong)}; {artifacts.AGAIN}")
     return found
 
 
@@ -108,7 +120,7 @@ def _sources(study: Study, root: Path) -> dict[str, Any]:
     }
     places["verifier"] = artifacts.VERIFIER.format(study=study.name)
     found = {name: root / place / SOURCE for name, place in places.items()}
-    return {name: json.loads(path.read_text()) for name, path in found.items() if path.exists()}
+    return {name: artifacts.read_json(path) for name, path in found.items() if path.exists()}
 
 
 def about_study(study: Study, root: Path) -> dict[str, Any]:

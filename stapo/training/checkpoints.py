@@ -1,20 +1,27 @@
 """Step checkpoints: written aside, sealed, renamed; read only when whole and of this run.
 
 A kill at any moment leaves either the old checkpoint or the old and the new one. The seal lists every
-file with its size, so that a checkpoint that was torn later (a full disk, a copy that broke off) or that
-belongs to another run is recognised and passed over.
+file with its SHA-256, and has one itself, so that a checkpoint that was truncated or changed later (a full
+disk, a copy that broke off, a flipped bit) or that belongs to another run is recognised and passed over.
 """
 
 import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stapo.artifacts import sync
+from stapo.provenance import file_sums
+from stapo.study import fingerprint
+
 SEAL = "seal.json"
 ASIDE = "writing"
+OF_A_RANK = re.compile(r"(?:__|rng_state_)(\d+)")
+"""How the names of files begin that one rank of several writes: its shards, its random state."""
 STATES_PER_PARAMETER = 3
 """Weights and the two moments of Adam."""
 
@@ -46,22 +53,42 @@ def require_space(directory: Path, num_bytes: int) -> None:
         )
 
 
-def seal(directory: Path, identity: dict[str, Any]) -> None:
-    """Bring every file to the disk and write down what belongs to the checkpoint.
+class UnreadableCheckpointError(RuntimeError):
+    """A checkpoint is whole but cannot be loaded; raised on all ranks alike."""
+
+
+def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[str, Any]:
+    """Bring the files that a rank wrote to the disk and return their checksums.
+
+    Each file is read once, by the rank that wrote it and still has it in memory.
+    """
+    names = []
+    for path in sorted(directory.rglob("*")):
+        of_a_rank = OF_A_RANK.match(path.name)
+        owner = int(of_a_rank[1]) % num_processes if of_a_rank else 0
+        if path.is_file() and owner == rank:
+            sync(path)
+            names.append(path.relative_to(directory).as_posix())
+    return {
+        name: {"bytes": (directory / name).stat().st_size, "sha256": sha}
+        for name, sha in file_sums(directory, names).items()
+    }
+
+
+def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) -> None:
+    """Write down what belongs to a checkpoint, and bring that to the disk.
 
     Args:
         directory: a checkpoint that is written completely.
         identity: `fingerprint` of the run, `layout` of the states, `num_processes`.
+        files: as `checksums_of_rank`, of all ranks.
     """
-    sizes = {}
-    for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            _sync(path)
-            sizes[str(path.relative_to(directory))] = path.stat().st_size
-    record = {**identity, "step": step_of(directory), "files": sizes}
+    record = {**identity, "step": step_of(directory), "files": dict(files)}
+    record["checksum"] = fingerprint(record)
     (directory / SEAL).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    _sync(directory / SEAL)
-    _sync(directory)
+    for path in (directory / SEAL, *directory.rglob("*"), directory):
+        if path.is_dir() or path.name == SEAL:
+            sync(path)
 
 
 def publish(aside: Path, output: Path, keep: int | None) -> None:
@@ -69,7 +96,7 @@ def publish(aside: Path, output: Path, keep: int | None) -> None:
     target = output / aside.name
     shutil.rmtree(target, ignore_errors=True)
     os.replace(aside, target)
-    _sync(output)
+    sync(output)
     if keep:
         for old in checkpoints(output)[:-keep]:
             shutil.rmtree(old)
@@ -79,7 +106,7 @@ def newest_whole(
     directory: Path,
     identity: dict[str, Any],
     say: Callable[[str], None],
-    before: int | None = None,
+    refused: Mapping[int, str] | None = None,
 ) -> Path | None:
     """Return the newest checkpoint that can be continued from, or None.
 
@@ -87,14 +114,15 @@ def newest_whole(
         directory: with `checkpoint-N` in it.
         identity: as for `seal`, of the run that wants to continue.
         say: told one line for each checkpoint that is passed over, and why.
-        before: a step that must be done again; checkpoints from then on are passed over.
+        refused: why the checkpoint after a step, and all later ones, must not be used.
 
     Raises:
         ValueError: the run's own checkpoint, but in a layout that this launch cannot read.
+        OSError: a checkpoint that this user may not read, or the machine cannot read now.
     """
     for checkpoint in reversed(checkpoints(directory)):
-        late = before is not None and step_of(checkpoint) >= before
-        fault = f"step {before} must be done again" if late else _fault(checkpoint, identity)
+        reasons = [why for step, why in (refused or {}).items() if step <= step_of(checkpoint)]
+        fault = reasons[0] if reasons else _fault(checkpoint, identity)
         if fault is None:
             return checkpoint
         say(f"{checkpoint}: passed over, {fault}")
@@ -102,31 +130,33 @@ def newest_whole(
 
 
 def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
+    """Return why a checkpoint cannot be continued from, None where it can."""
     try:
-        record = json.loads((checkpoint / SEAL).read_text())
+        record = json.loads((checkpoint / SEAL).read_bytes().decode())
+        checksum = record.pop("checksum")
         files, layout = record["files"], record["layout"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "torn: it has no seal"
-    if record.get("fingerprint") != identity["fingerprint"] or record.get("step") != step_of(
-        checkpoint
-    ):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return "incomplete: it has no seal"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "truncated or corrupt: its seal is unreadable, or of an earlier version"
+    if checksum != fingerprint(record):
+        return "truncated or corrupt: its seal is not what was written"
+    if (record["fingerprint"], record["step"]) != (identity["fingerprint"], step_of(checkpoint)):
         return "foreign: another run wrote it"
-    for name, size in files.items():
-        path = checkpoint / name
-        if not path.is_file() or path.stat().st_size != size:
-            return f"torn: {name} is missing or not as long as it was"
     if layout != identity["layout"]:
         raise ValueError(
             f"{checkpoint}: written under {layout}, this launch is {identity['layout']}; start it with the "
             "configuration that it was started with"
         )
-    return None
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or a directory's entries are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    for name, stated in files.items():
+        path = checkpoint / name
+        if not path.is_file() or path.stat().st_size != stated["bytes"]:
+            return f"truncated or corrupt: {name} is missing or not as long as it was"
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        found = file_sums(checkpoint, files)
+    except OSError as error:
+        if error.errno != errno.EIO:  # Not the checkpoint's: no permission, no descriptors left.
+            raise
+        return f"truncated or corrupt: {error.filename or checkpoint}: {error.strerror}"
+    changed = [name for name, stated in files.items() if found[name] != stated["sha256"]]
+    return f"truncated or corrupt: {changed[0]} is not what was written" if changed else None

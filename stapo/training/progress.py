@@ -50,7 +50,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
-    """After SIGTERM or SIGINT, finish the step in progress, save where possible, and stop."""
+    """After SIGTERM or SIGINT, finish the step in progress, save, and stop."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -63,10 +63,9 @@ class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.asked = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop here, all ranks together; a checkpoint only where the rollout is used up."""
+        """Stop here, all ranks together, with a checkpoint of this step."""
         if _any_rank(self.asked):
-            control.should_training_stop = True
-            control.should_save = state.global_step % args.steps_per_generation == 0
+            control.should_training_stop = control.should_save = True
 
 
 def _any_rank(asked: bool) -> bool:

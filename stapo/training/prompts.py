@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.artifacts import read_jsonl, write_jsonl
+from stapo.artifacts import read_published, write_jsonl
 from stapo.hub import persistently
 from stapo.models.arithmetic import training_problems
 from stapo.schema import Data, HubData, TinyData
@@ -34,8 +34,9 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         StudyError: there are none.
+        DamagedFileError: a line is truncated or corrupt.
     """
-    records = read_jsonl(path)
+    records = read_published(path, ("question", "answer"))
     if not records:
         raise StudyError([f"{path}: no training prompts; `stapo prompts` writes them"])
     return records

@@ -39,6 +39,7 @@ def attempt(work: Path, first_step: int) -> Iterator[None]:
         "processes": state.num_processes,
     }
     if state.is_main_process:
+        attempts(work)  # A damaged line is said now, not when everything is done.
         append_jsonl(work / ATTEMPTS, record)
     yield
     after = energy_joules()
@@ -55,7 +56,7 @@ def attempt(work: Path, first_step: int) -> Iterator[None]:
 def attempts(work: Path) -> list[dict[str, Any]]:
     """Return one record for each attempt; without `seconds` where it did not come to its end."""
     found: dict[str, dict[str, Any]] = {}
-    for record in read_jsonl(work / ATTEMPTS):
+    for record in read_jsonl(work / ATTEMPTS, "remove this line; the attempt is then not counted"):
         found[f"{record['started']} {record['after_step']}"] = record
     return list(found.values())
 

@@ -15,22 +15,29 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, T
 from stapo.artifacts import (
     append_jsonl,
     link_or_copy,
-    read_jsonl,
     replace_directory,
     replace_file,
     work_directory,
     write_json,
-    write_jsonl,
 )
 from stapo.methods import Method
+from stapo.provenance import damaged_file, require_whole, write_sums
 from stapo.schema import Engine, Training
 from stapo.study import fingerprint
-from stapo.training.checkpoints import checkpoints, newest_whole, step_of
+from stapo.training.checkpoints import (
+    UnreadableCheckpointError,
+    checkpoints,
+    newest_whole,
+    step_of,
+)
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import prompt_order, read_prompts
 from stapo.training.record import attempt, run_provenance
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer
+
+METRICS = "metrics.jsonl"
+"""Of the steps done, in the work directory; every checkpoint holds a copy."""
 
 
 def trainer_config(
@@ -80,8 +87,7 @@ def trainer_config(
         use_cpu=not accelerator,
         gradient_checkpointing=accelerator,
         save_strategy="steps",
-        # Only between rollouts: what is resumed there is the uninterrupted run, bit for bit.
-        save_steps=per_rollout * training.checkpoint_every,
+        save_steps=training.checkpoint_every,
         save_total_limit=training.keep_checkpoints,
         logging_steps=1,
         logging_nan_inf_filter=False,
@@ -147,6 +153,7 @@ def train(
     Raises:
         BusyError: another process trains in `work`.
         ForeignDirectoryError: `work` holds another run.
+        DamagedFileError: the base model is not what was written.
         FloatingPointError: a loss or gradient that is not finite.
         KeyboardInterrupt: stopped between two steps; resumable.
     """
@@ -155,8 +162,9 @@ def train(
     with ExitStack() as stack:
         if state.is_main_process:
             stack.enter_context(work_directory(work, config))
+            require_whole(base)
         state.wait_for_everyone()
-        log = work / "metrics.jsonl"
+        log = work / METRICS
         progress = Progress(method.title)
 
         def on_metrics(record: dict[str, Any]) -> None:
@@ -178,22 +186,10 @@ def train(
             on_metrics=on_metrics,
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.logs = (log,)
         kept = {step: work / "weights" / f"step{step}" for step in kept_steps}
         trainer.add_callback(KeepWeights(trainer, kept))
-        missing = min((step for step, path in kept.items() if not path.exists()), default=None)
-        resume = _resume(trainer, work, missing)
-        done = step_of(resume) if resume else 0
-        if state.is_main_process:
-            # Steps after the checkpoint are done again: their records go.
-            write_jsonl(log, [record for record in read_jsonl(log) if record["step"] <= done])
-        if resume:
-            _say(
-                f"resuming after step {done} of {training.steps}"
-                if done < training.steps
-                else f"all {done} steps were done before: nothing to train, publishing their result"
-            )
-        with attempt(work, done):
-            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        _train_from_newest(trainer, work, kept)
         if stop.asked and trainer.state.global_step < training.steps:
             raise KeyboardInterrupt
         if trainer.state.global_step < training.steps:
@@ -201,31 +197,73 @@ def train(
                 f"the training ended after step {trainer.state.global_step} of {training.steps} "
                 "although nobody asked it to; nothing was published"
             )
+        published = _publish(trainer, work, model_path, metrics_path, kept)
         if state.is_main_process:
-            for step, path in kept.items():
-                with replace_directory(model_path.with_name(f"step{step}")) as aside:
-                    shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
-        _publish(trainer, work, model_path, metrics_path)
-        if state.is_main_process:
-            published = [
-                model_path,
-                metrics_path,
-                *(model_path.with_name(p.name) for p in kept.values()),
-            ]
             record = run_provenance(config, base, prompts, work, published)
             write_json(metrics_path.with_name("provenance.json"), record)
 
 
-def _resume(trainer: StapoTrainer, work: Path, missing: int | None) -> Path | None:
-    """Return the checkpoint to continue from, the main process's choice for all.
+def _train_from_newest(trainer: StapoTrainer, work: Path, kept: Mapping[int, Path]) -> None:
+    """Train from the newest checkpoint that can be loaded, or from the base model where there is none.
 
-    Weights of a step that are asked for only now need a checkpoint from before that step.
+    Raises:
+        RuntimeError: there are whole checkpoints, and none of them can be loaded.
     """
+    refused = _missing_weights(kept) if trainer.accelerator.is_main_process else {}
+    while True:
+        resume = _newest(trainer, work, refused)
+        _announce(resume, work, trainer.args.max_steps)
+        try:
+            with attempt(work, step_of(resume) if resume else 0):
+                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            return
+        except UnreadableCheckpointError as error:
+            # Its checksums are right: other packages wrote it, or a disk fails now. Days of training
+            # are not started again for that.
+            refused = {step_of(resume): str(error).partition(": ")[2]} if resume else {}
+            if _newest(trainer, work, refused) is None:
+                raise RuntimeError(
+                    f"{error}; no older checkpoint is left in {work}: run it again with the packages that "
+                    "wrote it, or remove it to train from step 0"
+                ) from error
+
+
+def _missing_weights(kept: Mapping[int, Path]) -> dict[int, str]:
+    """Return why checkpoints from a step on are of no use: its weights are wanted and are not there."""
+    for step, path in sorted(kept.items()):
+        if not path.exists():
+            return {step: f"step {step} must be done again"}
+        if name := damaged_file(path):
+            return {step: f"step {step} must be done again: {path / name} is truncated or corrupt"}
+    return {}
+
+
+def _newest(trainer: StapoTrainer, work: Path, refused: Mapping[int, str]) -> Path | None:
+    """Return the checkpoint to continue from, the main process's choice for all."""
     found: list[Path | None] = [None]
     if trainer.accelerator.is_main_process:
-        found = [newest_whole(work, trainer.checkpoint_identity(), _say, before=missing)]
+        found = [newest_whole(work, trainer.checkpoint_identity(), _say, refused)]
     broadcast_object_list(found)
     return found[0]
+
+
+def _announce(resume: Path | None, work: Path, steps: int) -> None:
+    """Say from where the training goes on, and take back the records of steps that are done again."""
+    if not PartialState().is_main_process:
+        return
+    if resume is None:
+        (work / METRICS).unlink(missing_ok=True)
+        if checkpoints(work):
+            _say("no checkpoint is left to continue from: training starts at step 0")
+        return
+    with replace_file(work / METRICS, "wb") as stream:
+        stream.write((resume / METRICS).read_bytes())
+    done = step_of(resume)
+    _say(
+        f"resuming after step {done} of {steps}"
+        if done < steps
+        else f"all {done} steps were done before: nothing to train, publishing their result"
+    )
 
 
 class KeepWeights(TrainerCallback):  # type: ignore[misc]
@@ -252,19 +290,31 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
                 weights = {k: v for k, v in weights.items() if k not in model._tied_weights_keys}
             model.save_pretrained(aside, state_dict=weights)
             trainer.processing_class.save_pretrained(aside)
+            write_sums(aside)
 
 
-def _publish(trainer: StapoTrainer, work: Path, model_path: Path, metrics_path: Path) -> None:
-    """Write metrics and weights where the pipeline expects them, from the main process."""
+def _publish(
+    trainer: StapoTrainer,
+    work: Path,
+    model_path: Path,
+    metrics_path: Path,
+    kept: Mapping[int, Path],
+) -> list[Path]:
+    """Write metrics and weights where the pipeline expects them, from the main process; return the paths."""
+    steps = {model_path.with_name(path.name): path for path in kept.values()}
     if trainer.accelerator.is_main_process:
+        for target, path in steps.items():
+            with replace_directory(target) as aside:
+                shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
         with replace_file(metrics_path) as stream:
-            stream.write((work / "metrics.jsonl").read_text())
+            stream.write((work / METRICS).read_text())
     _write_weights(trainer, model_path)
     if trainer.accelerator.is_main_process:
         # The published weights are what a later run starts from; the full states may go.
         for path in checkpoints(work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
+    return [model_path, metrics_path, *steps]
 
 
 def _say(line: str) -> None:

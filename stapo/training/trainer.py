@@ -16,16 +16,25 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType
-from safetensors.torch import save_file
+from accelerate.utils import DistributedType, gather_object
+from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Trainer
+from transformers import Trainer, TrainerState
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
 from stapo.objective import SELECTIONS, at_resolution, group_advantages
-from stapo.training.checkpoints import ASIDE, STATES_PER_PARAMETER, publish, require_space, seal
+from stapo.training.checkpoints import (
+    ASIDE,
+    STATES_PER_PARAMETER,
+    UnreadableCheckpointError,
+    checksums_of_rank,
+    publish,
+    require_space,
+    seal,
+    step_of,
+)
 from stapo.training.measure import SCOPED, mask_scope, measure
 from stapo.training.minibatch import cut, deal, token_weights
 from stapo.training.ranks import largest_over_ranks, sum_over_ranks, whole_rollout
@@ -36,6 +45,12 @@ ROLLOUT = (
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
 """What is taken of TRL's rollout."""
+ROLLOUT_FILE = "rollout.safetensors"
+"""In a checkpoint from the middle of a rollout: the whole rollout."""
+NOT_THE_CHECKPOINTS = (
+    MemoryError, torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError,
+)  # fmt: skip
+"""Errors of the machine while a checkpoint is loaded; an older one would not help."""
 UPDATE = ("completion_mask", "old_per_token_logps", "ref_per_token_logps", "advantages")
 """What the loss of a micro-batch needs."""
 
@@ -109,6 +124,8 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: dict[str, Any] | None = None
+        self.logs: tuple[Path, ...] = ()
+        """Files that every checkpoint holds a copy of."""
         super().__init__(model, reward_funcs, args, *others, **named)
 
     # Rollout
@@ -450,13 +467,78 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             Trainer._save_checkpoint(self, model, trial)
         finally:
             self.args.output_dir, self.args.save_total_limit = str(output), limit
-        self.accelerator.wait_for_everyone()
+        written = aside / f"checkpoint-{self.state.global_step}"
         if main:
-            written = aside / f"checkpoint-{self.state.global_step}"
-            seal(written, self.checkpoint_identity())
+            self._save_rollout(written)
+            for log in self.logs:
+                shutil.copyfile(log, written / log.name)
+        self.accelerator.wait_for_everyone()
+        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
+        files = gather_object([checksums_of_rank(written, rank, num_processes)])
+        if main:
+            seal(
+                written, self.checkpoint_identity(), {k: v for one in files for k, v in one.items()}
+            )
             publish(written, output, limit)
             shutil.rmtree(aside, ignore_errors=True)
         self.accelerator.wait_for_everyone()
+
+    def _save_rollout(self, checkpoint: Path) -> None:
+        """Write the rollout if mini-batches of it are still to come; every rank holds all of it."""
+        if self._step % self.args.steps_per_generation:
+            parts = self._buffered_inputs
+            names = [name for name, value in parts[0].items() if value is not None]
+            whole = {name: torch.cat([part[name] for part in parts]) for name in names}
+            save_file(whole, checkpoint / ROLLOUT_FILE)
+
+    # Resuming
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
+        """Train as the Trainer does.
+
+        Raises:
+            UnreadableCheckpointError: on all ranks, when one of them cannot load its part.
+        """
+        if isinstance(resume_from_checkpoint, str):
+            state = Path(resume_from_checkpoint) / "trainer_state.json"
+            self._load(resume_from_checkpoint, lambda: TrainerState.load_from_json(str(state)))
+        return super().train(resume_from_checkpoint, *args, **named)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        load = super()._load_from_checkpoint
+        self._load(resume_from_checkpoint, lambda: load(resume_from_checkpoint, model))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        load = super()._load_optimizer_and_scheduler
+        self._load(checkpoint, lambda: load(checkpoint))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the random state, the last thing before the next step, and the rollout in use."""
+        load = super()._load_rng_state
+        self._load(checkpoint, lambda: load(checkpoint))
+        self._load(checkpoint, lambda: self._load_rollout(checkpoint))
+
+    def _load_rollout(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        slices, self._step = self.args.steps_per_generation, step_of(Path(checkpoint))
+        self._buffered_inputs = None
+        if self._step % slices:
+            whole = load_file(Path(checkpoint) / ROLLOUT_FILE, device=str(self.accelerator.device))
+            self._buffered_inputs = split_tensor_dict(whole, slices)
+
+    def _load(self, checkpoint: str | None, load: Callable[[], Any]) -> None:
+        """Load a part of a checkpoint; if that fails on one rank, it fails on all."""
+        fault = None
+        try:
+            load()
+        except NOT_THE_CHECKPOINTS:
+            raise
+        except Exception as error:
+            fault = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        faults = [one for one in gather_object([fault]) if one]
+        if faults:
+            raise UnreadableCheckpointError(f"{checkpoint}: cannot be loaded: {faults[0]}")
 
     def checkpoint_identity(self) -> dict[str, Any]:
         """Return what a checkpoint must agree with to be continued by this trainer."""

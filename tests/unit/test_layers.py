@@ -12,11 +12,11 @@ ALLOWED = {
     "study": {"methods", "schema"},
     "artifacts": {"study"},
     "hub": set(),
-    "provenance": {"study"},
+    "provenance": {"artifacts", "study"},
     "reference": set(),
     "running": set(),
     "objective": set(),
-    "models": {"artifacts", "hub", "schema", "study"},
+    "models": {"artifacts", "hub", "provenance", "schema", "study"},
     "evaluation": {"artifacts", "hub", "provenance", "schema", "study", "models.arithmetic"},
     "training": {
         "artifacts", "hub", "provenance", "schema", "study", "methods", "objective", "models.arithmetic",

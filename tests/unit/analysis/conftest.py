@@ -45,7 +45,7 @@ def finished(study: Study, tmp_path: Path) -> Path:
                 "response_length": 30 + i,
                 "gradient_norm": 1.0,
             }
-            for step in range(1, 41)
+            for step in range(1, study.training.steps + 1)
         ]
         artifacts.write_jsonl(tmp_path / metrics, records)
     return tmp_path

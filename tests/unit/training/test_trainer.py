@@ -150,12 +150,16 @@ run(Path({str(world)!r}), Path({str(tmp_path)!r}))
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
 
-def test_a_torn_checkpoint_is_passed_over_and_the_run_finishes(world, reference, tmp_path, capsys):
+def test_a_truncated_checkpoint_is_passed_over_and_the_run_finishes(
+    world, reference, tmp_path, capsys
+):
     run(world, tmp_path, steps=6)
     (tmp_path / "work" / "checkpoint-6" / "optimizer.pt").write_bytes(b"torn")
     (tmp_path / "work" / "writing" / "checkpoint-8").mkdir(parents=True)
     run(world, tmp_path, steps=6)
-    assert "checkpoint-6: passed over, torn: optimizer.pt" in capsys.readouterr().out
+    assert (
+        "checkpoint-6: passed over, truncated or corrupt: optimizer.pt" in capsys.readouterr().out
+    )
     assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
