@@ -37,7 +37,8 @@ COLUMNS: dict[str, type] = {"responses": str, "num_tokens": int, "truncated": bo
 
 def store(path: Path, request: Request, response: Response, engine: str) -> None:
     """Append a response to a store."""
-    record = {"problem": request.problem, "sample": request.sample, "seed": request.seed}
+    record: dict[str, Any] = vars(request).copy()
+    del record["prompt_ids"]
     record |= {"engine": engine, **vars(response)}
     append_jsonl(path, {**record, CHECKSUM: _checksum(path, record)})
 

@@ -106,7 +106,7 @@ def newest_whole(
     directory: Path,
     identity: dict[str, Any],
     say: Callable[[str], None],
-    refused: Mapping[int, str] | None = None,
+    before: int | None = None,
 ) -> Path | None:
     """Return the newest checkpoint that can be continued from, or None.
 
@@ -114,15 +114,16 @@ def newest_whole(
         directory: with `checkpoint-N` in it.
         identity: as for `seal`, of the run that wants to continue.
         say: told one line for each checkpoint that is passed over, and why.
-        refused: why the checkpoint after a step, and all later ones, must not be used.
+        before: a step; its checkpoint and later ones are not looked at.
 
     Raises:
         ValueError: the run's own checkpoint, but in a layout that this launch cannot read.
         OSError: a checkpoint that this user may not read, or the machine cannot read now.
     """
     for checkpoint in reversed(checkpoints(directory)):
-        reasons = [why for step, why in (refused or {}).items() if step <= step_of(checkpoint)]
-        fault = reasons[0] if reasons else _fault(checkpoint, identity)
+        if before is not None and step_of(checkpoint) >= before:
+            continue
+        fault = _fault(checkpoint, identity)
         if fault is None:
             return checkpoint
         say(f"{checkpoint}: passed over, {fault}")

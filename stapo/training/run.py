@@ -209,40 +209,49 @@ def _train_from_newest(trainer: StapoTrainer, work: Path, kept: Mapping[int, Pat
     Raises:
         RuntimeError: there are whole checkpoints, and none of them can be loaded.
     """
-    refused = _missing_weights(kept) if trainer.accelerator.is_main_process else {}
+    resume = _newest(trainer, work, before=_again(kept, work))
     while True:
-        resume = _newest(trainer, work, refused)
         _announce(resume, work, trainer.args.max_steps)
         try:
             with attempt(work, step_of(resume) if resume else 0):
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             return
         except UnreadableCheckpointError as error:
-            # Its checksums are right: other packages wrote it, or a disk fails now. Days of training
-            # are not started again for that.
-            refused = {step_of(resume): str(error).partition(": ")[2]} if resume else {}
-            if _newest(trainer, work, refused) is None:
+            assert resume is not None
+            _say(f"{resume}: passed over, {error}")
+            older = _newest(trainer, work, before=step_of(resume))
+            if older is None:
+                # Its checksums are right: other packages wrote it, or the machine cannot read it now.
+                # Days of training are not started again for that.
                 raise RuntimeError(
-                    f"{error}; no older checkpoint is left in {work}: run it again with the packages that "
+                    f"{resume}: {error}; no older checkpoint is left: run it again with the packages that "
                     "wrote it, or remove it to train from step 0"
                 ) from error
+            resume = older
 
 
-def _missing_weights(kept: Mapping[int, Path]) -> dict[int, str]:
-    """Return why checkpoints from a step on are of no use: its weights are wanted and are not there."""
+def _again(kept: Mapping[int, Path], work: Path) -> int | None:
+    """Return the first step that must be done again, since its weights are wanted and not there."""
+    if not PartialState().is_main_process:
+        return None
     for step, path in sorted(kept.items()):
-        if not path.exists():
-            return {step: f"step {step} must be done again"}
-        if name := damaged_file(path):
-            return {step: f"step {step} must be done again: {path / name} is truncated or corrupt"}
-    return {}
+        fault = f"{path} is missing"
+        if path.exists():
+            name = damaged_file(path)
+            fault = f"{path / name} is truncated or corrupt" if name else ""
+        if fault:
+            if any(step_of(checkpoint) >= step for checkpoint in checkpoints(work)):
+                which = f"{work}: checkpoints from step {step} on"
+                _say(f"{which}: passed over, step {step} must be done again: {fault}")
+            return step
+    return None
 
 
-def _newest(trainer: StapoTrainer, work: Path, refused: Mapping[int, str]) -> Path | None:
+def _newest(trainer: StapoTrainer, work: Path, before: int | None) -> Path | None:
     """Return the checkpoint to continue from, the main process's choice for all."""
     found: list[Path | None] = [None]
     if trainer.accelerator.is_main_process:
-        found = [newest_whole(work, trainer.checkpoint_identity(), _say, refused)]
+        found = [newest_whole(work, trainer.checkpoint_identity(), _say, before)]
     broadcast_object_list(found)
     return found[0]
 

@@ -19,6 +19,7 @@ import torch
 from accelerate.utils import DistributedType, gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from transformers import Trainer, TrainerState
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
@@ -500,8 +501,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             UnreadableCheckpointError: on all ranks, when one of them cannot load its part.
         """
         if isinstance(resume_from_checkpoint, str):
-            state = Path(resume_from_checkpoint) / "trainer_state.json"
-            self._load(resume_from_checkpoint, lambda: TrainerState.load_from_json(str(state)))
+            self._load(resume_from_checkpoint, lambda: _check_state(Path(resume_from_checkpoint)))
         return super().train(resume_from_checkpoint, *args, **named)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -534,11 +534,13 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             load()
         except NOT_THE_CHECKPOINTS:
             raise
-        except Exception as error:
-            fault = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        except (Exception, CheckpointException) as error:  # The latter is no Exception.
+            causes = list(getattr(error, "failures", {}).values())  # Of the ranks that could not.
+            cause = causes[0][0] if causes else error
+            fault = f"{type(cause).__name__}: {' '.join(str(cause).split())[:120]}"
         faults = [one for one in gather_object([fault]) if one]
         if faults:
-            raise UnreadableCheckpointError(f"{checkpoint}: cannot be loaded: {faults[0]}")
+            raise UnreadableCheckpointError(f"cannot be loaded: {faults[0]}")
 
     def checkpoint_identity(self) -> dict[str, Any]:
         """Return what a checkpoint must agree with to be continued by this trainer."""
@@ -547,3 +549,9 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
             "num_processes": self.accelerator.num_processes,
         }
+
+
+def _check_state(checkpoint: Path) -> None:
+    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    if state.global_step != step_of(checkpoint):
+        raise ValueError(f"trainer_state.json is of step {state.global_step}")

@@ -1,5 +1,7 @@
 """Only whole checkpoints of the own run are continued; the others are passed over, aloud."""
 
+import errno
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +13,7 @@ from stapo.training import checkpoints as module
 from stapo.training.checkpoints import (
     SEAL,
     checkpoints,
+    checksums_of_rank,
     newest_whole,
     publish,
     require_space,
@@ -36,13 +39,15 @@ def write(
     (directory / "optimizer_0").mkdir(parents=True)
     (directory / "model.safetensors").write_bytes(b"m" * 100)
     (directory / "optimizer_0" / "part").write_bytes(b"o" * 50)
-    seal(directory, identity)
+    seal(directory, identity, checksums_of_rank(directory, 0, 1))
     publish(directory, output, keep)
 
 
-def newest(output: Path, identity: dict[str, Any] = OURS) -> tuple[int | None, list[str]]:
+def newest(
+    output: Path, identity: dict[str, Any] = OURS, before: int | None = None
+) -> tuple[int | None, list[str]]:
     said: list[str] = []
-    found = newest_whole(output, identity, said.append)
+    found = newest_whole(output, identity, said.append, before)
     return (step_of(found) if found else None), said
 
 
@@ -52,21 +57,103 @@ def test_the_newest_by_number_is_continued(output):
     assert newest(output / "nothing") == (None, [])
 
 
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def zero_half(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer_0/part"])
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x")])
-def test_a_torn_checkpoint_is_passed_over_with_a_line(output, name, damage):
+@pytest.mark.parametrize("damage", [Path.unlink, truncate, flip_a_bit, zero_half])
+def test_a_damaged_checkpoint_is_passed_over_with_a_line(output, name, damage):
     damage(output / "checkpoint-10" / name)
     step, (line,) = newest(output)
     assert step == 4
-    assert "checkpoint-10: passed over, torn" in line
+    assert "checkpoint-10: passed over, truncated or corrupt: " in line
     assert name in line
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
-def test_without_a_readable_seal_it_is_torn(output, text):
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", "[" * 100_000, "\xff"])
+def test_without_a_readable_seal_it_is_passed_over(output, text):
     path = output / "checkpoint-10" / SEAL
-    path.unlink() if text is None else path.write_text(text)
+    path.unlink() if text is None else path.write_text(text, encoding="latin-1")
     assert newest(output)[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"step": 10', '"step": 11'), ("whole states", "whole statet"), ("a" * 16, "a" * 15 + "b")],
+)
+def test_a_changed_seal_is_passed_over_and_is_neither_foreign_nor_an_error(output, old, new):
+    path = output / "checkpoint-10" / SEAL
+    path.write_text(path.read_text().replace(old, new))
+    step, (line,) = newest(output)
+    assert step == 4
+    assert "its seal is not what was written" in line
+
+
+def test_a_seal_of_sizes_alone_is_of_an_earlier_version(output):
+    path = output / "checkpoint-10" / SEAL
+    record = json.loads(path.read_text())
+    del record["checksum"]
+    record["files"] = {name: of["bytes"] for name, of in record["files"].items()}
+    path.write_text(json.dumps(record))
+    step, (line,) = newest(output)
+    assert step == 4
+    assert "of an earlier version" in line
+
+
+@pytest.mark.parametrize(("number", "step"), [(errno.EIO, 4), (errno.EACCES, None)])
+def test_a_disk_that_fails_is_damage_and_a_missing_permission_is_not(
+    output, monkeypatch, number, step
+):
+    real = module.file_sums
+
+    def fail(root: Path, names: Any) -> dict[str, str]:
+        if root.name == "checkpoint-10":
+            raise OSError(number, "no", str(root / "model.safetensors"))
+        return real(root, names)
+
+    monkeypatch.setattr(module, "file_sums", fail)
+    if step:
+        assert newest(output)[0] == step
+    else:
+        with pytest.raises(OSError, match="no"):
+            newest(output)
+
+
+def test_from_a_step_on_nothing_is_looked_at(output):
+    assert newest(output, before=10) == (4, [])
+    assert newest(output, before=2) == (None, [])
+
+
+def test_each_rank_takes_the_checksums_of_its_own_files_and_no_file_is_forgotten(tmp_path):
+    names = [
+        "model/__0_0.distcp",
+        "model/__1_0.distcp",
+        "model/__1_1.distcp",
+        "model/.metadata",
+        "rng_state_0.pth",
+        "rng_state_1.pth",
+        "scheduler.pt",
+        "model-00001-of-00002.safetensors",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    first, second = (checksums_of_rank(tmp_path, rank, 2) for rank in range(2))
+    assert sorted(second) == ["model/__1_0.distcp", "model/__1_1.distcp", "rng_state_1.pth"]
+    assert sorted([*first, *second]) == sorted(names)
+    assert first["scheduler.pt"]["sha256"] == hashlib.sha256(b"scheduler.pt").hexdigest()
 
 
 def test_a_foreign_checkpoint_is_passed_over_with_a_line(output):
@@ -106,5 +193,6 @@ def test_too_little_space_names_what_is_needed(tmp_path):
 
 def test_the_seal_says_what_belongs_to_it(output):
     record = json.loads((output / "checkpoint-4" / SEAL).read_text())
-    assert record["files"] == {"model.safetensors": 100, "optimizer_0/part": 50}
+    sizes = {name: of["bytes"] for name, of in record["files"].items()}
+    assert sizes == {"model.safetensors": 100, "optimizer_0/part": 50}
     assert record["step"] == 4
