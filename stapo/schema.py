@@ -107,7 +107,10 @@ class Training(Strict):
         "transformers", description="What generates the responses of the training"
     )
     instruction: str = Field("", description="Appended to every training prompt")
-    checkpoint_every: PositiveInt = Field(1, description="Rollouts between step checkpoints")
+    checkpoint_every: PositiveInt = Field(
+        1,
+        description="Optimiser steps between step checkpoints; a kill loses at most so many steps",
+    )
     keep_checkpoints: PositiveInt = Field(2, description="Step checkpoints kept for resuming")
     evaluate_every: PositiveInt | None = Field(
         None, description="Steps between weights that are kept and evaluated; the last always are"
@@ -183,7 +186,7 @@ class Evaluation(Strict):
 
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: PositiveInt = Field(
-        description="Responses generated together; a kill loses so many at most"
+        description="Responses generated together; a kill loses at most so many"
     )
     end_tokens: list[str] = Field(
         ["<|im_end|>"],

@@ -1,6 +1,7 @@
 """An edit reruns what it concerns and nothing else; a failure never leaves old numbers standing."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,8 @@ def test_a_killed_training_resumes_and_ends_as_if_nothing_had_been(workspace):
     os.kill(int((work / "lock").read_text().split()[1]), signal.SIGKILL)
     output, _ = running.communicate(timeout=300)
     assert running.returncode == 0, output
-    assert "resuming after step 4 of 8" in output
+    # Killed a moment after the checkpoint of step 4; there is one after every step.
+    assert re.search(r"resuming after step [4-7] of 8", output)
     assert [{**r, "seconds": None} for r in read_jsonl(published)] == expected
 
 

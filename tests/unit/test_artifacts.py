@@ -7,13 +7,17 @@ import pytest
 
 from stapo.artifacts import (
     BusyError,
+    DamagedFileError,
     ForeignDirectoryError,
     append_jsonl,
     checkpoint_path,
+    read_json,
     read_jsonl,
+    read_published,
     replace_directory,
     replace_file,
     work_directory,
+    write_jsonl,
 )
 
 
@@ -42,13 +46,52 @@ def test_a_directory_is_replaced_only_when_the_block_ends_well(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_torn_last_line_is_passed_over(tmp_path):
+@pytest.mark.parametrize("size", [1, 16, 2**16, 200_000])
+def test_a_truncated_last_line_is_passed_over_and_removed_before_the_next(tmp_path, size):
     path = tmp_path / "metrics.jsonl"
     append_jsonl(path, {"step": 1})
     with path.open("a") as stream:
-        stream.write('{"step": 2, "rew')
+        stream.write("x" * size)
     assert read_jsonl(path) == [{"step": 1}]
+    append_jsonl(path, {"step": 2})
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
     assert read_jsonl(tmp_path / "absent") == []
+    path.write_text("x" * size)
+    append_jsonl(path, {"step": 1})
+    assert path.read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize("line", [b"{", b"[1]", b"\x00" * 9, b"\xff", b"", b"[" * 100_000])
+def test_another_damaged_line_is_named_with_its_number_and_the_remedy(tmp_path, line):
+    path = tmp_path / "log"
+    path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
+    with pytest.raises(DamagedFileError, match=r"log:2: truncated or corrupt, not JSON; do this"):
+        read_jsonl(path, "do this")
+
+
+def test_a_file_written_atomically_has_no_unfinished_line_and_every_field(tmp_path):
+    path = tmp_path / "published"
+    write_jsonl(path, [{"a": 1, "b": 2}, {"a": 3}])
+    assert read_published(path, ["a"]) == [{"a": 1, "b": 2}, {"a": 3}]
+    with pytest.raises(DamagedFileError, match=r"published:2: no b; remove it and run snakemake"):
+        read_published(path, ["a", "b"])
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(DamagedFileError, match=r"published:2: truncated, the last line has no end"):
+        read_published(path, ["a"])
+    assert read_published(tmp_path / "absent") == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"a": 1'])
+def test_a_damaged_json_file_is_one_line(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(DamagedFileError, match=r"config\.json: truncated or corrupt"):
+        read_json(tmp_path / "config.json")
+    if text not in ("[]", "1"):
+        with (
+            pytest.raises(DamagedFileError, match=r"config\.json: truncated.*remove it"),
+            work_directory(tmp_path, {}),
+        ):
+            pass
 
 
 def test_a_work_directory_of_another_configuration_is_refused(tmp_path):

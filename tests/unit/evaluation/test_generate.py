@@ -2,18 +2,20 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from stapo.artifacts import read_jsonl
+from stapo.artifacts import DamagedFileError, read_jsonl
 from stapo.evaluation import engines
 from stapo.evaluation.engines import SeededSampling, engine, hf_engine
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.sampling import Prompter, Request, Sampling, sample_seed
 from stapo.models.tiny import build_tiny
+from stapo.provenance import write_sums
 from stapo.schema import Decoding, Engine, Evaluation, TinyModel
 from stapo.study import benchmark_definitions
 
@@ -76,6 +78,63 @@ def test_what_a_kill_left_is_kept_and_the_rest_generated(model, tmp_path):
     assert (tmp_path / "chain-2.jsonl").read_text() == whole
     assert len(read_jsonl(store)) == 200
     assert answer(model, tmp_path, names=("chain-2", "chain-3")) == 200
+
+
+def damage_line(line: str, kind: str) -> str:
+    record = json.loads(line)
+    if kind == "not JSON":
+        return line[:40] + "\n"
+    if kind == "altered text":
+        record["text"] += " "
+    if kind == "another sample":
+        record["sample"] += 100
+    if kind == "wrong field":
+        record["num_tokens"] = "7"
+    if kind == "no checksum":
+        del record["checksum"]
+    return json.dumps(record) + "\n"
+
+
+KINDS = ["not JSON", "altered text", "another sample", "wrong field", "no checksum"]
+
+
+def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, capsys):
+    answer(model, tmp_path)
+    whole = (tmp_path / "chain-2.jsonl").read_text()
+    (store,) = (tmp_path / "work").glob("chain-2-*.jsonl")
+    lines = store.read_text().splitlines(keepends=True)
+    for number, kind in zip((3, 50, 99, 150, 180), KINDS, strict=True):
+        lines[number] = damage_line(lines[number], kind)
+    store.write_text("".join(lines))
+    assert answer(model, tmp_path) == 5
+    said = [line for line in capsys.readouterr().out.splitlines() if "generated again" in line]
+    assert said == [f"{store}:4 and 4 more: truncated, corrupt or altered; generated again"]
+    # Padding of another batch could move a draw by rounding, so hardly ever that this is a tolerance.
+    new = (tmp_path / "chain-2.jsonl").read_text()
+    assert sum(a != b for a, b in zip(whole.splitlines(), new.splitlines(), strict=True)) <= 1
+    assert answer(model, tmp_path) == 0
+    assert "generated again" not in capsys.readouterr().out
+
+
+def test_a_line_of_another_store_is_no_response(model, tmp_path):
+    answer(model, tmp_path, names=("chain-2", "chain-3"))
+    (two,) = (tmp_path / "work").glob("chain-2-*.jsonl")
+    (three,) = (tmp_path / "work").glob("chain-3-*.jsonl")
+    lines = two.read_text().splitlines(keepends=True)
+    two.write_text("".join([*lines[:-1], three.read_text().splitlines(keepends=True)[-1]]))
+    assert answer(model, tmp_path, names=("chain-2", "chain-3")) == 1
+
+
+def test_a_damaged_checkpoint_answers_nothing(model, tmp_path):
+    copy = Path(shutil.copytree(model, tmp_path / "model"))
+    write_sums(copy)
+    assert answer(copy, tmp_path) == 200
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(
+        DamagedFileError, match=r"model\.safetensors: missing, truncated or corrupt"
+    ):
+        answer(copy, tmp_path)
 
 
 def test_batches_do_not_change_a_draw(model, tmp_path):

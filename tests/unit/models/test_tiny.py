@@ -1,11 +1,14 @@
 """The tiny model: its tokenizer is lossless, its size as promised, its start reproducible."""
 
 from itertools import islice
+from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import pytest
 import torch
 
+from stapo.models import tiny
 from stapo.models.arithmetic import VOCABULARY, sloppy_solution, training_problems
 from stapo.models.tiny import IGNORED, build_model, build_tokenizer, supervise, supervised_batches
 from stapo.schema import TinyModel
@@ -59,3 +62,51 @@ def test_the_start_lowers_the_loss_and_repeats_itself():
         assert model(input_ids=ids, labels=labels).loss.item() < before
         weights.append(torch.cat([p.flatten() for p in model.parameters()]))
     assert torch.equal(*weights)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing handles it."""
+
+
+def supervised(state: Path | None, killed_at: int = 0) -> torch.Tensor:
+    """Return the weights after a start of 25 steps, of which a kill may interrupt one."""
+    settings = SETTINGS.model_copy(update={"supervised_steps": 25})
+    tokenizer, model = build_tokenizer(), build_model(settings)
+    clip, calls = torch.nn.utils.clip_grad_norm_, 0
+
+    def count(*args, **named):
+        nonlocal calls
+        calls += 1
+        if calls == killed_at:
+            raise Killed
+        return clip(*args, **named)
+
+    with patch.object(torch.nn.utils, "clip_grad_norm_", count):
+        supervise(model, tokenizer, settings, state)
+    return torch.cat([p.flatten() for p in model.parameters()])
+
+
+def test_a_killed_start_resumes_to_the_same_bits_and_loses_ten_steps_at_most(tmp_path, capsys):
+    whole, state = supervised(None), tmp_path / "state"
+    for killed_at, after in ((9, None), (18, None), (9, 10)):
+        with pytest.raises(Killed):
+            supervised(state, killed_at)
+        said = capsys.readouterr().out
+        assert (f"resuming after step {after} of 25" in said) == (after is not None)
+    assert torch.equal(supervised(state), whole)
+    assert "resuming after step 10 of 25" in capsys.readouterr().out
+
+
+def test_a_damaged_or_foreign_state_is_no_start(tmp_path, capsys):
+    whole, state = supervised(None), tmp_path / "state"
+    supervised(state)
+    data = bytearray(state.read_bytes())
+    data[-100] ^= 1
+    state.write_bytes(data)
+    assert torch.equal(supervised(state), whole)
+    assert "state: passed over, truncated or corrupt" in capsys.readouterr().out
+    other = SETTINGS.model_copy(update={"supervised_steps": 25, "seed": 1})
+    tokenizer, fresh, model = build_tokenizer(), build_model(other), build_model(other)
+    tiny.supervise(fresh, tokenizer, other)
+    tiny.supervise(model, tokenizer, other, state)
+    assert torch.equal(fresh.lm_head.weight, model.lm_head.weight)

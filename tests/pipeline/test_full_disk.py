@@ -1,0 +1,172 @@
+"""A disk that is full, in every stage: one line, nothing lost, the same command continues.
+
+On a real file system of that size, so that only root can run this.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from stapo import artifacts
+from stapo.cli import main
+from stapo.study import Study, canonical, merge, parse_study, read_catalogue
+
+pytestmark = pytest.mark.slow
+
+BLOCK = 4096
+RUN = {"study": "smoke", "size": "tiny", "method": "stapo", "seed": 0}
+CELL = {
+    "study": "smoke",
+    "checkpoint": "tiny/base",
+    "decoding": "t1.0-p1.0",
+    "benchmark": "chain-2",
+}
+MOUNT = ["mount", "-t", "tmpfs", "-o"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system that is made as small or as large as a test wants."""
+    path = tmp_path / "small"
+    path.mkdir()
+    tried = subprocess.run([*MOUNT, "size=1g", "tmpfs", path], check=False, capture_output=True)
+    if tried.returncode:
+        pytest.skip("may not mount a file system")
+    yield path
+    os.chdir("/")
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def resize(path: Path, free: int | None) -> None:
+    """Leave so many bytes free, or as many as there are."""
+    usage = os.statvfs(path)
+    used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+    # Of size 0 a tmpfs has no limit; the files' own blocks are never below that.
+    size = 2**30 if free is None else max(used + free, BLOCK)
+    subprocess.run([*MOUNT, f"remount,size={size}", "tmpfs", path], check=True)
+
+
+def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
+    """Return the arguments of a stage and what it writes; a path that ends with / is a directory."""
+    merged = canonical(study.model_dump(mode="json", exclude_none=True))
+    of_study, at = ["--study", merged], {**RUN, **CELL}
+    base, prompts = artifacts.BASE_MODEL.format(**at), artifacts.PROMPTS.format(**at)
+    model, metrics = artifacts.MODEL.format(**RUN), artifacts.METRICS.format(**RUN)
+    responses, score = artifacts.COMPLETIONS.format(**at), artifacts.SCORES.format(**at)
+    identity = canonical(study.score_identity("tiny/base", "t1.0-p1.0", "chain-2"))
+    if name == "prompts":
+        return [f"--config={canonical(study.data.model_dump())}", f"--out={prompts}"], [prompts]
+    if name == "base":
+        config = canonical({**study.models["tiny"].model_dump(), "supervised_steps": 25})
+        return [f"--config={config}", f"--out={base}"], [f"{base}/"]
+    if name == "train":
+        run = [
+            "--size=tiny",
+            "--method=stapo",
+            "--seed=0",
+            f"--base={base}",
+            f"--prompts={prompts}",
+        ]
+        paths = ["--work=work/train", f"--out={model}", f"--metrics={metrics}"]
+        return [*of_study, *run, *paths], [f"{model}/", metrics]
+    if name == "generate":
+        cell = ["--checkpoint=tiny/base", "--decoding=t1.0-p1.0", f"--model={base}"]
+        out = artifacts.RESPONSES.format(**CELL)
+        return [*of_study, *cell, "--work=work/generate", f"--out={out}"], [responses]
+    if name == "score":
+        return [f"--completions={responses}", f"--identity={identity}", f"--out={score}"], [score]
+    if name == "table":
+        wildcards = {"study": "smoke", "decoding": "t1.0-p1.0"}
+        tables = [artifacts.MAIN_TABLE.format(**wildcards, suffix=s) for s in ("md", "tex", "csv")]
+        return [*of_study, "--decoding=t1.0-p1.0"], tables
+    if name == "figure":
+        figures = [
+            artifacts.FIGURE.format(study="smoke", figure="entropy", suffix=s)
+            for s in ("svg", "png")
+        ]
+        return [*of_study, "--name=entropy"], figures
+    if name == "report":
+        return of_study, [artifacts.REPORT.format(study="smoke")]
+    return of_study, [artifacts.CHECKSUMS.format(study="smoke")]
+
+
+def content(path: Path) -> Any:
+    """Return what a file says, times and places apart."""
+    if path.name == "metrics.jsonl":
+        return [{**record, "seconds": None} for record in artifacts.read_jsonl(path)]
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pydict()
+    return path.read_bytes()
+
+
+def files(outputs: list[str]) -> dict[str, Any]:
+    """Return the contents of what a stage writes."""
+    found = [p for o in map(Path, outputs) for p in (o.rglob("*") if o.is_dir() else [o])]
+    return {str(path): content(path) for path in found if path.is_file()}
+
+
+def call(monkeypatch: pytest.MonkeyPatch, name: str, arguments: list[str]) -> int:
+    monkeypatch.setattr(sys, "argv", ["stapo", name, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+ROOMS = {
+    "prompts": (0, 1, 2),
+    "base": (0, 100, 300, 900, 1500),
+    "train": (0, 1, 20, 400, 1000, 1600, 2500, 4000),
+    "generate": (0, 1, 5, 12, 20),
+    "score": (0, 1, 2),
+    "table": (0, 1, 2),
+    "figure": (0, 5, 20),
+    "report": (0, 20),
+    "provenance": (0, 2),
+}
+"""Blocks of 4 KiB that are free when a stage begins; then there is room enough."""
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_full_disk_is_one_line_and_the_same_command_continues(
+    finished, small, monkeypatch, capsys, name
+):
+    torch.set_num_threads(1)
+    study = parse_study(merge(read_catalogue(), finished.study))
+    shutil.copytree(finished.path / "results", small / "results")
+    monkeypatch.chdir(small)
+    arguments, outputs = stage(name, study)
+    for output in outputs:
+        shutil.rmtree(output) if output.endswith("/") else Path(output).unlink()
+    others = files(["results"])
+    failed = 0
+    for room in ROOMS[name]:
+        resize(small, room * BLOCK)
+        capsys.readouterr()
+        if call(monkeypatch, name, arguments) == 0:
+            break
+        failed += 1
+        said = [line for line in capsys.readouterr().err.splitlines() if "stapo: " in line]
+        assert len(said) == 1, said
+        assert "no space left" in said[0] or "are free" in said[0], said
+        assert {path: files(["results"])[path] for path in others} == others, room
+    assert failed >= 1
+    resize(small, None)
+    assert call(monkeypatch, name, arguments) == 0
+    if name == "base":
+        return  # A shorter one than the study's: `test_tiny.py` compares the bits.
+    expected = {path: content(finished.path / path) for path in files(outputs)}
+    if name == "provenance":  # Its own time stands in it.
+        assert files(outputs).keys() == expected.keys()
+        return
+    for path, found in files(outputs).items():
+        assert found == expected[path], path
+    assert json.loads(canonical(sorted(files(outputs)))) == sorted(expected)
