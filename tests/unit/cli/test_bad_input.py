@@ -1,9 +1,13 @@
 """Wrong arguments end with one line that names them and exit code 2, or 1 where a file is missing."""
 
+import errno
+import os
 import sys
 
 import pytest
 
+from stapo import cli
+from stapo.artifacts import DamagedFileError
 from stapo.cli import main
 from stapo.study import STUDIES
 
@@ -47,3 +51,69 @@ def test_one_line_and_the_right_code(tmp_path, monkeypatch, capsys, arguments, c
     assert ended.value.code == code, said
     assert any(one.startswith("stapo: ") and line in one for one in said.splitlines()), said
     assert "Traceback" not in said
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (DamagedFileError("a: cut; x\nb: cut; x"), ["a: cut; x", "b: cut; x"]),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), ["no space left"]),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "f"), ["no space left"]),
+        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), ["no space left"]),
+        (
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos"),
+            ["no space left"],
+        ),
+        # What the tokenizers raise, and a library that hides its cause.
+        (Exception("No space left on device (os error 28)"), ["no space left"]),
+        (
+            caused(KeyError("x"), OSError(errno.ENOSPC, "No space left on device")),
+            ["no space left"],
+        ),
+        (
+            OSError(errno.ENOSPC, "a checkpoint needs 2 GB", "work"),
+            ["work: a checkpoint needs 2 GB"],
+        ),
+        (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"]),
+    ],
+)
+def test_errors_of_the_machine_are_a_line_each(monkeypatch, capsys, error, lines):
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1
+    assert len(said) == len(lines)
+    for found, line in zip(said, lines, strict=True):
+        assert found.startswith(f"stapo: {line}")
+
+
+def test_a_defect_of_ours_keeps_its_traceback(monkeypatch):
+    def fail() -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(KeyError):
+        main()
+
+
+def test_a_full_disk_below_the_log_does_not_hide_the_exit_code(monkeypatch):
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cli, "app", fail)
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        monkeypatch.undo()
+        assert ended.value.code == 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())

@@ -13,13 +13,15 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from test_damage import garble
 from test_trainer import metrics, world  # noqa: F401
 
 from stapo.artifacts import read_jsonl
 from stapo.methods import METHODS
 from stapo.objective import ENTROPY_RESOLUTION, at_resolution, spurious_candidates
 from stapo.study import ROOT
-from stapo.training.checkpoints import SEAL
+from stapo.training.checkpoints import SEAL, checkpoints, step_of
+from stapo.training.record import attempts
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = ("stapo", "grpo", "20-entropy", "stapo-v2")
@@ -147,7 +149,7 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
 
 
 @pytest.mark.parametrize("launch", [sharded, torchrun])
-def test_a_killed_launch_resumes_to_the_same_bits(world, tmp_path, launch):  # noqa: F811
+def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, tmp_path, launch):  # noqa: F811
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(launch(), world, whole, "-", "stapo"))
     process = start(launch(), world, killed, "-", "stapo")
@@ -161,7 +163,12 @@ def test_a_killed_launch_resumes_to_the_same_bits(world, tmp_path, launch):  # n
         one.kill()
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
+    # One rank cannot load its part of the newest checkpoint: all of them take the one before.
+    newest = checkpoints(killed / "stapo" / "work")[-1]
+    garble(newest, "rng_state_1.pth")
     finish(start(launch(), world, killed, "-", "stapo"))
+    after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
+    assert after == [0, step_of(newest), step_of(newest) - 1]
     assert metrics(killed / "stapo" / "metrics.jsonl") == metrics(whole / "stapo" / "metrics.jsonl")
     ours, theirs = (
         load_file(out / "stapo" / "model" / "model.safetensors") for out in (killed, whole)

@@ -1,0 +1,143 @@
+"""Damaged scores, metrics, figures and responses end with path, cause and remedy, one line each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stapo import artifacts
+from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.figures import write_figure
+from stapo.analysis.report import render_report
+from stapo.artifacts import AGAIN, DamagedFileError
+
+CELL = "results/demo/scores/tiny/base/t1.0-p1.0/chain-2.parquet"
+METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def foreign(path: Path) -> None:
+    path.write_text("not what it should be\n" * 20)
+
+
+def of(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+    """Return a damage that changes the table of a parquet file."""
+    return lambda path: pq.write_table(change(pq.read_table(path)), path)
+
+
+def with_gap(table: pa.Table) -> pa.Table:
+    column = pa.array([None, *table["correct"].to_pylist()[1:]])
+    return table.set_column(table.schema.get_field_index("correct"), "correct", column)
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    column = table["correct"].cast(pa.string())
+    return table.set_column(table.schema.get_field_index("correct"), "correct", column)
+
+
+def one_sample_twice(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table.slice(1), table.slice(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (cut, "truncated or corrupt ("),
+        (empty, "truncated or corrupt ("),
+        (foreign, "truncated or corrupt ("),
+        (of(lambda t: t.drop_columns(["verdict"])), "no column verdict"),
+        (of(lambda t: t.replace_schema_metadata(None)), "does not say what made it"),
+        (of(lambda t: t.replace_schema_metadata({"stapo": "[1]"})), "does not say what made it"),
+        (of(with_gap), "column correct has gaps"),
+        (of(as_text), "column correct is of string"),
+        (of(lambda t: t.slice(4)), ""),
+        (of(one_sample_twice), "not 4 samples of every problem"),
+        (of(lambda t: t.slice(0, 0)), "0 rows are no multiple"),
+    ],
+)
+def test_a_damaged_score_is_one_line_with_cause_and_remedy(study, finished, damage, cause):
+    damage(finished / CELL)
+    (finished / CELL.replace("chain-2", "linear-equation")).unlink()
+    with pytest.raises(StaleScoreError) as raised:
+        read_scores(study, "t1.0-p1.0", finished)
+    lines = str(raised.value).splitlines()
+    own = [line for line in lines if line.startswith(f"{CELL}: {cause}")]
+    assert own
+    assert all(line.endswith(AGAIN) for line in own)
+    # Every file that is damaged, at once.
+    assert sum("missing; run snakemake" in line for line in lines) == 1
+
+
+def test_fewer_problems_than_other_checkpoints_have_are_noticed(study, finished):
+    table = pq.read_table(finished / CELL)
+    problems = pa.compute.less(table["problem"], 19)
+    pq.write_table(table.filter(problems), finished / CELL)
+    with pytest.raises(StaleScoreError, match=r"76|80 rows, other checkpoints have"):
+        read_scores(study, "t1.0-p1.0", finished)
+
+
+def test_an_overlap_that_is_damaged_is_named(study, finished):
+    path = finished / artifacts.OVERLAP.format(study=study.name)
+    path.parent.mkdir(parents=True)
+    for text in ("{", "{}"):
+        path.write_text(text)
+        with pytest.raises(DamagedFileError, match=r"overlap\.json: .*remove it and run snakemake"):
+            read_scores(study, "t1.0-p1.0", finished)
+
+
+def without_a_line(path: Path) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:5] + lines[6:]))
+
+
+def altered(old: str, new: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(path.read_text().replace(old, new, 1)) and None
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (cut, f"{METRICS}:96: truncated, the last line has no end"),
+        (foreign, f"{METRICS}:1: truncated or corrupt"),
+        (empty, f"{METRICS}: not the steps 1 to 96"),
+        (Path.unlink, f"{METRICS}: missing; run snakemake"),
+        (without_a_line, f"{METRICS}: not the steps 1 to 96"),
+        (altered('"entropy"', '"entropx"'), f"{METRICS}:1: no entropy"),
+        (altered('"entropy": 1.0', '"entropy": "much"'), "entropy is not a number everywhere"),
+    ],
+)
+def test_damaged_metrics_are_one_line(study, finished, damage, cause):
+    damage(finished / METRICS)
+    with pytest.raises(DamagedFileError) as raised:
+        write_figure(study, "entropy", finished)
+    (line,) = str(raised.value).splitlines()
+    assert cause in line
+    assert not (
+        finished / artifacts.FIGURE.format(study="demo", figure="entropy", suffix="png")
+    ).exists()
+
+
+def test_a_report_shows_nothing_damaged(study, finished):
+    for figure in artifacts.figure_names(study):
+        write_figure(study, figure, finished)
+    assert render_report(study, finished)
+    for name in (
+        "results/demo/figures/entropy.png",
+        "results/demo/completions/tiny/base/t1.0-p1.0/chain-2.jsonl",
+    ):
+        whole = (finished / name).read_bytes()
+        for damage in (cut, empty, foreign):
+            damage(finished / name)
+            with pytest.raises(DamagedFileError, match=name) as raised:
+                render_report(study, finished)
+            assert len(str(raised.value).splitlines()) == 1
+            (finished / name).write_bytes(whole)
