@@ -3,7 +3,6 @@
 On a real file system of that size, so that only root can run this.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -123,9 +122,9 @@ def call(monkeypatch: pytest.MonkeyPatch, name: str, arguments: list[str]) -> in
 
 ROOMS = {
     "prompts": (0, 1, 2),
-    "base": (0, 100, 300, 900, 1500),
-    "train": (0, 1, 20, 400, 1000, 1600, 2500, 4000),
-    "generate": (0, 1, 5, 12, 20),
+    "base": (0, 100, 300),
+    "train": (0, 20, 400, 1000, 1600, 2500),
+    "generate": (0, 5, 12),
     "score": (0, 1, 2),
     "table": (0, 1, 2),
     "figure": (0, 5, 20),
@@ -169,4 +168,3 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(
         return
     for path, found in files(outputs).items():
         assert found == expected[path], path
-    assert json.loads(canonical(sorted(files(outputs)))) == sorted(expected)
