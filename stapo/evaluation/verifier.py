@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
+from stapo.models.loading import load_model, load_tokenizer
 from stapo.schema import Verifier
 
 VerifierVerdict = Literal["accepted", "rejected", "invalid", "not_asked"]
@@ -62,11 +63,10 @@ def judge(path: Path, questions: Sequence[Question], settings: Verifier) -> list
         questions: rejected responses.
         settings: batch size and limits.
     """
-    tokenizer: Any = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer = load_tokenizer(path, padding_side="left")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
-    model = model.to(device).eval()
+    model = load_model(path, dtype).to(device).eval()
     prompts = [_prompt(tokenizer, question, settings.max_prompt_tokens) for question in questions]
     found = []
     for start in range(0, len(prompts), settings.batch_size):

@@ -17,10 +17,12 @@ ALLOWED = {
     "running": set(),
     "objective": set(),
     "models": {"artifacts", "hub", "schema", "study"},
-    "evaluation": {"artifacts", "hub", "provenance", "schema", "study", "models.arithmetic"},
+    "evaluation": {
+        "artifacts", "hub", "provenance", "schema", "study", "models.arithmetic", "models.loading",
+    },
     "training": {
         "artifacts", "hub", "provenance", "schema", "study", "methods", "objective", "models.arithmetic",
-        "evaluation.grading",
+        "models.loading", "evaluation.grading",
     },
     "analysis": {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
