@@ -1,6 +1,7 @@
 """The `stapo` program: one subcommand per step of the pipeline, and tools beside it."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -20,6 +21,8 @@ FULL_DISK = ("No space left on device", "inline_container.cc", "file write faile
 
 def main() -> None:
     """Run the program; errors of users and machines become one line each."""
+    # Launchers, replicas and srun import nothing from the working directory either.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         try:
             join_jobs()

@@ -122,6 +122,7 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
         enable_prefix_caching=True,
         generation_config="vllm",  # Not the checkpoint's.
         trust_remote_code=False,
+        load_format="safetensors",
         disable_log_stats=True,
     )
     tokenizer = load_tokenizer(model)
