@@ -132,13 +132,20 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
         StaleScoreError: scores that do not belong to this study as it is now.
     """
     table = main_table(study, decoding, read_scores(study, decoding, root))
+    return write_table(table, compare(study, table), root)
+
+
+def write_table(
+    table: MainTable, compared: Sequence[Compared] = (), root: Path = Path()
+) -> list[Path]:
+    """Write a table in its three forms, in Markdown also beside the paper's."""
     paths = []
     for suffix in ("md", "tex", "csv"):
         path = root / artifacts.MAIN_TABLE.format(
-            study=study.name, decoding=decoding, suffix=suffix
+            study=table.study, decoding=table.decoding, suffix=suffix
         )
         with artifacts.replace_file(path) as stream:
-            stream.write(render(table, suffix, compare(study, table)))
+            stream.write(render(table, suffix, compared))
         paths.append(path)
     return paths
 
