@@ -15,6 +15,7 @@ from stapo import artifacts
 from stapo.analysis.cells import read_scores
 from stapo.evaluation.statistics import average_at_n
 from stapo.study import Study
+from stapo.text import visible
 
 # Okabe and Ito: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
@@ -109,7 +110,7 @@ def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
 
 
 def _label(study: Study, method: str) -> str:
-    return study.method(method).title.replace("$", r"\$")
+    return visible(study.method(method).title).replace("$", r"\$")
 
 
 def _colours(study: Study) -> list[str]:

@@ -12,6 +12,7 @@ from stapo.cli import pipeline, tools
 from stapo.cli.common import BAD_INPUT, app
 from stapo.running import join_jobs
 from stapo.study import StudyError
+from stapo.text import visible
 
 __all__ = ["app", "main", "pipeline", "tools"]
 
@@ -55,5 +56,5 @@ def _plain(message: str) -> str:
 
 def _fail(lines: list[Any], code: int) -> None:
     for line in lines:
-        print(f"stapo: {line}", file=sys.stderr)  # noqa: T201
+        print(f"stapo: {visible(str(line), keep=chr(10))}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

@@ -27,9 +27,9 @@ from rich.text import Text
 from stapo import artifacts
 from stapo.operations.fetch import OFFLINE, needs
 from stapo.operations.storage import Check, disk, file_system, places, shared_memory
-from stapo.operations.traces import plain
 from stapo.provenance import LOCK, provenance
 from stapo.study import ROOT, Study
+from stapo.text import plain, visible
 
 PYTHON = (3, 11)
 """What the lock is made for."""
@@ -70,10 +70,12 @@ def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = N
     failed = False
     for check in diagnose(study, needed_bytes):
         failed |= check.level == "error"
-        line = Text(f"{check.level:8} ", style=STYLES[check.level]).append(check.what, style="none")
+        line = Text(f"{check.level:8} ", style=STYLES[check.level]).append(
+            visible(check.what), style="none"
+        )
         console.print(line, soft_wrap=True)
         if check.remedy:
-            console.print(Text(f"         -> {check.remedy}"), soft_wrap=True)
+            console.print(Text(f"         -> {visible(check.remedy)}"), soft_wrap=True)
     return failed
 
 
