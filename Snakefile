@@ -13,6 +13,9 @@ import sys
 
 from snakemake.utils import min_version
 
+# Snakemake looks for modules in this directory first, and it is most often the working directory.
+sys.path.sort(key=lambda path: path == workflow.basedir)
+
 from stapo import artifacts, running
 from stapo.operations.origin import check_origin, write_origin
 from stapo.study import StudyError, canonical, fingerprint, parse_study

@@ -25,15 +25,14 @@ def shadow(directory: Path, *modules: str) -> Path:
     return told
 
 
-def snakemake(python: Path, repository: Path, directory: Path, *args: str) -> str:
+def snakemake(python: Path, repository: Path, directory: Path, package: Path) -> str:
     """Run Snakemake as its console script does: without the working directory in sys.path."""
     command = [
-        *(str(python), "-P", "-m", "snakemake", OVERLAP, *args, "--cores", "1", "--printshellcmds"),
+        *(str(python), "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
         *("--snakefile", str(repository / "Snakefile"), "--configfile", str(repository / STUDY)),
     ]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    # Imported from the copy; a relative or empty entry would be the working directory.
-    environment["PYTHONPATH"] = str(repository)
+    environment["PYTHONPATH"] = str(package)
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
@@ -55,18 +54,21 @@ def odd(tmp_path):
 
 def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(odd):
     python = odd / ".venv" / "bin" / "python"
-    told = snakemake(python, odd / "checkout", odd / "work here")
+    told = snakemake(python, odd / "checkout", odd / "work here", odd / "checkout")
     assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
     assert (odd / "work here" / OVERLAP).exists()
     # From another place nothing is run again: a command is compared before it is filled in.
-    assert "Nothing to be done" in snakemake(Path(sys.executable), ROOT, odd / "work here")
+    moved = snakemake(Path(sys.executable), ROOT, odd / "work here", ROOT)
+    assert "Nothing to be done" in moved
 
 
 def test_no_module_of_the_working_directory_is_imported(tmp_path):
-    directory = tmp_path / "cwd"
-    directory.mkdir()
-    told = shadow(directory, "typer", "torch", "stapo", "numpy", "json")
-    snakemake(Path(sys.executable), ROOT, directory)
+    """As most do it: in the directory of the Snakefile, which Snakemake itself makes importable."""
+    directory = tmp_path / "checkout"
+    shutil.copytree(ROOT / "workflows", directory / "workflows")
+    shutil.copy(ROOT / "Snakefile", directory)
+    told = shadow(directory, "typer", "torch", "stapo", "pydantic", "numpy", "json")
+    snakemake(Path(sys.executable), directory, directory, ROOT)
     assert (directory / OVERLAP).exists()
     assert not told.exists(), told.read_text()
 
