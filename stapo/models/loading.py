@@ -22,9 +22,9 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
         **settings: as `from_pretrained` takes them, such as `padding_side`.
 
     Raises:
-        StudyError: it needs code of its own.
+        StudyError: it is not there, or needs code of its own.
     """
-    return _without_code(
+    return _local(
         path,
         lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings),
     )
@@ -38,9 +38,9 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
         dtype: of the weights in memory.
 
     Raises:
-        StudyError: it needs code of its own.
+        StudyError: it is not there, or needs code of its own.
     """
-    return _without_code(
+    return _local(
         path,
         lambda: AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, use_safetensors=True, trust_remote_code=False
@@ -48,7 +48,12 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
     )
 
 
-def _without_code(path: Path | str, load: Callable[[], Any]) -> Any:
+def _local(path: Path | str, load: Callable[[], Any]) -> Any:
+    # Transformers would ask the Hub for a model whose name is that of the missing directory.
+    if not Path(path).is_dir():
+        raise StudyError(
+            [f"{path}: no such directory; a model and its tokenizer are expected there"]
+        )
     try:
         return load()
     except ValueError as error:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ from safetensors.torch import load_file
 
 from stapo.artifacts import write_jsonl
 from stapo.methods import METHODS
-from stapo.models.loading import load_model
+from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.schema import TinyModel
-from stapo.study import ROOT
+from stapo.study import ROOT, StudyError
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
@@ -145,6 +146,13 @@ def test_trl_is_given_no_code_to_run_and_no_pickles(tiny, tmp_path):
         StapoTrainer(str(pickled), boxed_reward, config, rows)
     with pytest.raises(OSError, match="safetensors"):
         load_model(pickled, torch.float32)
+
+
+def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for load in (load_tokenizer, partial(load_model, dtype=torch.float32)):
+        with pytest.raises(StudyError, match="openai-community/gpt2: no such directory"):
+            load("openai-community/gpt2")
 
 
 def test_datasets_runs_no_loading_script(tmp_path):
