@@ -2,9 +2,12 @@
 SHELL := /bin/sh
 # Caches stay inside the repository.
 export XDG_CACHE_HOME := $(CURDIR)/.cache
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# value: a dollar in PATH is no variable of make.
+export PATH := $(CURDIR)/.venv/bin:$(value PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
+# Not the installed scripts: below a path with a space and a dollar their first line names no file.
+RUN := python -P -m
 
 .PHONY: help setup setup-gpu smoke test test-cpus test-vllm bench lint schema lock
 
@@ -18,11 +21,11 @@ setup-gpu: ## the same, and vLLM for GPUs
 	@requirements/install_gpu.sh
 
 smoke: setup ## the whole pipeline on a tiny model, on the CPU
-	snakemake --workflow-profile workflows/profiles/smoke --quiet rules
-	stapo show workflows/studies/smoke.yaml
+	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
+	$(RUN) stapo show workflows/studies/smoke.yaml
 
 test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
-	pytest -n 2 --dist loadgroup
+	$(RUN) pytest -n 2 --dist loadgroup
 
 test-cpus: setup ## the tests of numbers, as other CPUs compute them
 	tests/other_cpus.sh
@@ -36,13 +39,13 @@ bench: setup ## our update beside TRL's, our grading beside a plain loop: ratios
 	python tests/performance/bench_grading.py
 
 lint: setup ## ruff, snakefmt, snakemake --lint, mypy
-	ruff check .
-	ruff format --check .
-	snakefmt --check Snakefile workflows
-	mypy
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) snakefmt --check Snakefile workflows
+	$(RUN) mypy
 
 schema: setup ## renew workflows/study.schema.json
-	stapo schema > workflows/study.schema.json
+	$(RUN) stapo schema > workflows/study.schema.json
 
 lock: ## renew the locks from pyproject.toml
 	requirements/lock.sh

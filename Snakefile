@@ -13,7 +13,11 @@ import sys
 
 from snakemake.utils import min_version
 
+# Snakemake looks for modules in this directory first, and it is most often the working directory.
+sys.path.sort(key=lambda path: path == workflow.basedir)
+
 from stapo import artifacts, running
+from stapo.operations.origin import check_origin, write_origin
 from stapo.study import StudyError, canonical, fingerprint, parse_study
 
 min_version("9.27")
@@ -21,6 +25,7 @@ min_version("9.27")
 
 try:
     STUDY = parse_study(config)
+    check_origin(STUDY, workflow.overwrite_configfiles)
 except StudyError as error:
     # A misspelt --workflow-profile is ignored by Snakemake without a word.
     hint = "study: none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
@@ -68,12 +73,14 @@ localrules:
     provenance,
 
 
+# Not in a dry run.
 onstart:
     try:
         running.claim_study(STUDY.name)
     except running.StudyBusyError as error:
         print(f"study: {error}", file=sys.stderr)
         sys.exit(2)
+    write_origin(STUDY, workflow.overwrite_configfiles)
 
 
 # Must stand here: a rule of an included file cannot be the default target.

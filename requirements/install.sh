@@ -8,10 +8,10 @@ stamp=$(cat requirements/lock.txt requirements/cuda.txt requirements/install.sh 
 
 # Two makes at once: the second waits, then finds the work done.
 if command -v flock >/dev/null && [ -z "${STAPO_INSTALL_LOCKED:-}" ]; then
-    STAPO_INSTALL_LOCKED=1 exec flock .venv.lock "$0"
+    STAPO_INSTALL_LOCKED=1 exec flock .venv.lock requirements/install.sh
 fi
 
-for python in ${PYTHON:-} python3.11 python3; do
+for python in "${PYTHON:-}" python3.11 python3; do
     if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then break; fi
     python=
 done

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from stapo.text import plain
+
 T = TypeVar("T")
 
 ATTEMPTS = 6
@@ -39,7 +41,7 @@ def persistently(get: Callable[[], T]) -> T:
             if left <= (ATTEMPTS - FEW if nobody else 0) or not _may_pass(error):
                 raise
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            print(f"{reason[:200]}; again in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"{plain(reason)}; again in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
     raise AssertionError("the last attempt returns or raises")

@@ -15,6 +15,7 @@ from stapo import artifacts
 from stapo.analysis.cells import read_scores
 from stapo.evaluation.statistics import average_at_n
 from stapo.study import Study
+from stapo.text import visible
 
 Values = NDArray[np.float64]
 # Okabe and Ito: told apart by colour-blind readers too.
@@ -116,7 +117,7 @@ def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
 
 
 def _label(study: Study, method: str) -> str:
-    return study.method(method).title.replace("$", r"\$")
+    return visible(study.method(method).title).replace("$", r"\$")
 
 
 def _colours(study: Study) -> list[str]:

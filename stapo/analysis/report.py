@@ -23,6 +23,7 @@ from stapo.analysis.tables import TEMPLATES, comparison_text, headline_text
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
 from stapo.study import Study, fingerprint
+from stapo.text import visible
 
 EXAMPLES = 3
 """Problems of which every method's first response is shown."""
@@ -73,6 +74,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=_finalize,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -127,7 +129,7 @@ def _examples(study: Study, root: Path) -> list[Example]:
                 first["question"],
                 first["gold"],
                 [
-                    (checkpoint, grade.verdict.replace("_", " "), _visible(text))
+                    (checkpoint, grade.verdict.replace("_", " "), _cut(text))
                     for checkpoint, grade, text in zip(problems, grades, texts, strict=True)
                 ],
             )
@@ -145,10 +147,10 @@ def _first(path: Path) -> dict[str, Any]:
     return first
 
 
-def _visible(text: str) -> str:
-    """Return hostile text for reading: control characters shown, not obeyed; cut where long."""
-    shown = "".join(
-        character if character.isprintable() or character == "\n" else f"\\u{ord(character):04x}"
-        for character in text[:MAX_CHARACTERS]
-    )
-    return shown + ("…" if len(text) > MAX_CHARACTERS else "")
+def _finalize(value: Any) -> Any:
+    """Return what the page shows of a value: hidden characters of whatever text by their escapes."""
+    return visible(value, keep="\n") if isinstance(value, str) else value
+
+
+def _cut(text: str) -> str:
+    return text[:MAX_CHARACTERS] + ("…" if len(text) > MAX_CHARACTERS else "")

@@ -1,7 +1,6 @@
 """The paper-style table of one decoding in Markdown, LaTeX, CSV and the terminal."""
 
 import csv
-import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import AVERAGE, MARK, Comparison, MainTable, main_table, notes
 from stapo.study import Study
+from stapo.text import markdown, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -59,15 +59,9 @@ def _environment(suffix: str) -> jinja2.Environment:
         **({"variable_start_string": "<<", "variable_end_string": ">>"} if latex else {}),  # type: ignore[arg-type]
     )
     environment.filters["tex"] = _tex
-    environment.filters["md"] = _md
+    environment.filters["md"] = lambda value: markdown(str(value))
     environment.globals.update(headline_text=headline_text, comparison_text=comparison_text)
     return environment
-
-
-def _md(text: str) -> str:
-    """Return text as it is shown: no Markdown cell ends in it, no HTML begins."""
-    escaped = html.escape(str(text), quote=False)
-    return escaped.replace("\\", "\\\\").replace("|", "\\|")
 
 
 TEX = {
@@ -77,7 +71,7 @@ TEX = {
 
 
 def _tex(text: str) -> str:
-    return "".join(TEX.get(character, character) for character in str(text))
+    return "".join(TEX.get(character, character) for character in visible(str(text)))
 
 
 def render(table: MainTable, suffix: str, compared: Sequence[Compared] = ()) -> str:
@@ -132,13 +126,20 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
         StaleScoreError: scores that do not belong to this study as it is now.
     """
     table = main_table(study, decoding, read_scores(study, decoding, root))
+    return write_table(table, compare(study, table), root)
+
+
+def write_table(
+    table: MainTable, compared: Sequence[Compared] = (), root: Path = Path()
+) -> list[Path]:
+    """Write a table in its three forms, in Markdown also beside the paper's."""
     paths = []
     for suffix in ("md", "tex", "csv"):
         path = root / artifacts.MAIN_TABLE.format(
-            study=study.name, decoding=decoding, suffix=suffix
+            study=table.study, decoding=table.decoding, suffix=suffix
         )
         with artifacts.replace_file(path) as stream:
-            stream.write(render(table, suffix, compare(study, table)))
+            stream.write(render(table, suffix, compared))
         paths.append(path)
     return paths
 
@@ -161,13 +162,13 @@ def print_table(table: MainTable, console: Console) -> None:
             )
             for column, cell in row.cells.items()
         ]
-        shown.add_row(Text(row.size), Text(row.title), *cells)
+        shown.add_row(Text(row.size), Text(visible(row.title)), *cells)
         if i + 1 < len(table.rows) and table.rows[i + 1].size != row.size:
             shown.add_section()
     console.print(shown)
-    console.print(Text(headline_text(table)))
+    console.print(Text(visible(headline_text(table))))
     for comparison in table.comparisons:
-        console.print(Text("  " + comparison_text(comparison)))
+        console.print(Text("  " + visible(comparison_text(comparison))))
 
 
 def show_study(study: Study, root: Path = Path()) -> None:

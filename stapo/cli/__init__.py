@@ -14,6 +14,7 @@ from stapo.cli import pipeline, tools
 from stapo.cli.common import BAD_INPUT, app
 from stapo.running import join_jobs
 from stapo.study import StudyError
+from stapo.text import visible
 
 __all__ = ["app", "main", "pipeline", "tools"]
 
@@ -29,6 +30,8 @@ FULL_DISK_WORDS = (
 
 def main() -> None:
     """Run the program; errors of users and machines become one line each."""
+    # Launchers, replicas and srun import nothing from the working directory either.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         try:
             join_jobs()
@@ -74,5 +77,5 @@ def _is_full_disk(error: BaseException | None) -> bool:
 def _fail(lines: list[Any], code: int) -> None:
     with suppress(OSError):  # The log may lie on the full disk.
         for line in lines:
-            print(f"stapo: {line}", file=sys.stderr)  # noqa: T201
+            print(f"stapo: {visible(str(line), keep=chr(10))}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

@@ -28,7 +28,7 @@ def find_trainer(name: str) -> tuple[Trainer, str]:
     if not colon:
         expected = ", ".join(TRAINERS)
         raise StudyError([f"--trainer: expected {expected} or module:function, found {name}"])
-    sys.path.insert(0, "")  # Modules of the working directory, as with `python -m`.
+    sys.path.append("")  # Modules of the working directory are asked for here, after all others.
     try:
         found: Any = getattr(importlib.import_module(module), function)
     except Exception as error:  # Whatever the module raises on its import.

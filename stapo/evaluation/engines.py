@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
@@ -28,6 +26,7 @@ from transformers import (
 )
 
 from stapo.evaluation.sampling import Request, Response, Sampling
+from stapo.models.loading import load_model, load_tokenizer
 from stapo.provenance import processor
 from stapo.schema import Engine as EngineSettings
 
@@ -64,9 +63,8 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     """Return a Transformers engine with the model loaded."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
-    loaded = loaded.to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    loaded = load_model(model, dtype).to(device).eval()
+    tokenizer = load_tokenizer(model)
     settings = GenerationConfig(
         do_sample=False,  # The draw is SeededSampling's.
         max_new_tokens=sampling.max_response_tokens,
@@ -124,9 +122,10 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
         enable_prefix_caching=True,
         generation_config="vllm",  # Not the checkpoint's.
         trust_remote_code=False,
+        load_format="safetensors",
         disable_log_stats=True,
     )
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = load_tokenizer(model)
 
     def answer(requests: Sequence[Request]) -> list[Response]:
         parameters = [

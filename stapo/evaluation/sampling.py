@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
+from stapo.models.loading import load_tokenizer
 from stapo.schema import Decoding, Evaluation
 from stapo.study import canonical, fingerprint
 
@@ -73,7 +72,7 @@ class Prompter:
     """
 
     def __init__(self, model: Path | str, evaluation: Evaluation) -> None:
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self.tokenizer: Any = load_tokenizer(model)
         vocabulary = self.tokenizer.get_vocab()
         ends = {self.tokenizer.eos_token_id}
         ends |= {vocabulary[token] for token in evaluation.end_tokens if token in vocabulary}

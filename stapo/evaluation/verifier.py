@@ -6,14 +6,16 @@ correct: the verifier never turns a correct response into a wrong one. Both verd
 Source: STAPO, evaluation protocol (CompassVerifier-3B). The wording of the prompt is ours.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
+from stapo.models.loading import load_model, load_tokenizer
 from stapo.schema import Verifier
 
 VerifierVerdict = Literal["accepted", "rejected", "invalid", "not_asked"]
@@ -34,6 +36,8 @@ Candidate's response:
 {response}
 
 Letter:"""
+PRIVATE_USE = range(0xE000, 0xF900)
+"""Characters that mean nothing to anybody."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Question:
-    """A rejected response with what it answers; hostile text in `response`."""
+    """A rejected response with what it answers; all three are text, hostile in `response`."""
 
     question: str
     gold: str
@@ -62,11 +66,10 @@ def judge(path: Path, questions: Sequence[Question], settings: Verifier) -> list
         questions: rejected responses.
         settings: batch size and limits.
     """
-    tokenizer: Any = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer = load_tokenizer(path, padding_side="left")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
-    model = model.to(device).eval()
+    model = load_model(path, dtype).to(device).eval()
     prompts = [_prompt(tokenizer, question, settings.max_prompt_tokens) for question in questions]
     found = []
     for start in range(0, len(prompts), settings.batch_size):
@@ -88,7 +91,9 @@ def _prompt(tokenizer: Any, question: Question, limit: int) -> tuple[list[int], 
     ids = _ids(tokenizer, question, question.response)
     if len(ids) <= limit:
         return ids, False
-    response = tokenizer.encode(question.response, add_special_tokens=False)
+    response = tokenizer.encode(
+        question.response, add_special_tokens=False, split_special_tokens=True
+    )
     keep = len(response) - (len(ids) - limit)
     while keep > 0:
         # Cutting changes how the rest is split into tokens: by a few, so a few rounds at most.
@@ -102,14 +107,35 @@ def _prompt(tokenizer: Any, question: Question, limit: int) -> tuple[list[int], 
 
 
 def _ids(tokenizer: Any, question: Question, response: str) -> list[int]:
+    """Return the ids of a prompt, whose only special tokens are those of the chat template."""
     # One pass over the template: braces in a response are text.
     text = PROMPT.format(question=question.question, gold=question.gold, response=response)
+    text, hidden = _hide_special(tokenizer, text)
     if tokenizer.chat_template:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
         )
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    ids: list[int] = []
+    for part in re.split(f"([{''.join(hidden)}])", text) if hidden else [text]:
+        plain = hidden.get(part)
+        ids += tokenizer.encode(
+            plain or part, add_special_tokens=False, split_special_tokens=plain is not None
+        )
     return ids
+
+
+def _hide_special(tokenizer: Any, text: str) -> tuple[str, dict[str, str]]:
+    """Return text with a character that is not in it for each special token that is written out in it.
+
+    Such a token would end the turn or begin another. What has none is encoded in one piece, as ever.
+    """
+    special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    found = sorted((s for s in special | {*tokenizer.all_special_tokens} if s in text), key=len)
+    unused = (chr(code) for code in PRIVATE_USE if chr(code) not in text)
+    hidden = dict(zip(unused, reversed(found), strict=False))
+    for mark, token in hidden.items():
+        text = text.replace(token, mark)
+    return text, hidden
 
 
 def _greedy(model: Any, tokenizer: Any, prompts: list[list[int]], limit: int) -> list[str]:

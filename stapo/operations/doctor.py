@@ -14,9 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from packaging.requirements import Requirement
@@ -27,9 +29,10 @@ from rich.text import Text
 from stapo import artifacts
 from stapo.operations.fetch import OFFLINE, needs
 from stapo.operations.storage import Check, disk, file_system, places, shared_memory
-from stapo.operations.traces import plain
+from stapo.operations.traces import text_of
 from stapo.provenance import LOCK, provenance
 from stapo.study import ROOT, Study
+from stapo.text import plain, visible
 
 PYTHON = (3, 11)
 """What the lock is made for."""
@@ -70,10 +73,12 @@ def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = N
     failed = False
     for check in diagnose(study, needed_bytes):
         failed |= check.level == "error"
-        line = Text(f"{check.level:8} ", style=STYLES[check.level]).append(check.what, style="none")
+        line = Text(f"{check.level:8} ", style=STYLES[check.level]).append(
+            visible(check.what), style="none"
+        )
         console.print(line, soft_wrap=True)
         if check.remedy:
-            console.print(Text(f"         -> {check.remedy}"), soft_wrap=True)
+            console.print(Text(f"         -> {visible(check.remedy)}"), soft_wrap=True)
     return failed
 
 
@@ -278,16 +283,39 @@ def ports() -> Iterator[Check]:
 
 
 def server(study: Study) -> Iterator[Check]:
-    """Look whether the vLLM server of a study answers, where it needs one."""
-    if study.training.rollouts == "vllm-server":
-        address = study.engine.vllm_server
-        reason = _unreachable(f"{address.rstrip('/')}/health")
-        base = artifacts.BASE_MODEL.format(study=study.name, size=study.run.sizes[0])
-        remedy = f"start it on other GPUs: trl vllm-serve --model {base}"
-        if reason:
-            yield Check("error", f"engine.vllm_server: {reason}", remedy)
-        else:
-            yield Check("ok", f"engine.vllm_server: {address} answers")
+    """Look whether the vLLM server of a study answers, and this machine alone, where it needs one."""
+    if study.training.rollouts != "vllm-server":
+        return
+    address = study.engine.vllm_server
+    base = artifacts.BASE_MODEL.format(study=study.name, size=study.run.sizes[0])
+    start = f"trl vllm-serve --model {base} --host 127.0.0.1"
+    if reason := _unreachable(f"{address.rstrip('/')}/health"):
+        yield Check("error", f"engine.vllm_server: {reason}", f"start it on other GPUs: {start}")
+    elif reason := _open_to_others(address):
+        remedy = f"on this machine: {start}; otherwise let no others than yours into its network"
+        yield Check("warning", f"engine.vllm_server: {reason}", remedy)
+    else:
+        yield Check("ok", f"engine.vllm_server: {address} answers")
+
+
+def _open_to_others(address: str) -> str:
+    """Return why other machines may ask a server or send it weights, nothing where they cannot."""
+    found = urlsplit(address)
+    try:
+        loopback = ip_address(socket.gethostbyname(found.hostname or "")).is_loopback
+    except (OSError, ValueError):
+        loopback = False
+    if not loopback:
+        return f"{address} is no loopback address: other machines may send it requests and weights"
+    # TRL's server listens on all addresses unless it is told otherwise.
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in text_of(table).splitlines()[1:]:
+            host, port = line.split()[1].split(":")
+            listens, every = line.split()[3] == "0A", set(host) == {"0"}
+            if listens and every and int(port, 16) == found.port:
+                what = "listens on all addresses of this machine"
+                return f"{address} {what}: others may send it requests and weights"
+    return ""
 
 
 def _version(package: str) -> str | None:

@@ -1,11 +1,15 @@
 """Any checkpoint through the pipeline's own evaluation, into the pipeline's own table.
 
 A checkpoint outside a study becomes a study of one row without trainings: the same prompts, seeds, store,
-grading and statistics, and what is there already is not generated again.
+grading and statistics, and what is there already is not generated again. Its results folder is named by
+what it is and by all that determines the table, so that no evaluation overwrites another.
 """
 
 import hashlib
+import json
 import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +18,43 @@ from rich.console import Console
 
 from stapo import artifacts
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import main_table
-from stapo.analysis.tables import print_table, write_tables
+from stapo.analysis.comparison import Row, main_table
+from stapo.analysis.tables import print_table, write_table
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import score
+from stapo.methods import METHODS
 from stapo.models.base import HUB_FILES
-from stapo.study import Study, StudyError, benchmark_definitions, parse_study
+from stapo.provenance import file_sha256
+from stapo.study import (
+    Study,
+    StudyError,
+    benchmark_definitions,
+    canonical,
+    fingerprint,
+    parse_study,
+)
 
-CHUNK = 2**20
+SUFFIXES = (".safetensors", ".json", ".jinja", ".txt", ".model")
+"""Of the files that make a checkpoint."""
+RUN = re.compile(r".*?([^/]+)/runs/([^/]+)/([^/]+)/seed(\d+)/(?:model|step(\d+))")
+BASE = re.compile(r".*/results/([^/]+)/models/([^/]+)/base")
+DIGITS, LONGEST_NAME, LONGEST_TITLE = 8, 80, 60
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights somewhere on the disk, and what they are."""
+
+    path: Path
+    checksum: str
+    """40 hex digits that stand for its files."""
+    name: str
+    """Of its directories, with the others' characters replaced."""
+    size: str
+    """Of the study that trained it; empty where none is known."""
+    method: str
+    title: str
+    """Of its row."""
 
 
 def find_checkpoint(model: str) -> Path:
@@ -44,30 +77,54 @@ def find_checkpoint(model: str) -> Path:
     return path
 
 
-def checksum(checkpoint: Path) -> str:
-    """Return 40 hex digits that stand for the files of a checkpoint."""
-    digest = hashlib.sha256()
-    for path in sorted(checkpoint.iterdir()):
-        if path.suffix in (".safetensors", ".json", ".jinja", ".txt", ".model"):
-            digest.update(path.name.encode())
-            with path.open("rb") as stream:
-                while part := stream.read(CHUNK):
-                    digest.update(part)
-    return digest.hexdigest()[:40]
+def checkpoint(model: str) -> Checkpoint:
+    """Return what `find_checkpoint` finds, with what it is.
+
+    A published checkpoint of a study is recognised by its path and by the checksums that its training
+    recorded; everything else is called as the user called it.
+    """
+    path = find_checkpoint(model)
+    files = {f.name: file_sha256(f) for f in sorted(path.iterdir()) if f.suffix in SUFFIXES}
+    checksum = hashlib.sha256(canonical(files).encode()).hexdigest()[:40]
+    place = path.resolve().as_posix()
+    if found := RUN.fullmatch(place):
+        study, size, method, seed, step = found.groups()
+        if _recorded(path) == files:
+            name = f"{study}-{size}-{method}-seed{seed}" + (f"-step{step}" if step else "")
+            known = METHODS[method].title if method in METHODS else method
+            title = f"{known}, seed {seed}" + (f", step {step}" if step else "")
+            return Checkpoint(path, checksum, _slug(name), size, method, title)
+    if found := BASE.fullmatch(place):
+        study, size = found.groups()
+        return Checkpoint(path, checksum, _slug(f"{study}-{size}-base"), size, "base", "Base")
+    given = Path(model).name if Path(model).is_dir() else model.partition("@")[0]
+    name = _slug(given or path.resolve().name)
+    return Checkpoint(path, checksum, name, "", name, model[-LONGEST_TITLE:])
+
+
+def _recorded(path: Path) -> dict[str, str]:
+    """Return the checksums that a training recorded of a checkpoint; none where there is no record."""
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        outputs = json.loads((path.parent / "provenance.json").read_text())["outputs"]
+        start = f"{path.resolve().name}/"
+        named = {
+            key.removeprefix(start): sha for key, sha in outputs.items() if key.startswith(start)
+        }
+        return {name: sha for name, sha in named.items() if Path(name).suffix in SUFFIXES}
+    return {}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.+")[-LONGEST_NAME:] or "model"
 
 
 def study_of(
-    name: str,
-    checkpoint: Path,
-    benchmarks: list[str],
-    decodings: list[str],
-    evaluation: dict[str, Any],
+    found: Checkpoint, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
 ) -> Study:
     """Return a study whose only row is a checkpoint.
 
     Args:
-        name: of the row.
-        checkpoint: directory; its files become part of the fingerprints.
+        found: its files become part of the fingerprints.
         benchmarks: names; each with the N of its task.
         decodings: names of the catalogue.
         evaluation: as the section of a study.
@@ -81,14 +138,14 @@ def study_of(
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1, "max_response_tokens": 1,
     }  # fmt: skip
     raw = {
-        "name": f"evaluate-{name}",
-        "models": {name: {"hub": "outside/any-study", "revision": checksum(checkpoint)}},
+        "name": f"evaluate-{found.name}",
+        "models": {found.name: {"hub": "outside/any-study", "revision": found.checksum}},
         "data": {"builder": "tiny-arithmetic", "prompts": 1},
         "training": training,  # Asked for by the schema; nothing is trained.
         "benchmarks": {b: {"samples": tasks.get(b, {}).get("repeats", 1)} for b in benchmarks},
         "evaluation": evaluation,
         "run": {
-            "sizes": [name],
+            "sizes": [found.name],
             "methods": ["stapo"],
             "seeds": [0],
             "decodings": decodings,
@@ -96,7 +153,13 @@ def study_of(
         },
     }
     study = parse_study(raw)
-    return study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
+    study = study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
+    shown = fingerprint([study.table_fingerprint(decoding) for decoding in decodings])
+    return study.model_copy(update={"name": f"{study.name}-{shown[:DIGITS]}"})
+
+
+def _labelled(row: Row, found: Checkpoint) -> Row:
+    return replace(row, size=found.size, method=found.method, title=found.title)
 
 
 def evaluate(
@@ -110,12 +173,9 @@ def evaluate(
         decodings: names of the catalogue.
         evaluation: backend, batch size, limit.
     """
-    checkpoint = find_checkpoint(model)
-    name = (
-        re.sub(r"[^A-Za-z0-9.+-]+", "-", Path(model.partition("@")[0]).name).strip("-.") or "model"
-    )
-    study = study_of(name, checkpoint, benchmarks, decodings, evaluation)
-    row, written, console = f"{name}/base", [], Console()
+    found = checkpoint(model)
+    study = study_of(found, benchmarks, decodings, evaluation)
+    row, written, console = f"{found.name}/base", [], Console()
     for decoding in decodings:
         at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
         asked = [
@@ -124,12 +184,16 @@ def evaluate(
             )
             for b in benchmarks
         ]
-        work = Path(artifacts.GENERATE_WORK.format(**at))
+        # The store is the checkpoint's: another evaluation of it generates only what it adds.
+        store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
+        work = Path(artifacts.GENERATE_WORK.format(**{**at, "study": store}))
         config = study.generate_config(row, decoding)
-        generate(checkpoint, config, study.decodings[decoding], study.evaluation, asked, work)
+        generate(found.path, config, study.decodings[decoding], study.evaluation, asked, work)
         for one in asked:
             identity = study.score_identity(row, decoding, one.name)
             score(one.output, identity, Path(artifacts.SCORES.format(**at, benchmark=one.name)))
-        print_table(main_table(study, decoding, read_scores(study, decoding)), console)
-        written += write_tables(study, decoding)
+        table = main_table(study, decoding, read_scores(study, decoding))
+        table = replace(table, rows=[_labelled(line, found) for line in table.rows])
+        print_table(table, console)
+        written += write_table(table)
     return written

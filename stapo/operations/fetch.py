@@ -13,6 +13,7 @@ from stapo.artifacts import replace_file
 from stapo.hub import persistently
 from stapo.schema import HubData, HubModel
 from stapo.study import Study, benchmark_definitions
+from stapo.text import plain
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 """Set before anything of the Hub is imported, or they have no effect."""
@@ -95,7 +96,7 @@ def fetch(study: Study, say: Callable[[str], None]) -> bool:
             get()
         except Exception as error:  # The Hub's libraries raise whatever the network does.
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            say(f"missing  {what}: {reason[:200]}")
+            say(f"missing  {what}: {plain(reason)}")
             complete = False
         else:
             say(f"ok       {what}")

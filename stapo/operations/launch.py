@@ -7,10 +7,12 @@ on GPUs is `accelerate launch` with one process for each, on one machine or, ins
 import fcntl
 import os
 import socket
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from stapo.study import ROOT, Study, StudyError
@@ -33,13 +35,13 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
         directory: of one lock file per device, the same for all who share the devices.
 
     Raises:
-        StudyError: more than there are.
+        StudyError: more than there are, or a directory that others can write to.
     """
     if count > len(devices):
         raise StudyError(
             [f"--gpus {count}: {len(devices)} are here; ask for fewer in the profile's resources"]
         )
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_own(directory)
     held = _held(count, devices, directory)
     if held is None:
         words = f"waiting for {count} of the GPUs {', '.join(devices)}"
@@ -52,6 +54,21 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
     return list(held)
 
 
+def _make_own(directory: Path) -> None:
+    """Make a directory of this user alone: in /tmp anybody may have made one, or a link, of that name."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700, parents=True)
+    found = directory.lstat()
+    others = stat.S_IMODE(found.st_mode) & 0o077
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
+        raise StudyError(
+            [
+                f"{directory}: is not a directory of yours that nobody else can write to, so GPUs cannot be "
+                "leased there; remove it, or set TMPDIR to a directory of your own"
+            ]
+        )
+
+
 def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:
     """Lock that many devices, or none: two jobs that each hold half of what they need wait forever."""
     held: dict[str, int] = {}
@@ -59,7 +76,7 @@ def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int]
         if len(held) == count:
             break
         name = f"{device.replace('/', '_')}.lock"
-        lock = os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,24 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stapo.text import COLOURS, plain
+
 SLURM_LOGS = ".snakemake/slurm_logs"
 """Where snakemake-executor-plugin-slurm 2.8 writes: `rule_NAME/WILDCARDS/JOB.log`."""
-LOG_BYTES, LOG_LINES, MAX_CHARACTERS = 65536, 40, 160
-"""The end of a log in which an error is looked for, and how much of its line is shown."""
+LOG_BYTES, LOG_LINES = 65536, 40
+"""The end of a log in which an error is looked for."""
 ERROR = re.compile(
     r"^stapo: |^[\w.]*(Error|Exception|Interrupt)\b|slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
 )
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 HEAD_BYTES = 4096
 """Of a log, in which its job names the configuration that it works for."""
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def plain(text: str) -> str:
-    """Return hostile text as one short line of printable characters."""
-    visible = (c if c.isprintable() else " " for c in COLOURS.sub("", text))
-    shown = "".join(visible).strip()
-    return shown[:MAX_CHARACTERS] + ("…" if len(shown) > MAX_CHARACTERS else "")
 
 
 @dataclass(frozen=True)

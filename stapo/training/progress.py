@@ -10,12 +10,14 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from stapo.text import visible
+
 
 class Progress(TrainerCallback):  # type: ignore[misc]
     """A progress bar with time left, reward, entropy, silenced tokens and tokens per second."""
 
     def __init__(self, title: str) -> None:
-        self.title = title
+        self.title = visible(title)
         self.start, self.num_tokens = 0.0, 0
         self.bar: tqdm[Any] | None = None
 

@@ -10,7 +10,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from stapo.artifacts import (
     append_jsonl,
@@ -21,6 +21,7 @@ from stapo.artifacts import (
     write_json,
 )
 from stapo.methods import Method
+from stapo.models.loading import load_model, load_tokenizer
 from stapo.provenance import damaged_file, require_whole, write_sums
 from stapo.schema import Engine, Training
 from stapo.study import fingerprint
@@ -83,6 +84,7 @@ def trainer_config(
         statistics=training.statistics,
         micro_batch_tokens=training.micro_batch_tokens,
         disable_dropout=True,
+        trust_remote_code=False,  # Also of the reference model and of vLLM.
         bf16=accelerator,
         use_cpu=not accelerator,
         gradient_checkpointing=accelerator,
@@ -172,11 +174,9 @@ def train(
             progress.show(record)
 
         stop = StopBetweenSteps()
-        tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+        tokenizer = load_tokenizer(base, padding_side="left")
         trainer = StapoTrainer(
-            model=AutoModelForCausalLM.from_pretrained(
-                base, dtype=torch.float32, use_safetensors=True
-            ),
+            model=load_model(base, torch.float32),
             args=trainer_config(training, engine, seed, work, fingerprint(config)),
             reward_funcs=boxed_reward,
             train_dataset=_dataset(prompts, training, seed),

@@ -119,6 +119,9 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
         # The rest of the clip and the aggregation are the method's; TRL's loss is not used.
         args.beta = self.method.kl_coefficient
+        if isinstance(model, str):
+            # TRL says itself that no code of the model is run, but would read pickled weights.
+            args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
         self._behaviour_entropies: Any = None  # Set on the way by TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from stapo.study import ROOT
+from stapo.study import ROOT, merge
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 STUDY = "workflows/studies/smoke.yaml"
+PROMPTS = "results/smoke/data/prompts.jsonl"
 OVERLAP = "results/smoke/data/overlap.json"
 
 
@@ -23,15 +25,14 @@ def shadow(directory: Path, *modules: str) -> Path:
     return told
 
 
-def snakemake(python: Path, repository: Path, directory: Path, *args: str) -> str:
+def snakemake(python: Path, repository: Path, directory: Path, package: Path) -> str:
     """Run Snakemake as its console script does: without the working directory in sys.path."""
     command = [
-        *(str(python), "-P", "-m", "snakemake", OVERLAP, *args, "--cores", "1", "--printshellcmds"),
+        *(str(python), "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
         *("--snakefile", str(repository / "Snakefile"), "--configfile", str(repository / STUDY)),
     ]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    # Imported from the copy; a relative or empty entry would be the working directory.
-    environment["PYTHONPATH"] = str(repository)
+    environment["PYTHONPATH"] = str(package)
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
@@ -53,17 +54,45 @@ def odd(tmp_path):
 
 def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(odd):
     python = odd / ".venv" / "bin" / "python"
-    told = snakemake(python, odd / "checkout", odd / "work here")
+    told = snakemake(python, odd / "checkout", odd / "work here", odd / "checkout")
     assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
     assert (odd / "work here" / OVERLAP).exists()
     # From another place nothing is run again: a command is compared before it is filled in.
-    assert "Nothing to be done" in snakemake(Path(sys.executable), ROOT, odd / "work here")
+    moved = snakemake(Path(sys.executable), ROOT, odd / "work here", ROOT)
+    assert "Nothing to be done" in moved
 
 
 def test_no_module_of_the_working_directory_is_imported(tmp_path):
-    directory = tmp_path / "cwd"
-    directory.mkdir()
-    told = shadow(directory, "typer", "torch", "stapo", "numpy", "json")
-    snakemake(Path(sys.executable), ROOT, directory)
+    """As most do it: in the directory of the Snakefile, which Snakemake itself makes importable."""
+    directory = tmp_path / "checkout"
+    shutil.copytree(ROOT / "workflows", directory / "workflows")
+    shutil.copy(ROOT / "Snakefile", directory)
+    told = shadow(directory, "typer", "torch", "stapo", "pydantic", "numpy", "json")
+    snakemake(Path(sys.executable), directory, directory, ROOT)
     assert (directory / OVERLAP).exists()
     assert not told.exists(), told.read_text()
+
+
+def test_two_study_files_of_one_name_do_not_share_results(tmp_path):
+    raw = yaml.safe_load((ROOT / STUDY).read_text())
+    for name, prompts in (("one", 64), ("two", 65)):
+        changed = merge(raw, {"data": {"prompts": prompts}})
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(changed))
+
+    def run(file: str, *args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "snakemake", PROMPTS, "--cores", "1", *args]
+        command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", file]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert run("one.yaml").returncode == 0
+    before = (tmp_path / PROMPTS).read_bytes()
+    refused = run("two.yaml", "--dry-run")
+    assert refused.returncode == 2
+    lines = [line for line in refused.stderr.splitlines() if line.startswith("study: ")]
+    assert len(lines) == 1
+    assert "is also the name of one.yaml, whose results are here" in lines[0]
+    assert (tmp_path / PROMPTS).read_bytes() == before
+    # The file itself may change.
+    (tmp_path / "two.yaml").rename(tmp_path / "one.yaml")
+    assert run("one.yaml").returncode == 0
+    assert (tmp_path / PROMPTS).read_bytes() != before

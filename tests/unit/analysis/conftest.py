@@ -9,7 +9,9 @@ from synthetic import write_score
 from stapo import artifacts
 from stapo.study import Study, parse_study
 
-HOSTILE = "<script>alert(1)</script> [red]markup[/red] \x1b[31m 100% & _x_ {y} \\boxed{7}"
+HOSTILE = (
+    "<script>alert(1)</script> [red]markup[/red] \x1b[31m \u202e\u200b 100% & _x_ {y} \\boxed{7}"
+)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def finished(study: Study, tmp_path: Path) -> Path:
                 decoding=study.run.decodings[0],
                 benchmark=benchmark,
             )
-            record = {"problem": 0, "question": "What <i>is</i> 7?", "gold": "7"}
+            record = {"problem": 0, "question": "What <i>is</i> 7?\u202e", "gold": "7"}
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             artifacts.write_jsonl(tmp_path / path, [{**record, "responses": [HOSTILE] * 4}])
     for i, metrics in enumerate(artifacts.metrics_paths(study)):

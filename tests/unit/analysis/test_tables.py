@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +102,7 @@ def test_files_are_the_same_bytes_every_time(study, finished):
 
 def test_names_are_text_in_every_format(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert r"G_R&amp;P\|O &lt;b&gt;" in render(table, "md")
+    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table, "md")
     assert r"G\_R\&P|O <b>" in render(table, "tex")
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     # Three averages; pass@1, 2, 4 and majority@4 of two benchmarks.
@@ -112,6 +113,19 @@ def test_names_are_text_in_every_format(study, finished):
     stream = io.StringIO()
     print_table(table, Console(file=stream, width=160))
     assert "G_R&P|O <b>" in stream.getvalue()
+
+
+def test_hidden_characters_and_images_in_a_title_are_shown_as_text(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    title = "![x](//y.z) \u202eab\u200b\x1b[31m"
+    table = replace(table, rows=[replace(row, title=title) for row in table.rows])
+    stream = io.StringIO()
+    print_table(table, Console(file=stream, width=200))
+    shown = [render(table, suffix) for suffix in ("md", "tex")] + [stream.getvalue()]
+    for text in shown:
+        assert not {"\u202e", "\u200b", "\x1b"} & set(text)
+        assert "u202eab" in text
+    assert r"![x\](//y.z)" in shown[0]
 
 
 def test_several_training_seeds_are_averaged_and_widen_the_interval(raw_study, tmp_path):
@@ -188,7 +202,7 @@ def test_a_significant_gain_is_marked(study, finished):
     assert not table.rows[0].significant  # The base model is not compared.
     marked = f"0.00{MARK}<br>[0.0, 0.0] |"
     (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
-    assert "G_R" in line
+    assert r"G\_R" in line
     assert r"0.00$^\dagger$" in render(table, "tex")
 
 

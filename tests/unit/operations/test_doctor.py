@@ -37,7 +37,7 @@ def asks_vllm(raw_study):
 
 
 @contextmanager
-def server(status: int):
+def server(status: int, host: str = "127.0.0.1"):
     """An HTTP server on this machine that answers everything alike."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -48,7 +48,7 @@ def server(status: int):
         def log_message(self, *_):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Answer) as listener:
+    with HTTPServer((host, 0), Answer) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{listener.server_port}"
         listener.shutdown()
@@ -260,7 +260,23 @@ def test_the_vllm_server_of_a_study_answers_or_not(raw_study, study):
             raw_study["engine"] = {"vllm_server": address if status else closed_address()}
             check = only(doctor.server(parse_study(raw_study)))
         assert check.level == level, status
-    assert "trl vllm-serve --model results/smoke/models/tiny/base" in check.remedy
+    assert "trl vllm-serve --model results/smoke/models/tiny/base --host 127.0.0.1" in check.remedy
+
+
+def test_a_vllm_server_that_other_machines_reach_is_warned_of(raw_study):
+    raw_study["training"]["rollouts"] = "vllm-server"
+    with server(200, "0.0.0.0") as address:
+        port = address.rpartition(":")[2]
+        for host, why in (
+            ("127.0.0.1", "listens on all addresses"),
+            ("localhost", "listens on all addresses"),
+            ("0.0.0.0", "is no loopback address"),
+        ):
+            raw_study["engine"] = {"vllm_server": f"http://{host}:{port}"}
+            check = only(doctor.server(parse_study(raw_study)))
+            assert check.level == "warning"
+            assert why in check.what
+            assert "--host 127.0.0.1" in check.remedy
 
 
 @NO_GPU

@@ -69,6 +69,70 @@ def test_more_than_there_are_is_an_error(tmp_path):
         lease(3, ["0", "1"], tmp_path)
 
 
+def test_leases_lie_in_a_directory_of_this_user_alone(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    cases = {name: tmp_path / name for name in ("link", "broken", "file", "open", "owned")}
+    cases["link"].symlink_to(theirs)
+    cases["broken"].symlink_to(tmp_path / "nowhere")
+    cases["file"].touch()
+    cases["open"].mkdir()
+    cases["open"].chmod(0o777)
+    cases["owned"].mkdir(mode=0o700)
+    if os.getuid() == 0:
+        os.chown(cases["owned"], 12345, 12345)
+    else:
+        del cases["owned"]
+    for path in cases.values():
+        with pytest.raises(StudyError, match="is not a directory of yours") as raised:
+            lease(1, ["0"], path)
+        assert len(raised.value.errors) == 1
+    assert not list(theirs.iterdir())
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    (own / "0.lock").symlink_to(theirs / "written")
+    with pytest.raises(OSError, match="symbolic links"):
+        lease(1, ["0"], own)
+    assert not list(theirs.iterdir())
+
+
+def test_what_the_program_starts_imports_nothing_of_the_working_directory(tmp_path):
+    for name in ("pickle", "socket", "typer", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    # In place of srun: what it starts inherits the environment.
+    (tools / "srun").write_text(
+        f"#!/bin/sh\n{sys.executable} -c 'import pickle, socket, typer; print(typer.__file__)'\n"
+    )
+    (tools / "srun").chmod(0o755)
+    environment = {**os.environ, "SLURM_JOB_ID": "7", "PATH": f"{tools}:{os.environ['PATH']}"}
+    for name in (LAUNCHED, RENDEZVOUS, "PYTHONSAFEPATH"):
+        environment.pop(name, None)
+    (tmp_path / "p.jsonl").write_text('{"question": "q", "answer": "1"}\n')
+    command = [
+        *(sys.executable, "-P", "-m", "stapo", "train", "--study", str(STUDIES / "smoke.yaml")),
+        *(
+            "--size",
+            "tiny",
+            "--method",
+            "grpo",
+            "--seed",
+            "0",
+            "--base",
+            "b",
+            "--prompts",
+            "p.jsonl",
+        ),
+        *("--work", "w", "--out", "o", "--metrics", "m", "--gpus", "0", "--nodes", "2"),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].endswith("site-packages/typer/__init__.py")
+
+
 def test_the_lease_outlives_exec(tmp_path):
     code = HOLD.replace("time.sleep(seconds)", "import os; os.execvp('sleep', ['sleep', '60'])")
     process = subprocess.Popen(
@@ -133,7 +197,9 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
     launch_training(["train", "--size", "tiny"], 1, 1)
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
-    monkeypatch.delenv(LAUNCHED)
+    del os.environ[
+        LAUNCHED
+    ]  # Not by monkeypatch, which would put it back for the tests that follow.
 
 
 def test_a_job_without_gpus_sees_none(monkeypatch):

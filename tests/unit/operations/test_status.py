@@ -17,7 +17,6 @@ from synthetic import write_score
 from stapo import artifacts
 from stapo.artifacts import append_jsonl, write_json
 from stapo.operations.status import answers, cells, outputs, print_status, seconds_per_step
-from stapo.operations.traces import plain
 from stapo.study import fingerprint, parse_study
 from stapo.training.record import run_provenance
 
@@ -337,11 +336,6 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path):
     write(work / "metrics.jsonl", deep + b'{"step": 3, "reward": 1e999, "entropy": "x"}\n')
     (training,) = cells(study, tmp_path)
     assert (training.step, training.reward, training.entropy) == (3, None, None)
-
-
-def test_hostile_text_becomes_one_short_line():
-    assert plain("a\x1b[2Kb\tc\nd") == "ab c d"
-    assert len(plain("z" * 1000)) == 161
 
 
 def test_it_reads_what_the_pipeline_itself_writes(study, tmp_path):

@@ -1,0 +1,179 @@
+"""Models that bring Python code: on a terminal, told yes, nothing of it runs."""
+
+import ast
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset, load_dataset
+from safetensors.torch import load_file
+
+from stapo.artifacts import write_jsonl
+from stapo.methods import METHODS
+from stapo.models.loading import load_model, load_tokenizer
+from stapo.models.tiny import build_tiny
+from stapo.schema import TinyModel
+from stapo.study import ROOT, StudyError
+from stapo.training.rewards import boxed_reward
+from stapo.training.trainer import StapoConfig, StapoTrainer
+
+CODE = """
+from pathlib import Path
+Path({marker!r}).write_text("the model's code ran")
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+class Config(Qwen3Config):
+    model_type = "own"
+class Model(Qwen3ForCausalLM):
+    config_class = Config
+class Tokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+RUN = """
+import sys
+from stapo.cli import app
+for arguments in {commands!r}:
+    try:
+        app(arguments, standalone_mode=False)
+    except Exception as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=1), path)
+    return path
+
+
+def with_code(tiny: Path, path: Path) -> Path:
+    """Return a copy whose classes are those of a file beside it, as models of the Hub may be."""
+    shutil.copytree(tiny, path)
+    (path / "own.py").write_text(CODE.format(marker=str(path.parent / "marker")))
+    classes = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    changes = {
+        "config.json": {"model_type": "own", "auto_map": classes},
+        "tokenizer_config.json": {
+            "tokenizer_class": "Tokenizer",
+            "auto_map": {"AutoTokenizer": [None, "own.Tokenizer"]},
+        },
+    }
+    for name, change in changes.items():
+        settings = json.loads((path / name).read_text())
+        (path / name).write_text(json.dumps(settings | change))
+    return path
+
+
+def on_a_terminal_told_yes(code: str, directory: Path) -> str:
+    """Return what a program prints whose terminal answers every question with yes."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=directory, start_new_session=True,
+        env={**os.environ, "HF_MODULES_CACHE": str(directory / "modules"), "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, b"y\n" * 50)
+    told: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while part := os.read(ours, 4096):
+                told.append(part)
+        except OSError:  # The terminal's other end is closed.
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    running.wait(300)
+    reader.join(60)
+    os.close(ours)
+    return b"".join(told).decode(errors="replace")
+
+
+def test_no_code_of_a_model_is_run(tiny, tmp_path):
+    model = str(with_code(tiny, tmp_path / "downloaded"))
+    write_jsonl(tmp_path / "p.jsonl", [{"question": "chain:1+1?", "answer": "2"}] * 64)
+    answered = {
+        "problem": 0, "question": "chain:1+1?", "gold": "2", "responses": ["3"], "num_tokens": [1],
+        "truncated": [False], "engines": ["e"],
+    }  # fmt: skip
+    write_jsonl(tmp_path / "c.jsonl", [answered])
+    study = ["--study", str(ROOT / "workflows" / "studies" / "smoke.yaml")]
+    settings = json.dumps({"hub": "a/b", "revision": "0" * 40})
+    commands = [
+        ["evaluate", model, "--benchmark", "chain-2", "--decoding", "t1.0-p1.0"],
+        ["generate", *study, "--checkpoint", "tiny/base", "--decoding", "t1.0-p1.0", "--model", model,
+         "--work", "work", "--out", "out"],
+        ["train", *study, "--size", "tiny", "--method", "grpo", "--seed", "0", "--base", model,
+         "--prompts", "p.jsonl", "--work", "train", "--out", "trained", "--metrics", "m.jsonl"],
+        ["score", "--completions", "c.jsonl", "--identity", "{}", "--out", "s.parquet",
+         "--verifier", model, "--verifier-config", settings],
+    ]  # fmt: skip
+    told = on_a_terminal_told_yes(RUN.format(commands=commands), tmp_path)
+    assert not (tmp_path / "marker").exists(), told
+    assert "[y/N]" not in told
+    assert told.count("needs Python code of its own, which is not run here") == len(commands), told
+
+
+def test_trl_is_given_no_code_to_run_and_no_pickles(tiny, tmp_path):
+    rows = Dataset.from_list([{"prompt": "chain:1+1?", "answer": "2"}] * 8)
+    config = StapoConfig(
+        str(tmp_path / "out"),
+        method="grpo",
+        use_cpu=True,
+        bf16=False,
+        num_generations=2,
+        report_to=[],
+    )
+    assert METHODS["grpo"].kl_coefficient > 0  # With a reference model, which TRL loads.
+    model = with_code(tiny, tmp_path / "downloaded")
+    with pytest.raises(ValueError, match="custom code"):
+        StapoTrainer(str(model), boxed_reward, config, rows)
+    pickled = tmp_path / "pickled"
+    shutil.copytree(tiny, pickled)
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    with pytest.raises(OSError, match="safetensors"):
+        StapoTrainer(str(pickled), boxed_reward, config, rows)
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(pickled, torch.float32)
+
+
+def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for load in (load_tokenizer, partial(load_model, dtype=torch.float32)):
+        with pytest.raises(StudyError, match="openai-community/gpt2: no such directory"):
+            load("openai-community/gpt2")
+
+
+def test_datasets_runs_no_loading_script(tmp_path):
+    (tmp_path / "own").mkdir()
+    marker = tmp_path / "marker"
+    (tmp_path / "own" / "own.py").write_text(f"open({str(marker)!r}, 'w').write('ran')\n")
+    with pytest.raises(RuntimeError, match="scripts are no longer supported"):
+        load_dataset(str(tmp_path / "own"), split="train")
+    assert not marker.exists()
+
+
+def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
+    calls = {"from_pretrained": [], "LLM": []}
+    for path in (ROOT / "stapo").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                said = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                if name in calls:
+                    calls[name].append((path.name, said))
+    assert {place for place, _ in calls["from_pretrained"]} == {"loading.py"}
+    assert [place for place, _ in calls["LLM"]] == ["engines.py"]
+    for _, said in calls["from_pretrained"] + calls["LLM"]:
+        assert said["trust_remote_code"] == "False"

@@ -1,0 +1,63 @@
+"""Text of others is shown and not obeyed."""
+
+import html
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from stapo.text import markdown, plain, visible
+
+HIDDEN = [
+    *"\x00\x07\x08\x0b\r\x1b\x7f\x85\xa0\xad",  # Controls, and what looks like a space or like nothing.
+    *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",  # Right to left.
+    *"\u200b\u200c\u200d\u2060\ufeff\u180e\u034f\u115f\u3164\uffa0\u2800",  # Without width or ink.
+    *"\u2028\u2029\ue000\ud800\U000e0041\U000e0100\U0010ffff",  # Lines, private, tags.
+]
+
+
+@pytest.mark.parametrize("character", HIDDEN, ids=lambda c: f"{ord(c):04x}")
+def test_what_is_not_seen_is_shown_by_its_escape(character):
+    shown = visible(f"a{character}b")
+    assert shown.isascii()
+    assert f"{ord(character):x}" in shown
+    assert character not in markdown(f"a{character}b") + plain(f"a{character}b")
+
+
+def test_what_is_seen_stays():
+    text = "Größe 字 ⚠\ufe0f ✅ ≤ שלום 12 %"
+    assert visible(text) == text
+    assert visible("a\nb\u202e", keep="\n") == "a\nb\\u202e"
+
+
+def test_a_line_of_a_log_is_short_and_has_no_colours():
+    assert plain("a\x1b[2Kb\tc\nd") == "ab c d"
+    assert plain("x\x1b]0;title\x07y") == "x\\u001b]0;title\\u0007y"
+    assert len(plain("z" * 1000)) == 161
+
+
+MARKUP = [
+    "![a](http://x.y/z.png)", "[a](http://x.y)", "[a][b]", "[a]: http://x.y", "<http://x.y>", "<img src=x>",
+    "a|b", r"a\|b", r"\![a](b)", "**a** _b_ `c` ~~d~~", "$\\href{x}{y}$", "http://x.y", "www.x.y",
+    "&lt;b&gt;",
+    "a ![x](y) [-4.82, +0.48] (b)", "WWW.x.y", "`|`",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_markdown_shows_markup_as_it_is_written(text):
+    """By a parser of CommonMark with tables and links of bare addresses."""
+    parser = MarkdownIt("commonmark", {"linkify": False}).enable("table").enable("strikethrough")
+    page = parser.render(f"| t |\n|---|\n| {markdown(text)} |\n\n- {markdown(text)} end\n")
+    cell = page.split("<td>")[1].split("</td>")[0]
+    assert html.unescape(cell) == text
+    assert not re.search("<(a|img|em|strong|code|s)[ >]", page)
+    # GitHub also links bare addresses and sets formulas; these have no parser here.
+    assert "://" not in markdown(text)
+    assert "www." not in markdown(text).lower()
+    assert "$" not in markdown(text).replace(r"\$", "")
+
+
+def test_ordinary_sentences_are_left_alone():
+    text = "mean over sizes: -2.13 % [-4.82, +0.48] (tiny -2.13 % over JustRL), 20-Entropy: avg@4."
+    assert markdown(text) == text
