@@ -14,18 +14,22 @@ import sys
 from snakemake.utils import min_version
 
 from stapo import artifacts, running
-from stapo.study import StudyError, canonical, fingerprint, parse_study
+from stapo.checks import slug
+from stapo.study import StudyError, canonical, fingerprint, read_study
 
 min_version("9.27")
 
 
 try:
-    STUDY = parse_study(config)
+    # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
+    STUDY = read_study(
+        *workflow.overwrite_configfiles, changes=workflow.config_settings.config
+    )
 except StudyError as error:
     # A misspelt --workflow-profile is ignored by Snakemake without a word.
-    hint = "study: none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
-    lines = [f"study: {line}" for line in error.errors] if "name" in config else [hint]
-    print(*lines, sep="\n", file=sys.stderr)
+    hint = "none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
+    lines = error.errors if config else [hint]
+    print(*(f"study: {line}" for line in lines), sep="\n", file=sys.stderr)
     sys.exit(2)
 
 RUN = STUDY.run

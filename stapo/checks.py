@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.methods import METHODS
-from stapo.schema import SELECTION_ARGS, Whole
+from stapo.schema import SELECTION_ARGS, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
@@ -24,6 +24,9 @@ MAX_CELLS = 50_000
 """Score files of a study: Snakemake holds a job for each."""
 MAX_PROMPTS = 10**7
 """Of a training, with repetition: their order is held in memory."""
+
+WHOLE: TypeAdapter[int] = TypeAdapter(Whole)
+STEPS: TypeAdapter[int] = TypeAdapter(Steps)
 
 Tasks = Mapping[str, Mapping[str, Any]]
 """Benchmark to its lm-eval task."""
@@ -69,10 +72,10 @@ def _names(section: Mapping[str, Any], key: str | None = None) -> list[str]:
     )
 
 
-def _whole(value: Any) -> int | None:
+def _read(value: Any, kind: TypeAdapter[int] = WHOLE) -> int | None:
     """Return the number that a field reads, of 8.0 and "8" as well; None if it reads none."""
     try:
-        return int(TypeAdapter(Whole).validate_python(value))
+        return kind.validate_python(value)
     except ValidationError:
         return None
 
@@ -115,7 +118,7 @@ def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _twice(("run", key), _names(run, key), lambda name: slug(name).lower(), rule)
     place = ("evaluation", "development")
     yield from _twice(place, _names(_section(raw, "evaluation"), place[1]), str.lower, file)
-    seeds = [str(_whole(seed)) for seed in _listed(raw, "run", "seeds") if _whole(seed) is not None]
+    seeds = [str(_read(seed)) for seed in _listed(raw, "run", "seeds") if _read(seed) is not None]
     yield from _twice(("run", "seeds"), seeds, str, "")
 
 
@@ -144,7 +147,7 @@ def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     """Refuse so few samples of a small benchmark that its number would mean nothing."""
     for name in _names(_section(raw, "benchmarks")):
-        samples = _whole(_section(raw, "benchmarks", name).get("samples"))
+        samples = _read(_section(raw, "benchmarks", name).get("samples"))
         least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
         if samples is not None and 0 < samples < least:
             about = f"{samples} are too few for so few problems; at least {least}"
@@ -166,13 +169,13 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
             about = f"{name!r} is also in run.benchmarks; a table must not show what chose its rows"
             yield place, about
     place, select = ("evaluation", "select"), evaluation.get("select", "last")
-    every, steps = (_whole(training.get(key)) for key in ("evaluate_every", "steps"))
+    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
     if select == "development" and not development:
         yield place, "development, but evaluation.development is empty; fill it"
     if select != "last" and not every:
         yield place, "asks for training.evaluate_every; add it"
-    step = _whole(select)
-    if step and every and steps and min(step, every, steps) > 0:
+    step = _read(select, STEPS)
+    if step and every and steps:
         kept = step == steps or step in range(every, steps, every)
         if not kept:
             about = f"choose a multiple of {every} below {steps}, or last"
@@ -215,7 +218,7 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
         title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
         if settings.get("base") is not None and not settings.get("title"):
             title = name
-        if not isinstance(title, str):
+        if not isinstance(title, str) or name.lower() == RESERVED["methods"][0]:
             continue
         if title.lower() in rows:
             about = f"{title!r} is also the title of {rows[title.lower()]}; choose another"
@@ -226,8 +229,8 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
     training = _section(raw, "training")
     keys = ("prompts_per_batch", "prompts_per_mini_batch", "steps")
-    batch, mini, steps = (_whole(training.get(key)) for key in keys)
-    if batch is None or mini is None or batch <= 0 or mini <= 0:
+    batch, mini, steps = (_read(training.get(key), STEPS) for key in keys)
+    if batch is None or mini is None:
         return
     if batch % mini:
         about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
@@ -244,8 +247,8 @@ def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Refuse a study of more cells than Snakemake can hold."""
     training, run = _section(raw, "training"), _section(raw, "run")
-    every, steps = (_whole(training.get(key)) for key in ("evaluate_every", "steps"))
-    kept = -(-steps // every) if steps and every and steps > 0 and every > 0 else 1
+    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
+    kept = -(-steps // every) if steps and every else 1
     counts = {key: len(_listed(raw, "run", key)) for key in run}
     runs = prod(counts.get(key, 0) for key in ("methods", "seeds"))
     tests = counts.get("benchmarks", 0) + len(_listed(raw, "evaluation", "development"))

@@ -26,6 +26,7 @@ MAX_ERRORS = 100
 Place = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _CORE = "tag:yaml.org,2002:"
 
 
@@ -105,7 +106,16 @@ def parse_json(text: str, name: str) -> dict[str, Any]:
     found = _Json(name).read(text)
     if not isinstance(found, dict):
         raise StudyError([f'{name}: expected a JSON object, such as {{"key": 1}}'])
+    if _is_deeper(found, MAX_DEPTH):
+        raise StudyError([f"{name}: {_TOO_DEEP}"])
     return found
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return False
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 class _Json:
@@ -126,7 +136,7 @@ class _Json:
         except json.JSONDecodeError as error:
             raise StudyError([f"{self.name}: not JSON: {error}"]) from error
         except RecursionError as error:
-            raise StudyError([f"{self.name}: nested too deeply; not a study"]) from error
+            raise StudyError([f"{self.name}: {_TOO_DEEP}"]) from error
         if self.problems:
             raise StudyError([f"{self.name}: {problem}" for problem in self.problems])
         return found
@@ -178,9 +188,6 @@ class _Composer(yaml.SafeLoader):
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
         return node
-
-
-_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
 class _Reader:

@@ -82,18 +82,28 @@ Temperature = Annotated[Real, Field(ge=0.01, le=100)]
 """Below 0.01 vLLM samples at 0.01, and far below float32 divides by zero."""
 LearningRate = Annotated[Real, Field(ge=1e-12, le=1)]
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$", max_length=120)]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9.+-]*$"
+TITLE = r"^\S(.{0,38}\S)?$"
+HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
+REVISION = r"^([0-9a-f]{40}|main)$"
+SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
+IN_WORDS = {
+    NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
+    TITLE: "1 to 40 characters in one line, without spaces at its ends",
+    HUB_ID: "a repository of the Hub as owner/name",
+    REVISION: "a commit, 40 hex digits, or main",
+    SPLIT: "a split, such as train or train[:50%]",
+}
+"""What the patterns say, for errors."""
+
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=120)]
 """Becomes a directory and a wildcard; no underscore, which separates the words of rule names.
 
 So short that a file system takes it with every prefix and suffix (255 bytes)."""
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_visible)]
-Title = Annotated[str, StringConstraints(pattern=r"^\S(.{0,38}\S)?$"), AfterValidator(_visible)]
-HubId = Annotated[
-    str,
-    StringConstraints(pattern=f"^{_HUB_WORD}/{_HUB_WORD}$"),
-    AfterValidator(_hub_id),
-]
-Revision = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|main)$")]
+Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
+HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id)]
+Revision = Annotated[str, StringConstraints(pattern=REVISION)]
 """A commit; `main` where none is known yet, of which `check` and `doctor` warn."""
 
 
@@ -131,7 +141,7 @@ class HubData(Strict):
 
     hub: HubId
     revision: Revision
-    split: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$")] = "train"
+    split: Annotated[str, StringConstraints(pattern=SPLIT)] = "train"
 
 
 class TinyData(Strict):

@@ -342,7 +342,7 @@ def _study(document: Document) -> Study:
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        problems = field_problems(error, raw, Study.model_json_schema())
+        problems = field_problems(error, raw, _schema())
     # What could not be read is not judged a second time.
     unread = {place for place, _ in document.problems}
     problems += cross_problems(raw, benchmark_definitions())
@@ -356,6 +356,11 @@ def _study(document: Document) -> Study:
     if errors or study is None:
         raise StudyError(errors)
     return study
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return Study.model_json_schema()
 
 
 def _too_long(study: Study) -> list[str]:

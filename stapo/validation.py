@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.loader import Place, StudyError
+from stapo.schema import IN_WORDS
 
 Problem = tuple[Place, str]
 """Where, and what is wrong there with its remedy."""
@@ -16,6 +17,8 @@ KINDS = ("hub", "builder")
 """Of models and data: tags that pydantic puts into places, not in the file."""
 TAGGED: dict[str | int, int] = {"data": 1, "models": 2}
 """Section of a study to the depth at which the tag stands."""
+MAX_SHOWN = 60
+"""Characters of a value in an error."""
 
 
 def lines(problems: Iterable[Problem]) -> list[str]:
@@ -58,7 +61,9 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
         elif one["type"] == "extra_forbidden":
             extra.append(place)
         else:
-            message = one["msg"].removeprefix("Value error, ")
+            message = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")), "")
+            message = f"expected {message}" if message else one["msg"]
+            message = message.removeprefix("Value error, ")
             found.setdefault(place, []).append(f"{message} (found {shown(one['input'])})")
     problems: list[Problem] = []
     for place in extra:
@@ -74,7 +79,8 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
 def shown(value: Any) -> str:
     """Return a value in few printable characters."""
     try:
-        return json.dumps(value, default=str)[:60]
+        text = json.dumps(value, default=str)
+        return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
     except (ValueError, TypeError, RecursionError):
         return f"a {type(value).__name__}"
 
