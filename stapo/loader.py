@@ -6,7 +6,7 @@ octal numbers of what was meant as text. Nothing here knows what a study is.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,19 @@ def load_yaml(path: Path) -> Document:
         raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
 
 
+def document_of(content: Mapping[str, Any], source: str = "") -> Document:
+    """Return a document of values that no file holds; `source` stands for the lines."""
+    return Document(dict(content), dict.fromkeys(_places(content, ()), source))
+
+
+def _places(value: Any, place: Place) -> Iterator[Place]:
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, inner in items:
+        yield (*place, key)
+        if isinstance(inner, Mapping | list):
+            yield from _places(inner, (*place, key))
+
+
 def parse_json(text: str, name: str) -> dict[str, Any]:
     """Return the object that a JSON text holds.
 
@@ -159,10 +172,9 @@ class _Json:
 
 
 def line_of(place: Place, lines: Mapping[Place, str]) -> str:
-    """Return ` (file:line)` of a place, or of what it would stand in; nothing where none is known."""
-    while place and place not in lines:
-        place = place[:-1]
-    return f" ({lines[place]})" if place else ""
+    """Return ` (file:line)` of a place, or of what it is missing in; nothing where none is known."""
+    line = lines.get(place) or lines.get(place[:-1])
+    return f" ({line})" if line else ""
 
 
 def _shown(path: Path) -> str:

@@ -17,7 +17,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from stapo.checks import cross_problems
-from stapo.loader import Document, line_of, load_yaml
+from stapo.loader import Document, document_of, line_of, load_yaml
 from stapo.loader import StudyError as StudyError
 from stapo.methods import METHODS, Method
 from stapo.schema import (
@@ -273,14 +273,14 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
 
     Args:
         *paths: study files; each is merged over those before it.
-        changes: merged over all of them.
+        changes: merged over all of them, as Snakemake's --config.
 
     Raises:
         StudyError: with every error, one line each, with place and line.
     """
     documents = [load_yaml(path) for path in paths]
     found = reduce(_over, documents, Document())
-    return _study(_over(found, Document(dict(changes or {}))))
+    return _study(_over(found, document_of(changes or {}, "--config")))
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
@@ -291,7 +291,7 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     """
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(Document(dict(raw)))
+    return _study(document_of(raw))
 
 
 def read_catalogue() -> dict[str, Any]:

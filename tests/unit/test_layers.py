@@ -34,6 +34,7 @@ ALLOWED = {
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
         "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
+        "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
         "analysis", "conformance", "operations", "running",
     },
     "__main__": {"cli"},
