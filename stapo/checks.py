@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.methods import METHODS
-from stapo.schema import SELECTION_ARGS, Steps, Whole
+from stapo.schema import SELECTION_ARGS, Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
@@ -27,6 +27,7 @@ MAX_PROMPTS = 10**7
 
 WHOLE: TypeAdapter[int] = TypeAdapter(Whole)
 STEPS: TypeAdapter[int] = TypeAdapter(Steps)
+SEED: TypeAdapter[int] = TypeAdapter(Seed)
 
 Tasks = Mapping[str, Mapping[str, Any]]
 """Benchmark to its lm-eval task."""
@@ -118,8 +119,8 @@ def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _twice(("run", key), _names(run, key), lambda name: slug(name).lower(), rule)
     place = ("evaluation", "development")
     yield from _twice(place, _names(_section(raw, "evaluation"), place[1]), str.lower, file)
-    seeds = [str(_read(seed)) for seed in _listed(raw, "run", "seeds") if _read(seed) is not None]
-    yield from _twice(("run", "seeds"), seeds, str, "")
+    seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
+    yield from _twice(("run", "seeds"), [str(one) for one in seeds if one is not None], str, "")
 
 
 def _twice(
@@ -140,7 +141,8 @@ def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
         for name in _names(_section(raw, section)):
             if name.lower() == reserved:
                 yield (section, name), f"this name is reserved for {owner}; choose another"
-    if str(raw.get("name")).lower() == "readme.md":
+    own = raw.get("name")
+    if isinstance(own, str) and own.lower() == "readme.md":
         yield ("name",), "this name is reserved for results/README.md; choose another"
 
 
@@ -212,7 +214,7 @@ def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Refuse rows of a table that nobody could tell apart."""
-    rows = {BASE_TITLE.lower(): "the base model"}
+    rows = {BASE_TITLE: "the base model"}
     for name in dict.fromkeys(_names(_section(raw, "run"), "methods")):
         settings = _section(raw, "methods", name)
         title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
@@ -220,10 +222,10 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
             title = name
         if not isinstance(title, str) or name.lower() == RESERVED["methods"][0]:
             continue
-        if title.lower() in rows:
-            about = f"{title!r} is also the title of {rows[title.lower()]}; choose another"
+        if title in rows:
+            about = f"{title!r} is also the title of {rows[title]}; choose another"
             yield ("methods", name, "title"), about
-        rows.setdefault(title.lower(), name)
+        rows.setdefault(title, name)
 
 
 def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:

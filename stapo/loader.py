@@ -27,6 +27,10 @@ Place = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+_MEANT = {
+    "int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date",
+    "value": "a default",
+}  # fmt: skip
 _CORE = "tag:yaml.org,2002:"
 
 
@@ -86,7 +90,8 @@ def load_yaml(path: Path) -> Document:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         about = ", ".join(filter(None, (error.context, error.problem)))
-        raise StudyError([f"{name}{line}: not YAML: {about}"]) from error
+        reason = about if error.problem == _TOO_DEEP else f"not YAML: {about}"
+        raise StudyError([f"{name}{line}: {reason}"]) from error
     except yaml.YAMLError as error:
         raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
 
@@ -239,7 +244,7 @@ class _Reader:
             if problem:
                 self.problem(node, place, problem)
             return value
-        self.problem(node, place, f"a value of the type {node.tag}; remove the tag")
+        self.problem(node, place, f"a value of the type {kind[:60]}; remove the tag")
         return None
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
@@ -269,7 +274,8 @@ class _Reader:
             return None
         key: str = node.value
         if kind != "str":
-            self.problem(node, (*place, key), f"YAML takes this key for a {kind}; put it in quotes")
+            taken = _MEANT.get(kind, kind[:60])
+            self.problem(node, (*place, key), f"YAML takes this key for {taken}; put it in quotes")
         return key
 
 
@@ -283,7 +289,9 @@ def _scalar(kind: str, text: str) -> tuple[Any, str | None]:
         return yaml.SafeLoader.bool_values[text.lower()], None
     if kind in ("int", "float"):
         return _number(kind, text)
-    return text, f"YAML takes {text[:40]!r} for a {kind}; put it in quotes"
+    if kind not in _MEANT:
+        return text, f"a value of the type {kind[:60]}; remove the tag"
+    return text, f"YAML takes {text[:40]!r} for {_MEANT[kind]}; put it in quotes"
 
 
 def _number(kind: str, text: str) -> tuple[Any, str | None]:

@@ -25,6 +25,8 @@ JOINERS = "\u200c\u200d"
 """Formats that scripts and emoji need."""
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+\s*", re.ASCII)
 """Text to YAML 1.1, a number to YAML 1.2 and to everybody who writes it, such as 1e-6."""
+PERIODIC = re.compile(r"(.+)\1{19}$")
+"""Snakemake takes such a wildcard for an endless recursion."""
 NOT_IN_HUB_IDS = ("--", "..")
 
 
@@ -50,6 +52,12 @@ def _hub_id(text: str) -> str:
     if any(part in text for part in NOT_IN_HUB_IDS) or text.endswith(".git"):
         raise ValueError("the Hub allows no --, no .. and no .git at the end")
     return text
+
+
+def _not_periodic(name: str) -> str:
+    if PERIODIC.search(name):
+        raise ValueError("Snakemake takes no name that ends with 20 repetitions; choose another")
+    return name
 
 
 def _address(text: str) -> str:
@@ -96,7 +104,9 @@ IN_WORDS = {
 }
 """What the patterns say, for errors."""
 
-Name = Annotated[str, StringConstraints(pattern=NAME, max_length=120)]
+Name = Annotated[
+    str, StringConstraints(pattern=NAME, max_length=120), AfterValidator(_not_periodic)
+]
 """Becomes a directory and a wildcard; no underscore, which separates the words of rule names.
 
 So short that a file system takes it with every prefix and suffix (255 bytes)."""

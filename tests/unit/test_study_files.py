@@ -78,7 +78,7 @@ def paths_of(study: Study) -> list[str]:
     ]
 
 
-@always_the_same(max_examples=150)
+@always_the_same(max_examples=100)
 @given(raw=studies())
 def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
@@ -139,7 +139,7 @@ def trains_and_answers(study: Study, directory: Path) -> None:
         assert drawn.max(dim=1).values.isfinite().all()
 
 
-@always_the_same(max_examples=300)
+@always_the_same(max_examples=200)
 @given(raw=broken_studies())
 def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
@@ -150,7 +150,7 @@ def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
     path = tmp_path / "study.yaml"
     try:
         path.write_text(yaml.safe_dump(raw, allow_unicode=True))
-    except UnicodeEncodeError:  # A surrogate, which no file can hold.
+    except ValueError:  # A surrogate, or a number that Python does not write.
         return
     read = study_or_lines(lambda: read_study(path))
     if study is not None:
