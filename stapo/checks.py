@@ -15,10 +15,10 @@ from stapo.schema import SELECTION_ARGS, Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
-    "methods": ("base", "the row of the base model"),
-    "models": ("verifier", "the directory of the verifier"),
+    "methods": {"base": "the row of the base model"},
+    "models": dict.fromkeys(("verifier", "verifier.json"), "the files of the verifier"),
 }
-"""Section to a name in it that something else has."""
+"""Section to names in it that something else has."""
 BASE_TITLE = "Base"
 MAX_CELLS = 50_000
 """Score files of a study: Snakemake holds a job for each."""
@@ -137,9 +137,9 @@ def _twice(
 
 
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    for section, (reserved, owner) in RESERVED.items():
+    for section, owners in RESERVED.items():
         for name in _names(_section(raw, section)):
-            if name.lower() == reserved:
+            if owner := owners.get(name.lower()):
                 yield (section, name), f"this name is reserved for {owner}; choose another"
     own = raw.get("name")
     if isinstance(own, str) and own.lower() == "readme.md":
@@ -168,7 +168,9 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
         if name not in known:
             yield place, f"unknown name {name!r}; known: {', '.join(known)}"
         if name.lower() in map(str.lower, tested):
-            about = f"{name!r} is also in run.benchmarks; a table must not show what chose its rows"
+            about = (
+                f"{name!r} also stands in run.benchmarks; a table must not show what chose its rows"
+            )
             yield place, about
     place, select = ("evaluation", "select"), evaluation.get("select", "last")
     every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
@@ -220,7 +222,7 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
         title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
         if settings.get("base") is not None and not settings.get("title"):
             title = name
-        if not isinstance(title, str) or name.lower() == RESERVED["methods"][0]:
+        if not isinstance(title, str) or name.lower() in RESERVED["methods"]:
             continue
         if title in rows:
             about = f"{title!r} is also the title of {rows[title]}; choose another"

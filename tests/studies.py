@@ -45,7 +45,19 @@ PLAIN = st.one_of(
     st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9.+-]{0,12}\Z"),
 )
 COLLIDING = st.sampled_from(
-    ["a-b", "a+b", "A.B", "a.b", "base", "Base", "verifier", "VERIFIER", "README.md", "ReadMe.md"]
+    [
+        "a-b",
+        "a+b",
+        "A.B",
+        "a.b",
+        "base",
+        "Base",
+        "verifier",
+        "VERIFIER",
+        "verifier.json",
+        "README.md",
+        "ReadMe.md",
+    ]
 )
 NAMES = st.integers(0, 9).flatmap(lambda die: PLAIN if die else COLLIDING)
 TEXTS = st.text(

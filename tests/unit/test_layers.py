@@ -34,7 +34,6 @@ ALLOWED = {
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
         "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
-        "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
         "analysis", "conformance", "operations", "running",
     },
     "__main__": {"cli"},

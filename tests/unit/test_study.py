@@ -296,6 +296,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (edit(["models"], "m", {"hub": "a/../b", "revision": "main"}), "models.m.hub"),
         (edit(["models", "tiny"], "heads", 5), "models.tiny.heads"),
         (edit(["models"], "Verifier", {"hub": "a/b", "revision": "main"}), "models.Verifier"),
+        (edit(["models"], "verifier.json", {"hub": "a/b", "revision": "main"}), "models.verifier.json"),
         (edit(["methods"], "base", {"base": "justrl"}), "methods.base"),
         (edit(["methods"], "BASE", {"base": "justrl"}), "methods.BASE"),
         (edit(["methods"], "stapo", {"title": "Base"}), "methods.stapo.title"),
@@ -310,7 +311,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}),
             "too long"),
     ],
-    ids=range(38),
+    ids=range(39),
 )  # fmt: skip
 def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
     change(raw_study)

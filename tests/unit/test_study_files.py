@@ -61,19 +61,12 @@ def fingerprints(study: Study) -> list[str]:
 
 def paths_of(study: Study) -> list[str]:
     """Every file and directory that a study writes."""
-    at = {"study": study.name}
+    models = (artifacts.VERIFIER, artifacts.VERIFIER_RECORD)
     return [
-        *artifacts.table_paths(study, ("md", "tex", "csv")),
-        *artifacts.figure_paths(study),
-        *artifacts.metrics_paths(study),
-        *artifacts.run_provenance_paths(study),
-        *artifacts.score_paths(study, study.run.decodings),
-        *artifacts.completion_paths(study, study.run.decodings),
-        *(artifacts.checkpoint_path(study.name, one) for one in study.checkpoints()),
-        *(
-            path.format(**at)
-            for path in (artifacts.PROMPTS, artifacts.OVERLAP, artifacts.VERIFIER, artifacts.REPORT)
+        *dict.fromkeys(
+            [*artifacts.published_paths(study), *(path.format(study=study.name) for path in models)]
         ),
+        *(artifacts.checkpoint_path(study.name, one) for one in study.checkpoints()),
         "results/README.md",
     ]
 
