@@ -17,20 +17,24 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import artifacts, running
+from stapo.checks import slug
 from stapo.operations.origin import check_origin, write_origin
-from stapo.study import StudyError, canonical, fingerprint, parse_study
+from stapo.study import StudyError, canonical, fingerprint, read_study
 
 min_version("9.27")
 
 
 try:
-    STUDY = parse_study(config)
+    # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
+    STUDY = read_study(
+        *workflow.overwrite_configfiles, changes=workflow.config_settings.config
+    )
     check_origin(STUDY, workflow.overwrite_configfiles)
 except StudyError as error:
     # A misspelt --workflow-profile is ignored by Snakemake without a word.
-    hint = "study: none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
-    lines = [f"study: {line}" for line in error.errors] if "name" in config else [hint]
-    print(*lines, sep="\n", file=sys.stderr)
+    hint = "none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
+    lines = error.errors if config else [hint]
+    print(*(f"study: {line}" for line in lines), sep="\n", file=sys.stderr)
     sys.exit(2)
 
 RUN = STUDY.run

@@ -6,6 +6,7 @@ Snakemake merges configuration files: mappings deeply, lists replaced. Nothing h
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache, reduce
@@ -15,6 +16,9 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
+from stapo.checks import cross_problems
+from stapo.loader import Document, document_of, line_of, load_yaml
+from stapo.loader import StudyError as StudyError
 from stapo.methods import METHODS, Method
 from stapo.schema import (
     SELECTION_ARGS,
@@ -30,26 +34,20 @@ from stapo.schema import (
     Strict,
     Training,
 )
+from stapo.validation import KINDS, Problem, field_problems, lines, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
 STUDIES = ROOT / "workflows" / "studies"
 BENCHMARKS = ROOT / "benchmarks"
-KINDS = ("hub", "builder")
-"""Of models and data."""
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 
+MAX_CHARACTERS = 100_000
+"""Of a study as JSON, quoted for the shell."""
+
 RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 2, "generate": 2, "score": 3}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
-
-
-class StudyError(ValueError):
-    """Everything that is wrong with a study, one line each."""
-
-    def __init__(self, errors: list[str]):
-        super().__init__("\n".join(errors))
-        self.errors = errors
 
 
 class Study(Strict):
@@ -270,220 +268,110 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def read_study(path: Path) -> Study:
-    """Return the study of a file, merged over the catalogue.
+def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
+    """Return the study of a file, merged over what it extends and over the catalogue.
+
+    Args:
+        *paths: study files; each is merged over those before it.
+        changes: merged over all of them, as Snakemake's --config.
 
     Raises:
-        StudyError: with every error of the file.
+        StudyError: with every error, one line each, with place and line.
     """
-    return parse_study(_read_yaml(path))
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise StudyError([f"{path}: {error.strerror}"]) from error
-    except yaml.YAMLError as error:
-        raise StudyError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from error
-    if not isinstance(raw, dict):
-        raise StudyError([f"{path}: expected a mapping with name, training, run, ..."])
-    return raw
-
-
-def read_catalogue() -> dict[str, Any]:
-    """Return what every study is merged over."""
-    catalogue: dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
-    return catalogue
-
-
-def _extended(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a study merged over the one that it extends, and so on, down to the catalogue.
-
-    Raises:
-        StudyError: no such study, or one that extends itself.
-    """
-    if "extends" in raw and "name" not in raw:
-        # Its results would land among those of the study that it extends.
-        raise StudyError(["name: missing; a study that extends another has one of its own"])
-    chain, seen = [dict(raw)], []
-    while "extends" in chain[-1]:
-        name = chain[-1].pop("extends")
-        path = STUDIES / f"{name}.yaml"
-        if name in seen or path not in STUDIES.glob("*.yaml"):
-            known = ", ".join(sorted(found.stem for found in STUDIES.glob("*.yaml")))
-            problem = "extends itself" if name in seen else "no such study"
-            raise StudyError([f"extends: {problem}: {name!r}; known: {known}"])
-        seen.append(name)
-        chain.append(_read_yaml(path))
-    return reduce(merge, reversed(chain), read_catalogue())
+    documents = [load_yaml(path) for path in paths]
+    found = reduce(_over, documents, Document())
+    return _study(_over(found, document_of(changes or {}, "--config")))
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
     """Return a study, merged over what it extends and over the catalogue.
 
     Raises:
-        StudyError: with every error, one line each, that begins with the place in the file.
+        StudyError: with every error, one line each, that begins with the place in the study.
     """
-    raw = _extended(raw)
-    study, errors = None, []
+    if not isinstance(raw, Mapping):
+        raise StudyError(["expected a mapping with name, training, run, ..."])
+    return _study(document_of(raw))
+
+
+def read_catalogue() -> dict[str, Any]:
+    """Return what every study is merged over."""
+    return load_yaml(CATALOGUE).content
+
+
+def _over(base: Document, update: Document) -> Document:
+    """Return a document merged over another, with the lines and the problems of both."""
+    return Document(
+        merge(base.content, update.content),
+        {**base.lines, **update.lines},
+        base.problems + update.problems,
+    )
+
+
+def _extended(document: Document) -> Document:
+    """Return a study merged over the one that it extends, and so on, down to the catalogue.
+
+    Raises:
+        StudyError: no such study, or one that extends itself.
+    """
+    if "extends" in document.content and "name" not in document.content:
+        # Its results would land among those of the study that it extends.
+        raise StudyError(["name: missing; a study that extends another has one of its own"])
+    chain, seen = [document], []
+    while "extends" in chain[-1].content:
+        name = chain[-1].content["extends"]
+        known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
+        if not isinstance(name, str):
+            name = shown(name)
+        if name in seen or name not in known:
+            problem = "extends itself" if name in seen else "no such study"
+            line = line_of(("extends",), chain[-1].lines)
+            about = f"{problem}: {name!r}; known: {', '.join(known)}"
+            raise StudyError([f"extends: {about}{line}"])
+        seen.append(name)
+        chain.append(load_yaml(STUDIES / f"{name}.yaml"))
+    merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
+    merged.content.pop("extends", None)
+    return merged
+
+
+def _study(document: Document) -> Study:
+    document = _extended(document)
+    raw, study = document.content, None
+    problems: list[Problem] = []
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        errors = [_line(e["loc"], e["msg"], e["input"], e["type"]) for e in error.errors()]
-    errors += _cross_errors(raw)
+        problems = field_problems(error, raw, _schema())
+    # What could not be read is not judged a second time.
+    unread = {place for place, _ in document.problems}
+    problems += cross_problems(raw, benchmark_definitions())
+    errors = lines(document.problems) + [
+        line + line_of(place, document.lines)
+        for (place, _), line in zip(problems, lines(problems), strict=True)
+        if not any(place[: len(one)] == one for one in unread)
+    ]
+    if study is not None and not errors:
+        errors = _too_long(study)
     if errors or study is None:
         raise StudyError(errors)
     return study
 
 
-def _line(location: tuple[int | str, ...], message: str, value: Any, kind: str) -> str:
-    tags = KINDS  # Inserted by pydantic for the union's branch, not in the file.
-    depth = {"data": 1, "models": 2}.get(str(location[0]), -1) if location else -1
-    kept = [part for i, part in enumerate(location) if not (i == depth and part in tags)]
-    place = ".".join(str(part) for part in kept if part != "[key]")
-    if kind == "missing":
-        return f"{place}: missing; add it"
-    if kind == "extra_forbidden":
-        return f"{place}: unknown key; remove it or correct its spelling"
-    return f"{place}: {message} (found {json.dumps(value, default=str)[:60]})"
+@cache
+def _schema() -> dict[str, Any]:
+    return Study.model_json_schema()
 
 
-def _names(raw: Mapping[str, Any], section: str, key: str | None = None) -> list[str]:
-    value = raw.get(section)
-    if key is not None:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return (
-        [item for item in value if isinstance(item, str)]
-        if isinstance(value, list | Mapping)
-        else []
-    )
-
-
-def _cross_errors(raw: Mapping[str, Any]) -> list[str]:
-    """Check what no single field can know; works on raw input, so that it adds to field errors."""
-    errors = []
-    known = {
-        "sizes": _names(raw, "models"),
-        "methods": [*METHODS, *_names(raw, "methods")],
-        "decodings": _names(raw, "decodings"),
-        "benchmarks": _names(raw, "benchmarks"),
-    }
-    for key, choices in known.items():
-        chosen = _names(raw, "run", key)
-        for name in chosen:
-            if name not in choices:
-                errors.append(f"run.{key}: unknown name {name!r}; known: {', '.join(choices)}")
-        errors += [f"run.{key}: {name!r} is listed twice" for name in _repeated(chosen)]
-    tasks = benchmark_definitions()
-    for name in known["benchmarks"]:
-        if name not in tasks:
-            errors.append(
-                f"benchmarks.{name}: no task {TASK_PREFIX}{name} in benchmarks/; known: {', '.join(tasks)}"
-            )
-    errors += _sample_errors(raw) + _selection_errors(raw, known["benchmarks"])
-    run = raw.get("run")
-    seeds = run.get("seeds") if isinstance(run, Mapping) else None
-    if isinstance(seeds, list):
-        errors += [f"run.seeds: {seed} is listed twice" for seed in _repeated(seeds)]
-    evaluation = raw.get("evaluation")
-    asks = isinstance(evaluation, Mapping) and evaluation.get("verdict") == "verifier"
-    if asks and not raw["evaluation"].get("verifier"):
-        errors.append("evaluation.verdict: verifier, but evaluation.verifier names none; add it")
-    return errors + _method_errors(raw) + _batch_errors(raw)
-
-
-def _sample_errors(raw: Mapping[str, Any]) -> list[str]:
-    """Refuse so few samples of a small benchmark that its number would mean nothing."""
-    errors = []
-    benchmarks, tasks = raw.get("benchmarks"), benchmark_definitions()
-    for name, settings in benchmarks.items() if isinstance(benchmarks, Mapping) else ():
-        samples = settings.get("samples") if isinstance(settings, Mapping) else None
-        least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
-        if isinstance(samples, int) and 0 < samples < least:
-            errors.append(
-                f"benchmarks.{name}.samples: {samples} are too few for so few problems; at least {least}"
-            )
-    return errors
-
-
-def _selection_errors(raw: Mapping[str, Any], known: list[str]) -> list[str]:
-    """Refuse a rule for the choice of checkpoints that cannot choose, or that looks at the test."""
-    evaluation, training = raw.get("evaluation"), raw.get("training")
-    if not (isinstance(evaluation, Mapping) and isinstance(training, Mapping)):
+def _too_long(study: Study) -> list[str]:
+    """Refuse a study that does not fit into a command: Linux takes 128 KiB as one argument."""
+    characters = len(shlex.quote(canonical(study.model_dump(mode="json"))))
+    if characters <= MAX_CHARACTERS:
         return []
-    errors, place = [], "evaluation.development"
-    tested, development = _names(raw, "run", "benchmarks"), _names(raw, "evaluation", "development")
-    for name in development:
-        if name not in known:
-            errors.append(f"{place}: unknown name {name!r}; known: {', '.join(known)}")
-        if name in tested:
-            errors.append(
-                f"{place}: {name!r} also stands in run.benchmarks; a table must not show what chose its rows"
-            )
-    select = evaluation.get("select", "last")
-    every, steps = training.get("evaluate_every"), training.get("steps")
-    if select == "development" and not development:
-        errors.append(
-            "evaluation.select: development, but evaluation.development is empty; fill it"
-        )
-    if select != "last" and not every:
-        errors.append("evaluation.select: asks for training.evaluate_every; add it")
-    numbers = [n for n in (select, every, steps) if isinstance(n, int) and n > 0]
-    if len(numbers) == 3 and select not in (*range(every, steps, every), steps):  # type: ignore[arg-type]
-        errors.append(
-            f"evaluation.select: no weights of step {select} are kept; choose a multiple of {every} below "
-            f"{steps}, or last"
-        )
-    return errors
-
-
-def _repeated(items: list[Any]) -> list[Any]:
-    return [item for i, item in enumerate(items) if item in items[:i]]
-
-
-def _method_errors(raw: Mapping[str, Any]) -> list[str]:
-    errors = []
-    methods = raw.get("methods")
-    for name, settings in methods.items() if isinstance(methods, Mapping) else ():
-        if not isinstance(settings, Mapping):
-            continue
-        base = settings.get("base", name)
-        if base not in METHODS:
-            where, hint = ("base", "") if "base" in settings else ("", " or add `base`")
-            place = f"methods.{name}" + (f".{where}" if where else "")
-            errors.append(
-                f"{place}: unknown method {base!r}; choose from {', '.join(METHODS)}{hint}"
-            )
-            continue
-        takes = METHODS[base].selection_args
-        errors += [
-            f"methods.{name}.{key}: {base} has no such setting; it takes {', '.join(takes) or 'none'}"
-            for key in SELECTION_ARGS
-            if key in settings and key not in takes
-        ]
-    return errors
-
-
-def _batch_errors(raw: Mapping[str, Any]) -> list[str]:
-    training = raw.get("training")
-    if not isinstance(training, Mapping):
-        return []
-    batch, mini = training.get("prompts_per_batch"), training.get("prompts_per_mini_batch")
-    if not (isinstance(batch, int) and isinstance(mini, int) and batch > 0 and mini > 0):
-        return []
-    if batch % mini:
-        return [
-            f"training.prompts_per_mini_batch: {mini} does not divide prompts_per_batch {batch}; "
-            "choose a divisor"
-        ]
-    steps = training.get("steps")
-    if isinstance(steps, int) and steps % (batch // mini):
-        return [
-            f"training.steps: {steps} is not a multiple of the {batch // mini} mini-batches "
-            "per rollout; choose a multiple"
-        ]
-    return []
+    return [
+        f"too long: {characters} characters as JSON, and every command is told the whole study; "
+        f"at most {MAX_CHARACTERS}"
+    ]
 
 
 def study_schema() -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Options and helpers that several commands share."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter
 
+from stapo.loader import parse_json
 from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.validation import validate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,7 +36,23 @@ GpusOption = Annotated[
 
 def study_of(text: str) -> Study:
     """Return the study of a file or of merged JSON."""
-    return parse_study(json.loads(text)) if text.startswith("{") else read_study(Path(text))
+    if text.lstrip().startswith("{"):
+        return parse_study(parse_json(text, "--study"))
+    return read_study(Path(text))
+
+
+def settings_of(option: str, text: str, kind: Any) -> Any:
+    """Return the settings that an option holds as JSON.
+
+    Args:
+        option: its name, for errors.
+        text: JSON.
+        kind: what pydantic makes of it.
+
+    Raises:
+        StudyError: with every error.
+    """
+    return validate(TypeAdapter(kind), parse_json(text, option), option)
 
 
 def require(option: str, name: str, known: Iterable[str]) -> None:

@@ -3,7 +3,6 @@
 Heavy imports stand inside the commands, so that `stapo --help` and `stapo check` start at once.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -21,12 +20,14 @@ from stapo.cli.common import (
     app,
     list_paths,
     require,
+    settings_of,
     study_of,
 )
+from stapo.loader import parse_json
 from stapo.operations.launch import LAUNCHED
 from stapo.operations.trained import finished
 from stapo.operations.trained import publish as publish_trained
-from stapo.schema import HubData
+from stapo.schema import Data, HubData, Model, Verifier
 from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 
 
@@ -36,12 +37,10 @@ def prompts(config: ConfigOption, out: OutOption) -> None:
 
     Example: stapo prompts --config '{"builder": "tiny-arithmetic", "prompts": 64}' --out p.jsonl
     """
-    from pydantic import TypeAdapter
-
-    from stapo.schema import Data
+    data = settings_of("--config", config, Data)
     from stapo.training.prompts import write_prompts
 
-    write_prompts(TypeAdapter(Data).validate_python(json.loads(config)), out)
+    write_prompts(data, out)
 
 
 @app.command()
@@ -80,11 +79,12 @@ def base(
 
     Example: stapo base --config '{"builder": "tiny-arithmetic", "supervised_steps": 400}' --out m
     """
+    settings = settings_of("--config", config, Model).model_dump()
     from stapo.models.base import write_base
 
-    write_base(json.loads(config), out)
+    write_base(settings, out)
     if record:
-        write_json(record, json.loads(config))
+        write_json(record, settings)
 
 
 @app.command()
@@ -207,13 +207,15 @@ def score(
 
     Example: stapo score --completions by-hand/chain-3.jsonl --identity '{}' --out chain-3.parquet
     """
+    cell = parse_json(identity, "--identity")
+    judge = None
+    if verifier:
+        judge = (verifier, settings_of("--verifier-config", verifier_config, Verifier))
     _take(gpus)
     from stapo.evaluation.scores import score as run
-    from stapo.schema import Verifier
 
-    _begin(str(json.loads(identity).get("fingerprint", "")))
-    judge = (verifier, Verifier.model_validate_json(verifier_config)) if verifier else None
-    average = run(completions, json.loads(identity), out, judge)
+    _begin(str(cell.get("fingerprint", "")))
+    average = run(completions, cell, out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
 
 

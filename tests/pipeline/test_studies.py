@@ -1,9 +1,16 @@
 """Every study that comes with the project expands into the jobs that it should, without running any."""
 
+import shlex
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 from conftest import Workspace
+from hypothesis import HealthCheck, given, settings
+from studies import studies
 
-from stapo.study import ROOT, STUDIES, read_study
+from stapo.study import ROOT, STUDIES, StudyError, canonical, parse_study, read_study
 
 PROFILES = ROOT / "workflows" / "profiles"
 JOBS = {
@@ -43,3 +50,78 @@ def test_every_profile_is_one(tmp_path, profile):
     assert done.returncode == 0, done.stdout + done.stderr
     gpus = {"smoke": 1, "workstation": 8, "slurm": 8}[profile]
     assert f"--gpus {gpus} --nodes 1 2>&1 | tee -i logs/paper-1.7b/runs" in done.stdout
+
+
+MINE = "extends: smoke\nname: mine\n"
+ALIASES = "\n".join(
+    f"k{i}: &k{i} [{', '.join([f'*k{i - 1}' if i else 'x'] * 10)}]" for i in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MINE + "training: {steps: 8, steps: 16}\nrun: {seeds: [1]}\nrun: {seeds: [2]}\n",
+        MINE + ALIASES,
+        MINE + 'training: {stepps: 8}\n"\\e[31mred\\n": 1\nrun: {seeds: [0, "0", 2020-01-01]}\n',
+        "name: mine\n",
+    ],
+    ids=["keys twice", "aliases", "several", "sections missing"],
+)
+def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path, text):
+    workspace = Workspace(tmp_path, {})
+    workspace.write(text)
+    done = workspace.snakemake("-n")
+    check = subprocess.run(
+        [sys.executable, "-m", "stapo", "check", "study.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, check.returncode) == (2, 2)
+    refused = [line for line in done.stderr.splitlines() if line.startswith("study: ")]
+    assert refused == [line.replace("stapo: ", "study: ", 1) for line in check.stderr.splitlines()]
+    assert refused
+    assert "Traceback" not in done.stderr
+
+
+def test_a_change_on_the_command_line_is_of_the_study(tmp_path):
+    workspace = Workspace(tmp_path, {})
+    workspace.write(MINE)
+    assert workspace.jobs("--config", "run={seeds: [3, 4]}")["train"] == 8
+    refused = workspace.snakemake("-n", "--config", "run={seeds: [3, '3']}")
+    assert refused.returncode == 2
+    assert "study: run.seeds: '3' is listed twice; remove one (--config)" in refused.stderr
+
+
+def accepted_studies() -> list[dict[str, Any]]:
+    """Generated studies that `check` passes, of few enough jobs for a dry run; always the same."""
+    found: dict[str, dict[str, Any]] = {}
+
+    @settings(
+        derandomize=True, database=None, max_examples=150, suppress_health_check=list(HealthCheck)
+    )
+    @given(raw=studies())
+    def collect(raw: dict[str, Any]) -> None:
+        try:
+            study = parse_study(raw)
+        except StudyError:
+            return
+        if len(list(study.checkpoints())) < 40:
+            found[canonical(study.model_dump())] = raw
+
+    collect()
+    return list(found.values())
+
+
+def test_what_check_passes_passes_snakemake(tmp_path):
+    accepted = accepted_studies()
+    assert len(accepted) > 40
+    # The last of them are those with the most in them.
+    for raw in accepted[-60::15]:
+        workspace, study = Workspace(tmp_path, raw), parse_study(raw)
+        workspace.write()
+        done = workspace.snakemake("-n", "-p")
+        assert done.returncode == 0, done.stdout + done.stderr
+        text = canonical(study.model_dump(mode="json", exclude_none=True))
+        # The commands hold the study whole, however its texts are quoted.
+        assert f"--study {shlex.quote(text)} " in done.stdout
+        assert f"--size {study.run.sizes[0]} --method {study.run.methods[0]} " in done.stdout

@@ -9,7 +9,10 @@ from stapo.study import ROOT
 ALLOWED = {
     "methods": set(),
     "schema": {"methods"},
-    "study": {"methods", "schema"},
+    "loader": set(),
+    "validation": {"loader", "schema"},
+    "checks": {"methods", "schema", "validation"},
+    "study": {"methods", "schema", "loader", "validation", "checks"},
     "artifacts": {"study"},
     "hub": set(),
     "provenance": {"artifacts", "study"},
@@ -34,8 +37,8 @@ ALLOWED = {
     },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
-        "artifacts", "schema", "study", "models", "evaluation", "training", "analysis", "conformance",
-        "operations", "running",
+        "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
+        "analysis", "conformance", "operations", "running",
     },
     "__main__": {"cli"},
     "__init__": set(),

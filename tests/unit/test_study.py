@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import yaml
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from stapo.methods import METHODS
 from stapo.study import (
@@ -247,3 +248,144 @@ def test_a_study_may_change_the_kind_of_what_it_extends():
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})
     assert found.data.model_dump() == {**data, "seed": 0}
+
+
+def edit(section, key, value):
+    """A study with one value replaced."""
+
+    def change(raw):
+        inner = raw
+        for part in section:
+            inner = inner.setdefault(part, {})
+        inner[key] = value
+
+    return change
+
+
+TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stapo"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (edit(["run"], "seeds", [2**40]), "run.seeds.0"),
+        (edit(["run"], "seeds", [10**5000]), "run.seeds.0"),
+        (edit(["run"], "seeds", [True]), "run.seeds.0"),
+        (edit(["run"], "seeds", [0, "0"]), "run.seeds"),
+        (edit(["evaluation"], "seed", -1), "evaluation.seed"),
+        (edit([], "name", "n" * 300), "name"),
+        (edit([], "name", "ReadMe.md"), "name"),
+        (edit(["models"], "ab" * 20, {"hub": "a/b", "revision": "main"}), f"models.{'ab' * 20}"),
+        (edit(["training"], "instruction", "a\0b"), "training.instruction"),
+        (edit(["training"], "instruction", "a\u202eb"), "training.instruction"),
+        (edit(["training"], "instruction", "a\ud800b"), "training.instruction"),
+        (edit(["training"], "instruction", "a" * 10_001), "training.instruction"),
+        (edit(["training"], "learning_rate", 1e300), "training.learning_rate"),
+        (edit(["training"], "advantage_epsilon", 1e-300), "training.advantage_epsilon"),
+        (edit(["training"], "max_response_tokens", 2**40), "training.max_response_tokens"),
+        (edit(["training"], "steps", 4 * 10**12), "training.steps"),
+        (edit(["decodings", "t1.0-p1.0"], "temperature", 1e-300), "decodings.t1.0-p1.0.temperature"),
+        (edit(["decodings", "t1.0-p1.0"], "top_k", 2**31), "decodings.t1.0-p1.0.top_k"),
+        (edit(["evaluation"], "end_tokens", [""]), "evaluation.end_tokens.0"),
+        (edit(["evaluation"], "end_tokens", ["\x1b[31m"]), "evaluation.end_tokens.0"),
+        (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
+        (edit(["engine"], "vllm_server", "file:///etc"), "engine.vllm_server"),
+        (edit(["models"], "m", {"hub": "/abs/path", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/b--c", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/b.git", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/../b", "revision": "main"}), "models.m.hub"),
+        (edit(["models", "tiny"], "heads", 5), "models.tiny.heads"),
+        (edit(["models"], "Verifier", {"hub": "a/b", "revision": "main"}), "models.Verifier"),
+        (edit(["models"], "verifier.json", {"hub": "a/b", "revision": "main"}), "models.verifier.json"),
+        (edit(["methods"], "base", {"base": "justrl"}), "methods.base"),
+        (edit(["methods"], "BASE", {"base": "justrl"}), "methods.BASE"),
+        (edit(["methods"], "stapo", {"title": "Base"}), "methods.stapo.title"),
+        (edit(["methods"], "stapo", {"title": "GRPO"}), "methods.stapo.title"),
+        (edit(["methods"], "stapo", {"title": " "}), "methods.stapo.title"),
+        (lambda raw: raw.update(methods=TWO) or raw["run"].update(methods=["a-b", "a.b"]), "run.methods"),
+        (lambda raw: raw.update(methods=TWO) or raw["run"].update(methods=["a-b", "A-B"]), "run.methods"),
+        (lambda raw: raw["training"].update(prompts_per_batch="64", prompts_per_mini_batch=24.0),
+            "training.prompts_per_mini_batch"),
+        (lambda raw: raw["training"].update(evaluate_every=4) or raw["run"].update(seeds=list(range(900))),
+            "run"),
+        (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}),
+            "too long"),
+    ],
+    ids=range(39),
+)  # fmt: skip
+def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
+    change(raw_study)
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith(f"{place}: ")
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("section", "wrong", "right"),
+    [("training", "stepps", "steps"), ("evaluation", "batchsize", "batch_size"), ("run", "seed", "seeds"),
+     ("training", "warmup_step", "warmup_steps"), ("data", "prompt", "prompts")],
+)  # fmt: skip
+def test_a_misspelt_key_is_one_line_with_the_right_one(raw_study, section, wrong, right):
+    raw_study[section][wrong] = raw_study[section].pop(right, 8)
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert caught.value.errors == [f"{section}.{wrong}: unknown key; did you mean {right}?"]
+
+
+def test_a_value_of_two_types_is_one_line(raw_study):
+    raw_study["evaluation"]["select"] = "best"
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert len([line for line in caught.value.errors if "'last' or 'development'" in line]) == 1
+    assert all(line.startswith("evaluation.select: ") for line in caught.value.errors)
+
+
+def test_errors_of_a_file_have_their_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(
+        "extends: smoke\nname: mine\ntraining:\n  steps: 8\n  steps: 9\n  epochs: 1\n"
+        '"\\e[31m": 1\ndecodings:\n  cold: {top_p: 1}\nrun: {seeds: [x]}\n'
+    )
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "s.yaml")
+    assert sorted(caught.value.errors) == sorted(
+        [
+            "training.steps: given twice, first in line 4; keep one (s.yaml:5)",
+            "training.epochs: unknown key; remove it or correct its spelling (s.yaml:6)",
+            r"\x1b[31m: unknown key; remove it or correct its spelling (s.yaml:7)",
+            "decodings.cold.temperature: missing; add it (s.yaml:9)",
+            "run.seeds.0: Input should be a valid integer, unable to parse string as an integer "
+            '(found "x") (s.yaml:10)',
+        ]
+    )
+
+
+def test_later_files_and_changes_are_merged_over_earlier_ones(tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("extends: smoke\nname: mine\nrun: {seeds: [1, 2]}\n")
+    second.write_text("run: {seeds: [3]}\ntraining: {steps: 8}\n")
+    # Snakemake hands over what stands inside --config as text.
+    study = read_study(first, second, changes={"training": {"steps": "16"}})
+    assert (study.run.seeds, study.training.steps) == ([3], 16)
+    with pytest.raises(StudyError, match=r"^training\.stepps: .*steps\? \(--config\)$"):
+        read_study(first, second, changes={"training": {"stepps": "16"}})
+
+
+@pytest.mark.parametrize(
+    "hub", ["a/b", "Qwen/Qwen3-1.7B-Base", "a_b/c_", "_/x", "a" * 96 + "/" + "b" * 96, "a/" + "b" * 97, "a",
+            "-a/b", "a/b-", "a/b.", "a//b", "a/b/c", "a/é", "a/b c", "a--b/c", "a..b/c", "a/b.git", "a/b\n"],
+)  # fmt: skip
+def test_a_hub_id_is_what_the_hub_takes(raw_study, hub):
+    raw_study["models"]["mine"] = {"hub": hub, "revision": "main"}
+    try:
+        validate_repo_id(hub)
+        taken = "/" in hub  # An owner is asked for: names without one are old.
+    except HFValidationError:
+        taken = False
+    if taken:
+        assert parse_study(raw_study).models["mine"].hub == hub
+    else:
+        with pytest.raises(StudyError, match=r"^models\.mine\.hub: [^\n]*$"):
+            parse_study(raw_study)

@@ -11,10 +11,6 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
-def slug(name):
-    return re.sub(r"\W", "_", name)
-
-
 def judge_options(directory):
     """Options of `stapo score` for the study's verifier, none without one."""
     if not directory:

@@ -40,6 +40,45 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         ("score --completions nope --identity {} --out o", 1, "nope: no responses"),
         (f"plan {STUDY} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
         ("verify nope", 2, "nope: no results folder"),
+        ("table --decoding x --study {", 2, "--study: not JSON"),
+        (
+            'table --decoding x --study {"name":1,"name":2}',
+            2,
+            "--study: the key 'name' is given twice",
+        ),
+        ("table --decoding x --study " + '{"a":' * 500, 2, "--study: not JSON"),
+        (
+            "table --decoding x --study " + '{"a":' * 50 + "1" + "}" * 50,
+            2,
+            "--study: nested more than",
+        ),
+        ("prompts --out o --config [1]", 2, "--config: expected a JSON object"),
+        ("prompts --out o --config " + "[" * 10**5, 2, "--config: nested more than"),
+        (
+            'prompts --out o --config {"builder":"tiny-arithmetic"}',
+            2,
+            "--config: prompts: missing; add it",
+        ),
+        (
+            'base --out o --config {"hub":"/abs","revision":"main"}',
+            2,
+            "--config: hub: expected a repository",
+        ),
+        (
+            'base --out o --config {"hub":"a/b","revison":"main"}',
+            2,
+            "--config: revison: unknown key; did you",
+        ),
+        (
+            'score --out o --completions c --identity {"a":NaN}',
+            2,
+            "--identity: NaN is not a number",
+        ),
+        (
+            'score --out o --completions c --identity {} --verifier v --verifier-config {"batch_size":0}',
+            2,
+            "--verifier-config: batch_size: Input should be greater than or equal to 1",
+        ),
     ],
 )
 def test_one_line_and_the_right_code(tmp_path, monkeypatch, capsys, arguments, code, line):
