@@ -82,10 +82,14 @@ def generate(
             ):
                 for one, requests in missing:
                     bar.set_postfix_str(one.benchmark.name)
-                    for part, responses in answer(chunks(requests, evaluation.batch_size)):
-                        for request, response in zip(part, responses, strict=True):
+                    wanted = set(requests)
+                    for part, responses in answer(_parts(one, wanted, evaluation)):
+                        new = [
+                            pair for pair in zip(part, responses, strict=True) if pair[0] in wanted
+                        ]
+                        for request, response in new:
                             store(one.store, request, response, by)
-                        bar.update(len(part))
+                        bar.update(len(new))
         for one in asked:
             if lost := len(_missing(one)):
                 raise DamagedFileError(
@@ -109,17 +113,37 @@ def _ask(
         {"question": str(task.doc_to_text(doc)), "gold": str(task.doc_to_target(doc))}
         for doc in task.test_docs()
     ]
-    requests = []
-    for problem, row in enumerate(rows):
-        prompt_ids = prompter.prompt_ids(row["question"])
-        for sample in range(benchmark.config["samples"]):
-            seed = sample_seed(evaluation.seed, row["question"], row["gold"], sample)
-            requests.append(Request(problem, sample, seed, prompt_ids))
+    prompts = [prompter.prompt_ids(row["question"]) for row in rows]
+    # By sample first, so that more samples add batches and change few.
+    requests = [
+        Request(
+            problem,
+            sample,
+            sample_seed(evaluation.seed, row["question"], row["gold"], sample),
+            prompts[problem],
+        )
+        for sample in range(benchmark.config["samples"])
+        for problem, row in enumerate(rows)
+    ]
     # Without the number of samples: more of them go into the same store.
     identity = [config, benchmark.config["task"], prompter.identity()]
     return Asked(
         benchmark, rows, requests, work / f"{benchmark.name}-{fingerprint(identity)}.jsonl"
     )
+
+
+def _parts(asked: Asked, wanted: set[Request], evaluation: Evaluation) -> list[list[Request]]:
+    """Return the batches to answer.
+
+    Rounding depends on what else is in a batch of Transformers. One of which anything is missing is therefore
+    answered as a whole, and gives on the same machine what it gave, or would have given, before a kill.
+    vLLM makes batches of its own: it is asked for what is missing and nothing else.
+    """
+    if evaluation.backend == "vllm":
+        missing = [request for request in asked.requests if request in wanted]
+        return chunks(missing, evaluation.batch_size)
+    whole = chunks(asked.requests, evaluation.batch_size)
+    return [part for part in whole if not wanted.isdisjoint(part)]
 
 
 def _missing(asked: Asked) -> list[Request]:

@@ -109,9 +109,8 @@ def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, caps
     assert answer(model, tmp_path) == 5
     said = [line for line in capsys.readouterr().out.splitlines() if "generated again" in line]
     assert said == [f"{store}:4 and 4 more: truncated, corrupt or altered; generated again"]
-    # Padding of another batch could move a draw by rounding, so hardly ever that this is a tolerance.
-    new = (tmp_path / "chain-2.jsonl").read_text()
-    assert sum(a != b for a, b in zip(whole.splitlines(), new.splitlines(), strict=True)) <= 1
+    # To the bit: their batches are answered as a whole.
+    assert (tmp_path / "chain-2.jsonl").read_text() == whole
     assert answer(model, tmp_path) == 0
     assert "generated again" not in capsys.readouterr().out
 
