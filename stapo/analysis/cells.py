@@ -56,6 +56,9 @@ class Cell:
     """Share of responses equal to an earlier one to the same problem."""
     failed_fraction: float
     """Share of responses on which the grader timed out or crashed."""
+    timeouts: int
+    crashes: int
+    """Responses without a verdict, counted as wrong."""
     majority: float
     """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
 
@@ -245,6 +248,8 @@ def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
         truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
         duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
         no_box_fraction=verdicts.count("no_box") / len(verdicts),
+        timeouts=verdicts.count("timeout"),
+        crashes=verdicts.count("crash"),
         failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
         majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
     )

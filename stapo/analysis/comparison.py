@@ -157,7 +157,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headline_interval=_headline_interval(found, draws) if found else None,
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
-        notes=[*notes(study), *overlap_notes(scores.overlap)],
+        notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
         made_by=study.table_fingerprint(decoding),
     )
 
@@ -277,6 +277,19 @@ def notes(study: Study) -> list[str]:
     if seeds == 1:
         lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
     return lines
+
+
+def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
+    """Return on how many answers of which cells the grader failed; nothing where on none."""
+    found = [
+        f"{size} {method} {benchmark} {cell.timeouts} timeouts, {cell.crashes} crashes "
+        f"of {cell.correct.size}"
+        for (size, method, benchmark), cell in cells.items()
+        if cell.timeouts or cell.crashes
+    ]
+    if not found:
+        return []
+    return [f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."]
 
 
 def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:

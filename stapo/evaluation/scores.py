@@ -1,6 +1,7 @@
 """From responses to scores: one row per response, graded, with the identity of what made it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo.artifacts import replace_file
-from stapo.evaluation.grading import MAX_FAILURE_FRACTION, failure_fraction, grade_all
+from stapo.evaluation.grading import MAX_FAILURE_FRACTION, Grade, failure_fraction, grade_all
 from stapo.evaluation.responses import published
 from stapo.provenance import provenance
 from stapo.schema import Verifier
@@ -74,10 +75,12 @@ def score(
         output: parquet file, written by one rename.
         verifier: directory and settings of a model that judges what the rules reject.
 
+    Answers on which the grader timed out or crashed count as wrong; the table says how many.
+
     Raises:
         DamagedFileError: responses are truncated, corrupt or not all there.
-        RuntimeError: too many answers on which the grader timed out or crashed, too many equal
-            responses, or several engines.
+        RuntimeError: so many timeouts and crashes that it is the machine's, too many equal responses,
+            or several engines.
     """
     rows_of = benchmark_definitions().get(identity.get("benchmark", ""), {}).get("metadata", {})
     problems = published(completions, rows_of.get("rows"), identity.get("samples"))
@@ -98,11 +101,7 @@ def score(
             [(p["gold"], response) for p in problems for response in p["responses"]], progress=True
         )
     )
-    if failure_fraction(grades_list) > MAX_FAILURE_FRACTION:
-        raise RuntimeError(
-            f"{completions}: grading failed on {failure_fraction(grades_list):.1%} of the responses, "
-            f"more than {MAX_FAILURE_FRACTION:.1%}; look at them before any score is believed"
-        )
+    _judge_failures(completions, grades_list)
     rows = []
     for problem in problems:
         columns = (problem["num_tokens"], problem["truncated"], duplicates(problem["responses"]))
@@ -128,6 +127,25 @@ def score(
     with replace_file(output, "wb") as stream:
         pq.write_table(table, stream)
     return sum(grade.correct for grade in grades_list) / len(rows)
+
+
+def _judge_failures(completions: Path, grades: list[Grade]) -> None:
+    """Print a warning where the grader failed on an answer; refuse where it failed on too many.
+
+    Each worker has judged known answers before its first, so that a few failures are those of the answers.
+    Models write few answers that no machine can work out: a large share means that the workers are starved
+    of memory or ended by somebody else, and zeros for that must not become a score.
+    """
+    counts = {kind: sum(g.verdict == kind for g in grades) for kind in ("timeout", "crash")}
+    found = f"{completions}: of {len(grades)} responses {counts['timeout']} reached the grader's time limit "
+    found += f"and {counts['crash']} its memory limit or ended it"
+    if failure_fraction(grades) > MAX_FAILURE_FRACTION:
+        raise RuntimeError(
+            f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
+            "machine and score again; look at the answers if it is not at fault"
+        )
+    if any(counts.values()):
+        sys.stderr.write(f"warning: {found}; they count as wrong\n")
 
 
 def _add_verifier(

@@ -58,6 +58,22 @@ def test_samples_of_a_problem_stay_together_whatever_the_order_of_rows(study, fi
         assert cell.correct[0, row["problem"], row["sample"]] == row["correct"]
 
 
+def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finished):
+    path = finished / artifacts.SCORES.format(
+        study="demo", checkpoint="tiny/stapo/seed0", decoding=DECODING, benchmark="chain-2"
+    )
+    clean = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert not any(note.startswith("Warning") for note in clean.notes)
+    scores = pq.read_table(path)
+    verdicts = ["timeout"] * 3 + ["crash"] + scores["verdict"].to_pylist()[4:]
+    index = scores.schema.get_field_index("verdict")
+    pq.write_table(scores.set_column(index, scores.schema.field(index), [verdicts]), path)
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    (note,) = [note for note in table.notes if note.startswith("Warning")]
+    assert "tiny stapo chain-2 3 timeouts, 1 crashes of 80" in note
+    assert note in render(table, "md")
+
+
 def test_the_best_of_each_column_is_bold_and_ties_all(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
     for column in (*study.run.benchmarks, AVERAGE):

@@ -1,19 +1,21 @@
 """Grading: every verdict, known traps of math-verify, hostile answers, and the worker's life."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pyarrow.parquet as pq
 import pytest
+from grading_fuzz import pairs
 
 from stapo.evaluation import grading
 from stapo.evaluation.grading import (
-    MAX_FAILURE_FRACTION,
     Grade,
     failure_fraction,
     grade,
@@ -128,6 +130,43 @@ EQUAL = [
     ("x^2+1=0", "-1=x^2"),
     (r"\frac{y}{x}=2", "y=2x"),
     ("x>2", r"(2,\infty)"),
+    (r"(2,\infty)", "x>2"),
+    ("[2,3]", r"2\le x\le 3"),
+    (r"(-\infty,2)\cup(3,\infty)", r"x<2\text{ or }x>3"),
+    ("2x=10", "x=5"),
+    ("3x=36", "x=12"),
+    ("x", r"\frac{2x}{2}"),
+    # How it looks.
+    ("5", r"\boldsymbol{5}"),
+    ("5", r"\color{red}{5}"),
+    ("5", r"\mathbf{5}"),
+    ("1.25", r"\text{1.25}"),
+    ("(1,2)", r"\bigl(1,2\bigr)"),
+    ("6", r"\fbox{6}"),
+    ("5", r"\[5\]"),
+    ("1000", r"1\,000"),
+    ("1000", "1 000"),
+    ("30+7i", "30 + 7 i"),
+    (r"\sqrt{1/n}", r"1/\sqrt{n}"),
+    (r"\frac{1}{4} n", "(1)/(4) n"),
+    ("5", r"5\text{ cm}"),
+    ("6m", "6 m"),
+    ("y^{\\prime}+y=0", "y'+y=0"),
+    # Chains in which all agree.
+    ("5", "2+3=5"),
+    ("5050", r"\sum_{k=1}^{100}k=5050"),
+    ("5050", r"1+2+\ldots+100=5050"),
+    (r"\frac{2}{3}", r"\frac{2}{3}\approx 0.67"),
+    ("0.667", r"P=\frac{2}{3}\approx 0.667"),
+    ("1.68,0.45", r"x\approx 1.68, y\approx 0.45"),
+    # Bases.
+    ("2516_8", "2516_{8}"),
+    ("2516_8", r"2516_{\text{eight}}"),
+    ("2516_8", "(2516)_8"),
+    ("2516_8", "2516"),
+    ("2516_8", "x = 2516_8"),
+    ("2516_8", "1358_{10}=2516_8"),
+    ("5", "5_{10}"),
 ]
 
 
@@ -168,6 +207,51 @@ UNEQUAL = [
     # What its reader of plain text takes for the last number.
     ("4", r"4\sqrt{2}"),
     ("3*x-1*y+13=0", "3x+4y+14=0"),
+    # Bases.
+    ("2516_8", "2516_7"),
+    ("101_2", "101_{10}"),
+    ("101_2", "5_{10}"),
+    ("5", "5_7"),
+    # Marks.
+    ("5", "5'"),
+    ("57", "5'7"),
+    ("5", '5"'),
+    ("5", r"5^{\prime}"),
+    ("(1,34)", "(1,34')"),
+    ("5", "5^T"),
+    # Several answers.
+    ("6", r"\[5\]\[6\]"),
+    ("6", r"\(5\)\(6\)"),
+    ("9", "4 5"),
+    ("a", "a b c"),
+    ("5", r"5\text{ is wrong; it is }\frac{6}{1}"),
+    # Chains that contradict themselves.
+    ("5", r"5\approx 7"),
+    ("143", r"144\approx 143"),
+    ("5", "2+2=5"),
+    ("5,7", r"5,7\approx 8"),
+    # Not worked out, or not to the end.
+    ("1,2,3", r"1,2,3,\ldots"),
+    ("5", r"5\ldots"),
+    ("5050", r"\sum_{k=1}^{100}k"),
+    (r"\frac{n(n+1)}{2}", r"\sum_{k=1}^{n}k"),
+    ("5", r"\lim_{x\to 5}x"),
+    ("6", r"\int_0^2 3\,dx"),
+    ("5", r"\gcd(10,15)"),
+    ("30", r"\operatorname{lcm}(10,15)"),
+    ("2", r"2^{10}\mod 7"),
+    ("5", r"5\pmod 7"),
+    ("5", r"\max(3,5)"),
+    ("5", r"\lfloor 5.2\rfloor"),
+    # What math-verify takes for a unit.
+    ("5", "5t"),
+    ("3m", "3d"),
+    ("6m", "6"),
+    ("5", r"5\text{ million}"),
+    # Other kinds than the gold's.
+    ("x=5", "2x=10"),
+    ("x>5", r"[5,\infty)"),
+    ("2x=10", "x^2=25"),
 ]
 
 
@@ -176,7 +260,22 @@ def test_unequal_answers_are_wrong(gold, answer):
     assert grade(gold, rf"So \boxed{{{answer}}}.") == Grade("wrong", answer)
 
 
-@pytest.mark.parametrize("answer", ["", "?", r"\text{}", "4\u221a(2)", "-1./3", "a ?? 4"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        r"\fbox{4} 5",
+        r"\not 4",
+        r"\star 4",
+        r"4\newline 6",
+        r"\phantom{4}",
+        "?",
+        r"\text{}",
+        "4\u221a(2)",
+        "-1./3",
+        "a ?? 4",
+    ],
+)
 def test_an_answer_that_cannot_be_read_is_not_wrong(answer):
     assert grade("4", rf"\boxed{{{answer}}}") == Grade("unparsable", answer)
 
@@ -217,7 +316,7 @@ def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_pa
     hostile = dict(zip(HOSTILE, (g.verdict for g in grades[::2]), strict=True))
     assert "correct" not in hostile.values()
     assert hostile["tower"] == "timeout"
-    assert hostile["code"] == "unparsable"
+    assert hostile["code"] == "wrong"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -312,7 +411,7 @@ def test_the_start_of_a_worker_does_not_count(monkeypatch):
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
     grading._stop_idle()
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="does not start; see /bin/false"):
+    with pytest.raises(RuntimeError, match=r"does not start or .*; see /bin/false"):
         grade(*NEEDS_WORKER)
 
 
@@ -402,8 +501,8 @@ def test_the_worker_ends_after_its_caller_was_killed_even_within_an_answer():
         "grading.grade_all([hostile], seconds=1.0)",
         check=False,
     )
-    # The wall limit, the grace, and as much again for a busy machine.
-    deadline = time.monotonic() + 2 * (1.0 + grading.GRACE_SECONDS)
+    # One second of processor time, on a machine however busy.
+    deadline = time.monotonic() + 60.0
     while not _has_ended(pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert _has_ended(pid)
@@ -442,7 +541,6 @@ def test_the_share_of_failures_counts_the_graders_own():
     verdicts = ["timeout", "crash", "wrong", "unparsable", "no_box", "correct", "correct", "wrong"]
     assert failure_fraction([Grade(verdict, None) for verdict in verdicts]) == 0.25
     assert failure_fraction([]) == 0.0
-    assert MAX_FAILURE_FRACTION == 0.005
 
 
 @pytest.mark.skipif(
@@ -472,10 +570,10 @@ def test_the_caller_reads_a_hostile_answer_in_linear_time(text):
     def seconds(length: int) -> float:
         long, times = "1e" + text * (length // len(text)) + "x", []
         for _ in range(5):
-            start = perf_counter()
+            start = process_time()
             grading._obvious("4.5e33", long, grading.without_full_stop(long))
             last_boxed(rf"\boxed{{{long}}}")
-            times.append(perf_counter() - start)
+            times.append(process_time() - start)
         return min(times)
 
     # 16 times as long: linear work takes 16 times as long, quadratic 256 times.
@@ -506,3 +604,73 @@ def test_what_needs_no_mathematics_is_judged_as_by_mathematics():
                 judged = grading._verdict(gold, answer, 5.0, grading.MEMORY_BYTES)
                 assert (gold, answer, obvious) == (gold, answer, judged)
     assert told > 300
+
+
+def test_few_of_many_random_pairs_are_judged_wrongly():
+    found = list(pairs(seed=1, count=400))
+    grades = grade_all([(pair.gold, rf"\boxed{{{pair.answer}}}") for pair in found], workers=2)
+    wrong = [pair for pair, one in zip(found, grades, strict=True) if one.correct != pair.equal]
+    assert wrong == []
+
+
+def test_a_verdict_depends_neither_on_what_came_before_nor_on_the_number_of_workers():
+    found = [(p.gold, rf"\boxed{{{p.answer}}}") for p in pairs(seed=2, count=60)]
+    found.insert(30, ("5", rf"\boxed{{x{'!' * 300}}}"))
+    verdicts = []
+    for order, workers in ((1, 1), (-1, 4)):
+        grading._stop_idle()
+        grades = grade_all(found[::order], workers=workers)
+        verdicts.append([one.verdict for one in grades[::order]])
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0][30] == "crash"
+
+
+SLOW = "+".join(rf"\sqrt[3]{{{k}}}" for k in range(2, 300))
+
+
+def _processor_seconds(asked):
+    """Return the verdict of the last pair, and the processor time of one worker that lives for them."""
+    grading._stop_idle()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    verdict = grade_all(asked)[-1].verdict
+    grading._stop_idle()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return verdict, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_busy_machine_gives_the_verdict_of_an_idle_one():
+    _, start = _processor_seconds([NEEDS_WORKER])
+    idle, seconds = _processor_seconds([("5", rf"\boxed{{{SLOW}}}")])
+    limit = 3 * max(seconds - start, 0.5)
+    # They end by themselves, should this test be killed.
+    spin = f"import time; end = time.time() + {60 + 20 * limit}\nwhile time.time() < end: pass"
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", spin]) for _ in range(4 * (os.cpu_count() or 1))
+    ]
+    try:
+        busy = grade_all([("5", rf"\boxed{{{SLOW}}}")], seconds=limit)[0].verdict
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert (idle, busy) == ("wrong", "wrong")
+
+
+def test_a_worker_that_is_stopped_from_outside_is_no_slow_answer(monkeypatch):
+    grading._stop_idle()
+    monkeypatch.setattr(grading, "STALLED_SECONDS", 0.5)
+    started = grading._start
+
+    def start(memory_bytes):
+        process = started(memory_bytes)
+        process.send_signal(signal.SIGSTOP)
+        return process
+
+    monkeypatch.setattr(grading, "_start", start)
+    assert grade(*NEEDS_WORKER).verdict == "crash"
+
+
+def test_a_worker_that_cannot_judge_known_answers_does_not_start():
+    # Without memory every answer would be a crash, and every score nearly zero.
+    with pytest.raises(RuntimeError, match="judges known answers wrongly"):
+        grade_all([NEEDS_WORKER], memory_bytes=0)

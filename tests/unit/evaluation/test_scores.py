@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stapo.artifacts import write_jsonl
+from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import METADATA_KEY, duplicates, score
 
 
@@ -53,3 +54,35 @@ def test_two_engines_are_not_mixed(tmp_path):
     score(write(tmp_path / "c", ["a", "b"], 5), {"fingerprint": "f"}, tmp_path / "s")
     identity = json.loads(pq.read_schema(tmp_path / "s").metadata[METADATA_KEY])
     assert (identity["engine"], identity["fingerprint"]) == ("vllm 1 on A", "f")
+
+
+def hard(n: int) -> str:
+    return rf"\boxed{{9^{{9^{{9^{{{n}}}}}}}}}"
+
+
+def test_a_few_answers_that_cannot_be_judged_count_as_wrong_and_warn(tmp_path, monkeypatch, capsys):
+    grade_all = scores.grade_all
+    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: grade_all(*a, **k, seconds=0.2))
+    responses = [hard(7), hard(8), hard(9)] + [r"\boxed{7}"] * 197
+    assert score(write(tmp_path / "c", responses, 5), {}, tmp_path / "s") == 397 / 400
+    verdicts = pq.read_table(tmp_path / "s")["verdict"].to_pylist()
+    assert (verdicts.count("timeout"), verdicts.count("correct")) == (3, 397)
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("warning")]
+    assert "of 400 responses 3 reached the grader's time limit" in line
+    assert "count as wrong" in line
+
+
+def test_so_many_failures_that_the_machine_is_at_fault_refuse_the_score(tmp_path, monkeypatch):
+    failed = [grading.Grade("crash", "7")] * 2 + [grading.Grade("correct", "7")] * 18
+    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: failed)
+    completions = write(tmp_path / "c", [str(i) for i in range(10)], 5)
+    with pytest.raises(RuntimeError, match=r"of 20 responses .* 2 its memory limit.* more than 5%"):
+        score(completions, {}, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_known_answers_that_are_judged_wrongly_refuse_the_score(tmp_path, monkeypatch):
+    grade_all = scores.grade_all
+    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: grade_all(*a, **k, memory_bytes=0))
+    with pytest.raises(RuntimeError, match="judges known answers wrongly"):
+        score(write(tmp_path / "c", [r"\boxed{\sqrt{49}}"], 5), {}, tmp_path / "s")
