@@ -26,7 +26,8 @@ ALLOWED = {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
     "operations": {
-        "artifacts", "hub", "provenance", "schema", "study", "models", "evaluation", "training", "analysis",
+        "artifacts", "hub", "provenance", "schema", "study", "methods", "models", "evaluation", "training",
+        "analysis",
     },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
