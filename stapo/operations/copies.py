@@ -62,7 +62,11 @@ def _texts(results: Results, checkpoint: str) -> Texts:
 
 def _equal_cells(one: Texts, other: Texts) -> list[str]:
     """Return the cells in which all responses are equal, which chance does not explain."""
-    differing = {cell: int((one[cell] != other[cell]).sum()) for cell in one if len(one[cell]) == len(other[cell])}
+    differing = {
+        cell: int((one[cell] != other[cell]).sum())
+        for cell in one
+        if len(one[cell]) == len(other[cell])
+    }
     total = sum(len(one[cell]) for cell in differing)
     found = []
     for cell, count in differing.items():

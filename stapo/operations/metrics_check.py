@@ -78,7 +78,12 @@ def metrics_faults(
 
 def _form_fault(record: Any, method: Method) -> str | None:
     """Return why a record does not have the fields of a step, None for one that does."""
-    expected = {*NUMBERS, *COUNTS, *NESTED, *(("mask_scope",) if method.selection in SCOPED else ())}
+    expected = {
+        *NUMBERS,
+        *COUNTS,
+        *NESTED,
+        *(("mask_scope",) if method.selection in SCOPED else ()),
+    }
     if not isinstance(record, dict) or record.keys() != expected:
         found = set(record) if isinstance(record, dict) else set()
         return f"other fields than this method's: {', '.join(sorted(expected ^ found)[:5])}"
@@ -93,7 +98,9 @@ def _form_fault(record: Any, method: Method) -> str | None:
     return None
 
 
-def _faults(record: Mapping[str, Any], number: int, training: Training, method: Method) -> Iterator[str]:
+def _faults(
+    record: Mapping[str, Any], number: int, training: Training, method: Method
+) -> Iterator[str]:
     """Yield what a record says that its settings do not allow."""
     if record["step"] != number:
         yield f"is called step {record['step']}"
@@ -107,7 +114,7 @@ def _faults(record: Mapping[str, Any], number: int, training: Training, method: 
     quantiles = list(record["entropy_quantiles"].values())
     if list(record["entropy_quantiles"]) != [str(level) for level in ENTROPY_QUANTILES]:
         yield "other quantiles of the entropy"
-    if quantiles != sorted(quantiles) or min(quantiles + [record["entropy"]]) < -ROUNDING:
+    if quantiles != sorted(quantiles) or min(*quantiles, record["entropy"]) < -ROUNDING:
         yield "quantiles of the entropy that are none"
     if method.kl_coefficient == 0 and record["kl"] != 0:
         yield f"a KL divergence of {record['kl']}, but the method has no such term"
@@ -151,7 +158,11 @@ def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str
     kept = tokens - silenced
     if method.selection == "keep_high_entropy":
         kept = min(tokens, ceil(round(float(args["fraction"]) * tokens, 9)))
-    counts = {"candidate_fraction": candidates, "silenced_fraction": silenced, "kept_fraction": kept}
+    counts = {
+        "candidate_fraction": candidates,
+        "silenced_fraction": silenced,
+        "kept_fraction": kept,
+    }
     for name, count in counts.items():
         if not isclose(record[name], count / tokens, rel_tol=1e-9):
             yield f"{name} {record[name]}, its counts give {count / tokens}"

@@ -75,8 +75,11 @@ class Results:
             RefusedError: a line that does not hold what `evaluation.generate` writes.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        lines, samples = benchmark_definitions()[benchmark]["metadata"]["rows"], self.samples(benchmark)
-        found = []
+        lines, samples = (
+            benchmark_definitions()[benchmark]["metadata"]["rows"],
+            self.samples(benchmark),
+        )
+        found: list[dict[str, Any]] = []
         for record in untrusted.json_lines(path, LINE_BYTES, lines):
             if fault := _problem_fault(record, samples):
                 raise untrusted.RefusedError(f"line {len(found) + 1}: {fault}")
@@ -130,12 +133,14 @@ def files_needed(study: Study) -> int:
     """Return at least how many files a study's folder has, without listing them."""
     run, training = study.run, study.training
     kept = (training.steps - 1) // training.evaluate_every if training.evaluate_every else 0
-    trainings = prod(map(len, (run.sizes, run.methods, run.seeds)))
+    trainings = len(run.sizes) * len(run.methods) * len(run.seeds)
     cells = (len(run.sizes) + trainings * (1 + kept)) * len(run.decodings) * len(study.evaluated())
     return 2 * cells + 2 * trainings
 
 
-def admit(study: Study, folder: Path, belongs: Callable[[], Layout]) -> tuple[dict[str, Path], list[str]]:
+def admit(
+    study: Study, folder: Path, belongs: Callable[[], Layout]
+) -> tuple[dict[str, Path], list[str]]:
     """Return the visible files of a folder, and a line for each that must not be read.
 
     Args:
@@ -143,22 +148,11 @@ def admit(study: Study, folder: Path, belongs: Callable[[], Layout]) -> tuple[di
         folder: looked at entry by entry; no link is followed.
         belongs: what belongs to the study, asked for once that is known to be of a modest size.
     """
-    entries, errors = {}, []
     try:
-        for path, status in untrusted.walk(folder):
-            if fault := untrusted.irregular(status):
-                errors.append(f"{path}: {fault}")
-            elif not is_hidden(Path(path)) and path != SUMS:
-                entries[path] = status.st_size
+        entries, errors = _entries(folder)
     except untrusted.RefusedError as error:
         return {}, [str(error)]
-    needed = files_needed(study)
-    for name in study.evaluated():
-        samples = study.benchmarks[name].samples
-        if samples * benchmark_definitions()[name]["metadata"]["rows"] > MAX_RESPONSES:
-            errors.append(f"benchmarks.{name}.samples: {samples} are more than are looked at")
-    if needed > len(entries):
-        errors.append(f"the study needs {needed} files and more, {len(entries)} are here")
+    errors += _size_errors(study, len(entries))
     if errors:
         return {}, errors
     layout = belongs()
@@ -168,6 +162,27 @@ def admit(study: Study, folder: Path, belongs: Callable[[], Layout]) -> tuple[di
         if layout.has(path) and (fault := limits.fault(files[path], path, size)):
             errors.append(f"{path}: {fault}")
     return files, errors
+
+
+def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
+    """Return the sizes of the visible files of a folder, and a line for each entry that is no file."""
+    sizes, errors = {}, []
+    for path, status in untrusted.walk(folder):
+        if fault := untrusted.irregular(status):
+            errors.append(f"{path}: {fault}")
+        elif not is_hidden(Path(path)) and path != SUMS:
+            sizes[path] = status.st_size
+    return sizes, errors
+
+
+def _size_errors(study: Study, files: int) -> Iterator[str]:
+    """Yield why a study is larger than what is here, before anything of it is listed."""
+    if (needed := files_needed(study)) > files:
+        yield f"the study needs {needed} files and more, {files} are here"
+    for name in study.evaluated():
+        samples = study.benchmarks[name].samples
+        if samples * benchmark_definitions()[name]["metadata"]["rows"] > MAX_RESPONSES:
+            yield f"benchmarks.{name}.samples: {samples} are more than are looked at"
 
 
 @dataclass(frozen=True)

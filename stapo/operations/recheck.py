@@ -42,7 +42,7 @@ class Grader:
     """Grades equal answers once, and gives up on a folder that was made to be graded for days."""
 
     def __init__(self, responses: int) -> None:
-        self.known: dict[tuple[str, str], Grade] = {}
+        self.known: dict[tuple[str, str | None], Grade] = {}
         slow = SLOW_SECONDS + SLOW_SHARE * ANSWER_SECONDS * responses
         self.left = slow + USUAL_SECONDS * responses
 
@@ -101,7 +101,9 @@ def identity_errors(results: Results) -> Iterator[str]:
         for key in sorted(stated.keys() | expected.keys() - {"provenance", "engine"}):
             if key not in ("provenance", "engine") and stated.get(key) != expected.get(key):
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"
-        engines = {e for p in results.responses(checkpoint, decoding, benchmark) for e in p["engines"]}
+        engines = {
+            e for p in results.responses(checkpoint, decoding, benchmark) for e in p["engines"]
+        }
         if engines != {stated.get("engine")}:
             yield f"{path}: its engine is {stated.get('engine')!r}, the responses' {sorted(engines)}"
         package = {"hf": "transformers ", "vllm": "vllm "}[study.evaluation.backend]

@@ -29,6 +29,7 @@ CLOSE, ANY = 1e-3, 0.0
 rounding alone on a CPU, where the model computes in single precision."""
 CLOSE_ON_GPU, ANY_ON_GPU = 0.5, 0.02
 """In bfloat16."""
+GPUS = ("NVIDIA", "AMD Instinct", "Tesla", "GeForce")
 NUCLEUS = 1e-4
 """Around top-p: what rounding may move across it."""
 ROWS, PASS_TOKENS = 128, 16384
@@ -64,8 +65,7 @@ def response_errors(results: Results) -> Iterator[str]:
                 )
                 problems = results.responses(checkpoint, decoding, benchmark)
                 other = distances(model, problems, study.decodings[decoding], study.evaluation.seed)
-                close = not on_gpu(results, checkpoint, decoding, benchmark)
-                limit, share = (CLOSE, ANY) if close else (CLOSE_ON_GPU, ANY_ON_GPU)
+                limit, share = (CLOSE_ON_GPU, ANY_ON_GPU) if on_gpu(problems) else (CLOSE, ANY)
                 # Weights that are no numbers give distances that are none.
                 count = sum(not distance <= limit for distance in other)
                 if count > share * len(other):
@@ -92,11 +92,10 @@ def is_looked_at(results: Results, checkpoint: str) -> bool:
     return work <= MAX_WORK and bool(weight_files(results, checkpoint))
 
 
-def on_gpu(results: Results, checkpoint: str, decoding: str, benchmark: str) -> bool:
+def on_gpu(problems: Sequence[dict[str, Any]]) -> bool:
     """Return whether the responses say that a GPU gave them."""
-    engines = results.responses(checkpoint, decoding, benchmark)[0]["engines"]
-    device = engines[0].partition(" on ")[2] if engines else ""
-    return any(name in device for name in ("NVIDIA", "AMD Instinct", "Tesla", "GeForce"))
+    devices = {engine.partition(" on ")[2] for problem in problems for engine in problem["engines"]}
+    return any(name in device for name in GPUS for device in devices)
 
 
 def _load(results: Results, checkpoint: str) -> Any:
@@ -112,7 +111,9 @@ def _load(results: Results, checkpoint: str) -> Any:
     tensors: dict[str, Tensor] = {}
     for path in weight_files(results, checkpoint):
         header = read_header(path)
-        if shapes is None or any(e.dtype != "F32" or shapes.get(n) != e.shape for n, e in header.items()):
+        if shapes is None or any(
+            e.dtype != "F32" or shapes.get(n) != e.shape for n, e in header.items()
+        ):
             return None  # Said where the weights are looked at.
         with untrusted.open_regular(path) as stream:
             tensors |= {name: _tensor(stream, entry) for name, entry in header.items()}

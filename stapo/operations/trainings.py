@@ -1,23 +1,19 @@
 """Whether what the trainings recorded agrees with the study, with itself, and from run to run."""
 
-import json
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
 from stapo.methods import METHODS
-from stapo.operations import untrusted
+from stapo.operations.commands import command_faults
 from stapo.operations.metrics_check import Step, metrics_faults
-from stapo.operations.published import MAX_STEPS, Results
-from stapo.study import Study, StudyError, canonical, fingerprint, parse_study
+from stapo.operations.published import Results
+from stapo.study import Study, canonical
 from stapo.training.record import PHASES
 
 Run = tuple[str, str, int]
 SECONDS = 1.0
 """By which the clocks of an attempt and of its steps may differ."""
-LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
-SILENT = ("engine", "run")
-"""Of a study: what determines no result, and what is looked at by itself."""
 
 
 def training_errors(results: Results) -> Iterator[str]:
@@ -34,9 +30,11 @@ def training_errors(results: Results) -> Iterator[str]:
         steps[run], seconds, faults = metrics_faults(metrics, study.training, study.method(method))
         yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
         taken = sum(seconds.get(phase, 0.0) for phase in PHASES)
-        yield from (f"{place}/provenance.json: {f}" for f in _sum_faults(record, taken, len(steps[run])))
+        yield from (
+            f"{place}/provenance.json: {f}" for f in _sum_faults(record, taken, len(steps[run]))
+        )
         for attempt in record["attempts"]:
-            faults = list(_command_faults(study, run, attempt["command"]))
+            faults = list(command_faults(study, run, attempt["command"]))
             yield from (f"{place}/provenance.json: its command {fault}" for fault in faults)
     yield from _copied_metrics(study, steps)
 
@@ -114,78 +112,12 @@ def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[st
         yield f"says that its attempts took {sum(whole)} seconds, its metrics {taken}"
 
 
-def _command_faults(study: Study, run: Run, command: list[str]) -> Iterator[str]:
-    """Yield how the command of an attempt contradicts the study that is published."""
-    size, method, seed = run
-    options = dict(zip(command[:-1], command[1:], strict=True))
-    for option, value in (("--size", size), ("--method", method), ("--seed", str(seed))):
-        if options.get(option, value) != value:
-            yield f"trains {option} {options[option]}"
-    recorded = recorded_study(command)
-    if recorded is None:
-        return
-    if recorded.name != study.name:
-        yield f"is of the study {recorded.name}"
-    if method not in recorded.run.methods or size not in recorded.run.sizes:
-        yield "is of a study without this training"
-    elif fingerprint(recorded.train_config(*run)) != fingerprint(study.train_config(*run)):
-        yield "trains with other settings"
-    for key in LISTS:
-        dropped = [n for n in getattr(recorded.run, key) if n not in getattr(study.run, key)]
-        if dropped:
-            yield f"names {key} that are not shown: {', '.join(map(str, dropped))}"
-    hidden = [name for name in recorded.evaluation.development if name not in study.evaluated()]
-    if hidden:
-        yield f"names development benchmarks that are not there: {', '.join(hidden)}"
-    for name in study.run.benchmarks:
-        asked = recorded.benchmarks.get(name)
-        if asked and name in recorded.run.benchmarks and asked.samples > study.benchmarks[name].samples:
-            yield f"asks for {asked.samples} samples of {name}, {study.benchmarks[name].samples} are shown"
-
-
-def recorded_study(command: list[str]) -> Study | None:
-    """Return the study that a command names; None where it names a file."""
-    options = dict(zip(command[:-1], command[1:], strict=True))
-    text = options.get("--study", "")
-    if not text.startswith("{"):
-        return None
-    raw = untrusted.parse_json(text)
-    untrusted.require_modest(raw)
-    if raw["training"]["steps"] > MAX_STEPS:
-        raise untrusted.RefusedError("a command names more steps than are looked at")
-    return parse_study(raw)
-
-
-def changed_since(results: Results) -> Iterator[str]:
-    """Yield the settings that the study had when a training started and has no more."""
-    found: dict[str, set[str]] = {}
-    now = _leaves(results.study.model_dump(mode="json", exclude=set(SILENT)))
-    for record in results.runs.values():
-        for attempt in record["attempts"]:
-            try:
-                then = recorded_study(attempt["command"])
-            except StudyError:
-                continue
-            if then is not None:
-                old = _leaves(then.model_dump(mode="json", exclude=set(SILENT)))
-                for key in now.keys() & old.keys():
-                    if now[key] != old[key]:
-                        found.setdefault(key, set()).add(json.dumps(old[key]))
-    for key, old_values in sorted(found.items()):
-        yield f"{key} is {json.dumps(now[key])}; when trainings started it was {', '.join(sorted(old_values))}"
-
-
-def _leaves(value: Any, place: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict) or not value:
-        return {place: value}
-    found = {}
-    for key, inner in value.items():
-        found |= _leaves(inner, f"{place}.{key}" if place else key)
-    return found
-
-
 def _copied_metrics(study: Study, steps: dict[Run, list[Step]]) -> Iterator[str]:
     """Yield pairs of trainings of which one recorded what the other did."""
+    for run, own in steps.items():
+        learnt = [step for step in own if step.gradient_norm > 0]
+        if len(set(learnt)) < len(learnt):
+            yield f"runs {'{}/{}/seed{}'.format(*run)}: a step's record stands there twice"
     for one, other in combinations(steps, 2):
         if one[0] != other[0]:
             continue
@@ -195,7 +127,9 @@ def _copied_metrics(study: Study, steps: dict[Run, list[Step]]) -> Iterator[str]
                 continue
             # The same seed answers the same prompts at first; then another update leads elsewhere.
             updated = (a.loss, a.gradient_norm) == (b.loss, b.gradient_norm)
-            if one[2] != other[2] or (updated and not (alike and a.kept_fraction == b.kept_fraction)):
+            if one[2] != other[2] or (
+                updated and not (alike and a.kept_fraction == b.kept_fraction)
+            ):
                 names = " and ".join("{}/{}/seed{}".format(*run) for run in (one, other))
                 yield f"runs {names}: step {number} of both is one and the same"
                 break

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from stapo import artifacts
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.operations import untrusted
+from stapo.operations.commands import changed_since
 from stapo.operations.copies import copy_errors
 from stapo.operations.inputs import input_errors
 from stapo.operations.publish import SUMS, WEIGHTS, about_study, layout
@@ -21,7 +22,7 @@ from stapo.operations.published import FILE_BYTES, Results, admit, printable, re
 from stapo.operations.recheck import identity_errors, score_errors
 from stapo.operations.redraw import drawn_errors
 from stapo.operations.resample import is_looked_at, response_errors
-from stapo.operations.trainings import changed_since, training_errors
+from stapo.operations.trainings import training_errors
 from stapo.operations.weights import weight_errors
 from stapo.study import StudyError, fingerprint
 
@@ -202,6 +203,6 @@ def _notes(results: Results) -> Iterator[str]:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
     try:
         yield from changed_since(results)
-    except UNREADABLE + (StudyError,):
+    except (*UNREADABLE, StudyError):
         pass  # An error above.
     yield LIMITS

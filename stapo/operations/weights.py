@@ -7,6 +7,7 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from math import prod
 from pathlib import Path
@@ -108,9 +109,7 @@ def named_weights(results: Results, checkpoint: str) -> dict[str, str]:
         if rest[:2] == [method, f"seed{seed}"] and of_size == size:
             inside = f"{rest[2]}/" if len(rest) > 2 else "model/"
             outputs = record["outputs"].items()
-            return {
-                p: s for p, s in outputs if p.startswith(inside) and p.endswith(WEIGHTS)
-            }
+            return {p: s for p, s in outputs if p.startswith(inside) and p.endswith(WEIGHTS)}
     return {}
 
 
@@ -135,7 +134,9 @@ def _shape_errors(
     for checkpoint, header in own.items():
         shapes = {name: tensor.shape for name, tensor in header.items()}
         differing = sorted(
-            n for n in (shapes.keys() | expected.keys()) - {TIED} if shapes.get(n) != expected.get(n)
+            n
+            for n in (shapes.keys() | expected.keys()) - {TIED}
+            if shapes.get(n) != expected.get(n)
         )
         if expected and differing:
             yield f"{_place(results, checkpoint)}: other tensors than the base model's: {differing[0]}"
@@ -145,6 +146,7 @@ def _shape_errors(
             yield f"{_place(results, checkpoint)}: weights are {', '.join(sorted(kinds))}, not {TRAINED}"
 
 
+@cache
 def tiny_shapes(model: TinyModel) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes of the tiny model by name, None for one too large to be built."""
     width = model.hidden_size * (model.intermediate_size + 128 * model.heads)
