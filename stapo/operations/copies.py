@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapo.operations.published import Results
-from stapo.operations.resample import is_looked_at
 from stapo.operations.trainings import recorded_steps
-from stapo.operations.weights import may_be_equal, named_weights
+from stapo.operations.weights import is_looked_at, may_be_equal, named_weights
 
 VARIED = 0.3
 """Share of different responses from which equal ones mean something: a model may always say the same."""

@@ -8,7 +8,6 @@ tiny world, which are built here from the study: nothing of the folder but the n
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import torch
@@ -19,10 +18,15 @@ from stapo.evaluation.sampling import sample_seed
 from stapo.operations import untrusted
 from stapo.operations.published import Results
 from stapo.operations.tokens import IDS, tiny_ids
+from stapo.operations.weights import (
+    MAX_TOKENS,
+    is_looked_at,
+    read_header,
+    tiny_shapes,
+    weight_files,
+)
 from stapo.operations.weights import Tensor as Entry
-from stapo.operations.weights import read_header, tiny_shapes, weight_files
 from stapo.schema import Decoding, TinyModel
-from stapo.study import benchmark_definitions
 
 CLOSE, ANY = 1e-3, 0.0
 """How far below the largest a drawn score may lie, and for what share of the responses it may lie lower:
@@ -34,8 +38,6 @@ NUCLEUS = 1e-4
 """Around top-p: what rounding may move across it."""
 ROWS, PASS_TOKENS = 128, 16384
 """Responses of one pass, and tokens with the padding."""
-MAX_TOKENS, MAX_WORK = 1024, 5e12
-"""Of a response, and parameters times tokens of all of them: a few minutes."""
 PAD, END = IDS["<pad>"], IDS["<eos>"]
 
 
@@ -73,23 +75,6 @@ def response_errors(results: Results) -> Iterator[str]:
                         f"{place}: {count} of {len(other)} responses are not what these weights "
                         "give with their samples' seeds"
                     )
-
-
-def is_looked_at(results: Results, checkpoint: str) -> bool:
-    """Return whether the responses of a checkpoint can be drawn again."""
-    study = results.study
-    model = study.models[checkpoint.split("/")[0]]
-    if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
-        return False
-    shapes = tiny_shapes(model)
-    if shapes is None or study.evaluation.max_response_tokens > MAX_TOKENS:
-        return False
-    tokens = study.evaluation.max_response_tokens * sum(
-        results.samples(name) * benchmark_definitions()[name]["metadata"]["rows"]
-        for _, _, name in results.cells()
-    )
-    work = tokens * sum(map(prod, shapes.values()))
-    return work <= MAX_WORK and bool(weight_files(results, checkpoint))
 
 
 def on_gpu(problems: Sequence[dict[str, Any]]) -> bool:

@@ -3,6 +3,7 @@
 Each question is answered by doing the thing again: checksums, fingerprints, prompts, grading, the draw of
 each response, tables, figures, the report. The folder is somebody else's: nothing in it is trusted,
 executed or printed as it is, and nothing is read before `published.admit` has looked at its kind and size.
+What imports torch is imported after that.
 """
 
 import tempfile
@@ -15,15 +16,10 @@ from stapo import artifacts
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.operations import untrusted
 from stapo.operations.commands import changed_since
-from stapo.operations.copies import copy_errors
 from stapo.operations.inputs import input_errors
 from stapo.operations.publish import SUMS, WEIGHTS, about_study, layout
 from stapo.operations.published import FILE_BYTES, Results, admit, printable, read_published_study
 from stapo.operations.recheck import identity_errors, score_errors
-from stapo.operations.redraw import drawn_errors
-from stapo.operations.resample import is_looked_at, response_errors
-from stapo.operations.trainings import training_errors
-from stapo.operations.weights import weight_errors
 from stapo.study import StudyError, fingerprint
 
 Errors = Iterator[str]
@@ -149,6 +145,8 @@ def publication_errors(results: Results) -> Errors:
             yield f"{path}: not what its training names"
         elif path not in published and belongs.of_training(path) and not path.endswith(WEIGHTS):
             yield f"{path}: missing, its training names it"
+    from stapo.operations.weights import weight_errors
+
     yield from weight_errors(results)
 
 
@@ -173,25 +171,44 @@ def origin_errors(results: Results) -> Errors:
 
 def given_errors(results: Results) -> Errors:
     """Yield a line for responses that their checkpoint did not give."""
+    from stapo.operations.copies import copy_errors
+    from stapo.operations.resample import response_errors
+
     yield from response_errors(results)
     yield from copy_errors(results)
+
+
+def recorded_errors(results: Results) -> Errors:
+    """Yield what the trainings recorded that the study or they themselves contradict."""
+    from stapo.operations.trainings import training_errors
+
+    yield from training_errors(results)
+
+
+def shown_errors(results: Results) -> Errors:
+    """Yield tables, figures and report that show something else."""
+    from stapo.operations.redraw import drawn_errors
+
+    yield from drawn_errors(results)
 
 
 CHECKS: dict[str, Callable[[Results], Errors]] = {
     "files are those of the study and have their checksums": file_errors,
     "weights are those that the trainings published": publication_errors,
     "prompts, overlap and base models are the study's": input_errors,
-    "what the trainings recorded agrees with the study": training_errors,
+    "what the trainings recorded agrees with the study": recorded_errors,
     "provenance follows from the runs": provenance_errors,
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
     "responses are those of their checkpoints": given_errors,
-    "tables, figures and report follow from scores and metrics": drawn_errors,
+    "tables, figures and report follow from scores and metrics": shown_errors,
 }
 """Question to what answers it, in the order in which they are asked."""
 
 
 def _notes(results: Results) -> Iterator[str]:
+    from stapo.operations.weights import is_looked_at
+
     listed = {path for path, _ in _sums(results)}
     left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
     if left_out:

@@ -19,6 +19,7 @@ from stapo.operations.publish import WEIGHTS
 from stapo.operations.published import Results
 from stapo.operations.trainings import Run, acts_alike, recorded_steps
 from stapo.schema import TinyModel
+from stapo.study import benchmark_definitions
 
 HEADER_BYTES = 2**24
 COMPARED_BYTES = 2**28
@@ -29,6 +30,9 @@ TRAINED = "F32"
 TIED = "lm_head.weight"
 """May stand beside the embeddings that it equals, or be left out."""
 MAX_TINY_PARAMETERS = 20_000_000
+MAX_TOKENS, MAX_WORK = 1024, 5e12
+"""Of a response, and parameters times tokens of all of them that are
+drawn again: a few minutes."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,23 @@ def _shape_errors(
         kinds = {tensor.dtype for tensor in header.values()}
         if trained and kinds != {TRAINED}:
             yield f"{_place(results, checkpoint)}: weights are {', '.join(sorted(kinds))}, not {TRAINED}"
+
+
+def is_looked_at(results: Results, checkpoint: str) -> bool:
+    """Return whether the responses of a checkpoint can be drawn again."""
+    study = results.study
+    model = study.models[checkpoint.split("/")[0]]
+    if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
+        return False
+    shapes = tiny_shapes(model)
+    if shapes is None or study.evaluation.max_response_tokens > MAX_TOKENS:
+        return False
+    tokens = study.evaluation.max_response_tokens * sum(
+        results.samples(name) * benchmark_definitions()[name]["metadata"]["rows"]
+        for _, _, name in results.cells()
+    )
+    work = tokens * sum(map(prod, shapes.values()))
+    return work <= MAX_WORK and bool(weight_files(results, checkpoint))
 
 
 @cache
