@@ -170,6 +170,8 @@ def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str |
             )
         except (pa.ArrowException, OSError) as error:
             return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
+        except KeyError:
+            return f"has other columns than {', '.join(schema.names)}"
         found, about = file.schema_arrow, file.metadata
         plain = [(f.name, pa.string() if f.name in texts else f.type) for f in found]
         if plain != [(field.name, field.type) for field in schema]:
