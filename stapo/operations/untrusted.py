@@ -128,7 +128,7 @@ def json_lines(path: Path, line_bytes: int, lines: int) -> Iterator[Any]:
     """
     for number, line in enumerate(raw_lines(path, line_bytes, lines), 1):
         try:
-            yield parse_json(line)
+            yield parse_json(line.decode())
         except ValueError as error:
             raise RefusedError(f"line {number}: {error}") from error
 

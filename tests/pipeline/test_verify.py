@@ -1,6 +1,7 @@
 """A published folder: what `stapo provenance` writes, and what `stapo verify` finds when it is changed."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -235,6 +236,87 @@ def test_tables_and_report_follow_from_the_scores(published, name):
     # A line twice, of which the second is right.
     sums.write_text(f"{'0' * 64}  report.html\n{sums.read_text()}")
     assert "lists a file twice" in str(first_error(published, FILES))
+
+
+def steps_without_end(folder: Path) -> None:
+    study = {"steps": 4 * 10**12, "evaluate_every": 1}
+    change_json("provenance.json", lambda about: about["study"]["training"].update(study))(folder)
+
+
+def many_checkpoints(folder: Path) -> None:
+    study = {"steps": 800_000, "evaluate_every": 1}
+    change_json("provenance.json", lambda about: about["study"]["training"].update(study))(folder)
+
+
+def wide_model(folder: Path) -> None:
+    settings = {"hidden_size": 10**9, "layers": 10**9}
+    name = "provenance.json"
+    change_json(name, lambda about: about["study"]["models"]["tiny"].update(settings))(folder)
+
+
+def ten_million_rows(folder: Path) -> None:
+    path = folder / "scores" / f"{CELL}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take([0] * 10**5), path)
+
+
+def fifo(name: str) -> Callable[[Path], None]:
+    def put(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return put
+
+
+def endless(name: str) -> Callable[[Path], None]:
+    def put(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+
+    return put
+
+
+def sparse(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, 2**40)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "FIFO as provenance": (fifo("provenance.json"), "device, FIFO or socket"),
+    "endless provenance": (endless("provenance.json"), "is a link"),
+    "endless checksums": (endless("SHA256SUMS"), "is a link"),
+    "FIFO as a score": (fifo(f"scores/{CELL}.parquet"), "device, FIFO or socket"),
+    "FIFO that nothing names": (fifo("tables/more.md"), "device, FIFO or socket"),
+    "endless responses": (endless(f"completions/{CELL}.jsonl"), "is a link"),
+    "weights that are a hole": (sparse(f"{RUN}/model/model.safetensors"), "nearly all holes"),
+    "responses that are a hole": (sparse(f"completions/{CELL}.jsonl"), "nearly all holes"),
+    "more rows than responses": (ten_million_rows, "has 100000 rows, expected 400"),
+    "deep JSON": (
+        lambda folder: (folder / RUN / "provenance.json").write_text('{"a":' * 10**5),
+        "nested too deeply",
+    ),
+    "steps without end": (steps_without_end, "more than are looked at"),
+    "more checkpoints than files": (many_checkpoints, "the study needs"),
+    "a wide model": (wide_model, "of a training with other settings"),
+    "no text": (
+        lambda folder: (folder / f"completions/{CELL}.jsonl").write_bytes(b"\xff\n" * 100),
+        "can't decode",
+    ),
+}
+"""What a folder holds that is not to be read, and the line that says so."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_ends_in_a_line(published: Path, name: str):
+    put, line = HOSTILE[name]
+    put(published)
+    found: list[str | None] = []
+    try:
+        # Checksums are the first question, and another test's.
+        found += [first_error(published, question) for question in list(CHECKS)[1:6]]
+    except StudyError as error:
+        found += error.errors
+    assert any(line in str(one) for one in found), found
+    assert not any("\n" in str(one) for one in found)
 
 
 def test_names_of_files_do_not_write_lines_of_their_own(published):
