@@ -333,6 +333,11 @@ def prompts_that_are_problems(forger: Forger) -> None:
     (forger.folder / "data/overlap.json").write_text(json.dumps(found))
 
 
+def another_base_record(forger: Forger) -> None:
+    name = "models/tiny/base.json"
+    forger.change_json(name, lambda model: model.update(supervised_steps=600))
+
+
 def invented_overlap(forger: Forger) -> None:
     forger.change_json("data/overlap.json", lambda found: found["shared"].update({"chain-2": 3}))
 
@@ -488,6 +493,7 @@ FORGERIES: dict[str, tuple[Callable[[Forger], Any], str]] = {
     "code in a config": (code_in_a_config, WEIGHTS),
     "benchmark problems as prompts": (prompts_that_are_problems, INPUTS),
     "an invented overlap": (invented_overlap, INPUTS),
+    "a base model of more steps": (another_base_record, INPUTS),
     "swapped titles": (swapped_titles, TRAININGS),
     "nearly the title": (nearly_its_title, TRAININGS),
     "another method by its name": (another_method_by_its_name, TRAININGS),

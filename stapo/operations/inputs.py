@@ -65,6 +65,14 @@ def _overlap_errors(results: Results) -> Iterator[str]:
 def _origin_errors(results: Results) -> Iterator[str]:
     """Yield models of the Hub that come from elsewhere than the study says."""
     study = results.study
+    made_from = {
+        f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes
+    }
+    if verifier := study.evaluation.verifier:
+        made_from["models/verifier.json"] = verifier.model_dump(include={"hub", "revision"})
+    for path, expected in made_from.items():
+        if untrusted.read_json(results.folder / path) != expected:
+            yield f"{path}: another model than the study's"
     sources = about_study(study, results.root)["models"]
     models = {size: study.models[size] for size in study.run.sizes}
     asked = {name: model for name, model in models.items() if isinstance(model, HubModel)}
