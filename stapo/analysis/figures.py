@@ -1,5 +1,6 @@
 """One figure per training quantity, the methods in one picture."""
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,18 +162,29 @@ def moving_mean(values: Values, width: int) -> Values:
     return mean
 
 
-def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
-    """Write one figure as SVG and PNG, the same bytes for the same metrics."""
+def figure_bytes(study: Study, name: str, root: Path = Path()) -> dict[str, bytes]:
+    """Return one figure as SVG and PNG, the same bytes for the same metrics."""
     accuracy = name == artifacts.ACCURACY
     figure = draw_accuracy(study, root) if accuracy else draw(study, name, root)
-    paths = []
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},
         "png": {"Software": None},
     }
+    drawn = {}
     for suffix in ("svg", "png"):
-        path = root / artifacts.FIGURE.format(study=study.name, figure=name, suffix=suffix)
-        with mpl.rc_context(STYLE), artifacts.replace_file(path, "wb") as stream:
+        stream = io.BytesIO()
+        with mpl.rc_context(STYLE):
             figure.savefig(stream, format=suffix, metadata=metadata[suffix])
+        drawn[suffix] = stream.getvalue()
+    return drawn
+
+
+def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
+    """Write one figure as SVG and PNG."""
+    paths = []
+    for suffix, content in figure_bytes(study, name, root).items():
+        path = root / artifacts.FIGURE.format(study=study.name, figure=name, suffix=suffix)
+        with artifacts.replace_file(path, "wb") as stream:
+            stream.write(content)
         paths.append(path)
     return paths

@@ -61,6 +61,23 @@ def long_duplicate_fraction(problems: list[dict[str, Any]]) -> float:
     return sum(long) / len(long) if long else 0.0
 
 
+def refusal(problems: list[dict[str, Any]]) -> str:
+    """Return why responses are not scored, nothing where they are."""
+    copied = long_duplicate_fraction(problems)
+    if copied > MAX_DUPLICATE_FRACTION:
+        return (
+            f"{copied:.1%} of the responses of {LONG} tokens and more are copies of another to the same "
+            f"problem, more than {MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
+        )
+    engines = sorted({engine for problem in problems for engine in problem["engines"]})
+    if len(engines) > 1:
+        return (
+            f"answered by {' and by '.join(engines)}, which are not to be mixed; remove the responses of "
+            "one and generate them again"
+        )
+    return ""
+
+
 def score(
     completions: Path,
     identity: dict[str, Any],
@@ -84,18 +101,9 @@ def score(
     """
     rows_of = benchmark_definitions().get(identity.get("benchmark", ""), {}).get("metadata", {})
     problems = published(completions, rows_of.get("rows"), identity.get("samples"))
-    if long_duplicate_fraction(problems) > MAX_DUPLICATE_FRACTION:
-        raise RuntimeError(
-            f"{completions}: {long_duplicate_fraction(problems):.1%} of the responses of {LONG} tokens "
-            "and more are copies of another to the same problem, more than "
-            f"{MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
-        )
+    if reason := refusal(problems):
+        raise RuntimeError(f"{completions}: {reason}")
     engines = sorted({engine for problem in problems for engine in problem["engines"]})
-    if len(engines) > 1:
-        raise RuntimeError(
-            f"{completions}: answered by {' and by '.join(engines)}, which are not to be mixed; "
-            "remove the responses of one and generate them again"
-        )
     grades = iter(
         grades_list := grade_all(
             [(p["gold"], response) for p in problems for response in p["responses"]], progress=True

@@ -49,16 +49,20 @@ def benchmark_questions(benchmark: str) -> list[str]:
     return [str(row["question"]) for row in load_rows(**metadata)["test"]]
 
 
+def rows_shown(benchmark: str, shown: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return the rows behind questions, as a model saw them, and golds."""
+    definition = benchmark_definitions()[benchmark]
+    suffix = INSTRUCTION if str(definition["doc_to_text"]).endswith("math_question") else ""
+    return [{"question": text.removesuffix(suffix), "answer": answer} for text, answer in shown]
+
+
 def are_rows_of(benchmark: str, shown: Sequence[tuple[str, str]]) -> bool:
     """Return whether questions, as a model saw them, and golds are the rows of a benchmark.
 
     Needs no rows: the task names their checksum.
     """
-    definition = benchmark_definitions()[benchmark]
-    suffix = INSTRUCTION if str(definition["doc_to_text"]).endswith("math_question") else ""
-    rows = [{"question": text.removesuffix(suffix), "answer": answer} for text, answer in shown]
-    expected: str = definition["metadata"]["sha256"]
-    return checksum(rows) == expected
+    expected: str = benchmark_definitions()[benchmark]["metadata"]["sha256"]
+    return checksum(rows_shown(benchmark, shown)) == expected
 
 
 def question(doc: dict[str, str]) -> str:

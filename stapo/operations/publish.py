@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
 from typing import Any
 
 from stapo import artifacts
-from stapo.models.base import SOURCE
+from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import environment, file_sha256, is_hidden
 from stapo.study import Study, benchmark_definitions, fingerprint
 
@@ -23,12 +24,17 @@ class Layout:
 
     files: frozenset[str]
     models: frozenset[str]
-    """Directories with weights in them, and whatever else their makers wrote."""
+    """Directories with weights in them, and with what belongs to weights."""
 
     def has(self, path: str) -> bool:
-        """Return whether a path is one of the study's; never for one that leaves the folder."""
-        inside = any(path.startswith(f"{model}/") for model in self.models)
-        return path in self.files or (inside and ".." not in path.split("/"))
+        """Return whether a path is one of the study's; never for one that leaves the folder.
+
+        A model's directory holds safetensors, JSON and templates; a pickle there would be run by whoever
+        loads it.
+        """
+        directory, _, name = path.rpartition("/")
+        of_model = any(fnmatch(name, pattern) for pattern in HUB_FILES)
+        return path in self.files or (directory in self.models and of_model)
 
     def of_training(self, path: str) -> bool:
         """Return whether the provenance of a training must name a path."""

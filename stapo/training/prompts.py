@@ -1,7 +1,7 @@
 """Training prompts: made or loaded, checked against the benchmarks, put in order."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -25,7 +25,7 @@ RUN_OF_WORDS = 13
 
 def write_prompts(data: Data, path: Path) -> None:
     """Write the unique prompts as JSON lines with question and answer, in a fixed order."""
-    records = _tiny_prompts(data) if isinstance(data, TinyData) else _hub_prompts(data)
+    records = list(tiny_prompts(data)) if isinstance(data, TinyData) else _hub_prompts(data)
     write_jsonl(path, records)
 
 
@@ -42,16 +42,23 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _tiny_prompts(data: TinyData) -> list[dict[str, Any]]:
-    unique: dict[str, str] = {}
+def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
+    """Yield the unique prompts of the tiny world, in a fixed order.
+
+    Raises:
+        StudyError: the world has too few.
+    """
+    seen: set[str] = set()
     # The world is finite: stop drawing when nearly nothing new comes.
     for problem in islice(training_problems(data.seed), 50 * data.prompts):
-        unique.setdefault(problem.question, str(problem.answer))
-        if len(unique) == data.prompts:
-            return [{"question": q, "answer": a} for q, a in unique.items()]
+        if problem.question not in seen:
+            seen.add(problem.question)
+            yield {"question": problem.question, "answer": str(problem.answer)}
+            if len(seen) == data.prompts:
+                return
     raise StudyError(
         [
-            f"data.prompts: the tiny world has only about {len(unique)} training problems; ask for fewer"
+            f"data.prompts: the tiny world has only about {len(seen)} training problems; ask for fewer"
         ]
     )
 
@@ -76,8 +83,11 @@ def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
 
 def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
     """Return the benchmark problems that have 13 words in a row in common with a training prompt."""
-    trained = {run for prompt in prompts for run in _runs(prompt)}
-    return [problem for problem in problems if not trained.isdisjoint(_runs(problem))]
+    runs = [(problem, _runs(problem)) for problem in problems]
+    # Only runs of the problems are kept: those of all prompts would fill the memory.
+    asked = {run for _, own in runs for run in own}
+    trained = {run for prompt in prompts for run in _runs(prompt) & asked}
+    return [problem for problem, own in runs if not trained.isdisjoint(own)]
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:

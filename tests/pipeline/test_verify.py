@@ -1,6 +1,7 @@
 """A published folder: what `stapo provenance` writes, and what `stapo verify` finds when it is changed."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,23 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from forgeries import (
+    DRAWN,
+    FAILURES,
+    FILES,
+    FORGERIES,
+    LATER,
+    ORIGIN,
+    PROVENANCE,
+    SCORES,
+    WEIGHTS,
+    Forger,
+)
 
-from stapo.analysis.report import write_report
-from stapo.analysis.tables import write_tables
 from stapo.artifacts import read_jsonl, write_jsonl
 from stapo.evaluation.scores import score
-from stapo.operations.publish import layout, write_provenance
-from stapo.operations.verify import verify
+from stapo.operations.publish import write_provenance
+from stapo.operations.verify import CHECKS, guarded, opened, verify
 from stapo.provenance import file_sha256
 from stapo.study import StudyError, parse_study
 
@@ -25,12 +36,6 @@ pytestmark = pytest.mark.slow
 
 CELL = "tiny/justrl/seed0/t1.0-p1.0/chain-2"
 RUN = "runs/tiny/stapo/seed0"
-FILES = "files are those of the study and have their checksums"
-WEIGHTS = "weights are those that the trainings published"
-PROVENANCE = "provenance follows from the runs"
-FINGERPRINTS = "scores were made by this study"
-SCORES = "scores follow from the responses, and these answer the benchmarks"
-TABLES = "tables and report follow from the scores"
 
 
 @pytest.fixture
@@ -50,20 +55,15 @@ def findings(folder: Path) -> tuple[bool, dict[str, bool], str]:
     return right, answers, "\n".join(said)
 
 
-def forge(folder: Path) -> None:
-    """What somebody does who wants to hide a change: new checksums, new tables, a new report."""
-    study = parse_study(json.loads((folder / "provenance.json").read_text())["study"])
-    root = folder.parent / "forger"
-    (root / "results").mkdir(parents=True)
-    (root / "results" / "smoke").symlink_to(folder)
-    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        for decoding in study.run.decodings:
-            write_tables(study, decoding, root)
-        write_report(study, root)
-    sums = [
-        f"{file_sha256(path)}  {place}\n" for place, path in layout(study).visible(folder).items()
-    ]
-    (folder / "SHA256SUMS").write_text("".join(sums))
+def first_error(folder: Path, question: str) -> str | None:
+    """Return the first line that one question finds wrong, None where nothing is."""
+    with opened(folder) as (results, refused):
+        return next(iter(refused or guarded(CHECKS[question], results)), None)
+
+
+def any_error(folder: Path) -> str | None:
+    """Return the first line that any question finds wrong."""
+    return next(filter(None, (first_error(folder, question) for question in CHECKS)), None)
 
 
 def change_rows(**columns: Any) -> Callable[[Path], None]:
@@ -89,7 +89,7 @@ def change_problems(change: Callable[[list[Any]], Any]) -> Callable[[Path], None
         write_jsonl(path, problems)
         scores = folder / "scores" / f"{CELL}.parquet"
         identity = json.loads(pq.read_schema(scores).metadata[b"stapo"])
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        with suppress(*FAILURES):
             score(path, identity, scores)
 
     return apply
@@ -126,7 +126,7 @@ def link_scores(folder: Path) -> None:
 def test_a_finished_study_holds_wherever_it_lies(published):
     right, answers, said = findings(published)
     assert right, said
-    assert answers.keys() == {FILES, WEIGHTS, PROVENANCE, FINGERPRINTS, SCORES, TABLES}
+    assert answers.keys() == CHECKS.keys()
     assert f"SHA256SUMS itself: {file_sha256(published / 'SHA256SUMS')}" in said
     done = subprocess.run(
         ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=published, check=False
@@ -176,7 +176,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
                 "provenance.json",
                 lambda about: about["study"]["training"].update(learning_rate=1.0e-4),
             ),
-            FINGERPRINTS,
+            ORIGIN,
         ),
         (
             change_json(
@@ -194,12 +194,34 @@ def test_a_change_is_found_even_by_a_forger(
     published: Path, change: Callable[[Path], Any], question: str
 ):
     change(published)
-    right, answers, said = findings(published)
-    assert not right
-    forge(published)
-    right, answers, said = findings(published)
-    assert not right
-    assert not answers[question], said
+    assert any_error(published)
+    Forger(published).sum()
+    assert first_error(published, question)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_found_though_everything_else_agrees(published: Path, name: str):
+    forgery, question = FORGERIES[name]
+    forger = Forger(published)
+    forgery(forger)
+    forger.renew(drawn=question == DRAWN)
+    assert first_error(published, question)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_forgery_is_found_that_nothing_else_follows_from(published: Path, name: str):
+    forgery, question = LATER[name]
+    forger = Forger(published)
+    forgery(forger)
+    forger.sum()
+    assert not first_error(published, FILES)
+    assert first_error(published, question)
+
+
+def test_renewing_what_was_not_changed_is_no_forgery(published: Path):
+    Forger(published).renew()
+    right, _, said = findings(published)
+    assert right, said
 
 
 @pytest.mark.parametrize("name", ["tables/main-t1.0-p1.0.md", "report.html"])
@@ -209,12 +231,92 @@ def test_tables_and_report_follow_from_the_scores(published, name):
     sums = published / "SHA256SUMS"
     lines = [line.partition("  ")[2] for line in sums.read_text().splitlines()]
     sums.write_text("".join(f"{file_sha256(published / line)}  {line}\n" for line in lines))
-    _, answers, said = findings(published)
-    assert answers[FILES], said
-    assert not answers[TABLES], said
+    assert not first_error(published, FILES)
+    assert first_error(published, DRAWN)
     # A line twice, of which the second is right.
     sums.write_text(f"{'0' * 64}  report.html\n{sums.read_text()}")
-    assert "lists a file twice" in findings(published)[2]
+    assert "lists a file twice" in str(first_error(published, FILES))
+
+
+def steps_without_end(folder: Path) -> None:
+    study = {"steps": 4 * 10**12, "evaluate_every": 1}
+    change_json("provenance.json", lambda about: about["study"]["training"].update(study))(folder)
+
+
+def many_checkpoints(folder: Path) -> None:
+    study = {"steps": 800_000, "evaluate_every": 1}
+    change_json("provenance.json", lambda about: about["study"]["training"].update(study))(folder)
+
+
+def wide_model(folder: Path) -> None:
+    settings = {"hidden_size": 10**9, "layers": 10**9}
+    name = "provenance.json"
+    change_json(name, lambda about: about["study"]["models"]["tiny"].update(settings))(folder)
+
+
+def ten_million_rows(folder: Path) -> None:
+    path = folder / "scores" / f"{CELL}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take([0] * 10**5), path)
+
+
+def fifo(name: str) -> Callable[[Path], None]:
+    def put(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return put
+
+
+def endless(name: str) -> Callable[[Path], None]:
+    def put(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+
+    return put
+
+
+def sparse(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, 2**40)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "FIFO as provenance": (fifo("provenance.json"), "device, FIFO or socket"),
+    "endless provenance": (endless("provenance.json"), "is a link"),
+    "endless checksums": (endless("SHA256SUMS"), "is a link"),
+    "FIFO as a score": (fifo(f"scores/{CELL}.parquet"), "device, FIFO or socket"),
+    "FIFO that nothing names": (fifo("tables/more.md"), "device, FIFO or socket"),
+    "endless responses": (endless(f"completions/{CELL}.jsonl"), "is a link"),
+    "weights that are a hole": (sparse(f"{RUN}/model/model.safetensors"), "nearly all holes"),
+    "responses that are a hole": (sparse(f"completions/{CELL}.jsonl"), "nearly all holes"),
+    "more rows than responses": (ten_million_rows, "has 100000 rows, expected 400"),
+    "deep JSON": (
+        lambda folder: (folder / RUN / "provenance.json").write_text('{"a":' * 10**5),
+        "nested too deeply",
+    ),
+    "steps without end": (steps_without_end, "more than are looked at"),
+    "more checkpoints than files": (many_checkpoints, "the study needs"),
+    "a wide model": (wide_model, "of a training with other settings"),
+    "no text": (
+        lambda folder: (folder / f"completions/{CELL}.jsonl").write_bytes(b"\xff\n" * 100),
+        "can't decode",
+    ),
+}
+"""What a folder holds that is not to be read, and the line that says so."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_ends_in_a_line(published: Path, name: str):
+    put, line = HOSTILE[name]
+    put(published)
+    found: list[str | None] = []
+    try:
+        # Checksums are the first question, and another test's.
+        found += [first_error(published, question) for question in list(CHECKS)[1:6]]
+    except StudyError as error:
+        found += error.errors
+    assert any(line in str(one) for one in found), found
+    assert not any("\n" in str(one) for one in found)
 
 
 def test_names_of_files_do_not_write_lines_of_their_own(published):

@@ -1,0 +1,236 @@
+"""Reading files that somebody else wrote: regular files only, and never more of one than a limit.
+
+A folder that was downloaded may hold devices, FIFOs, links, sparse files and files that unpack to many
+times their size. What is refused here is never opened, or never read to its end.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+JSON_BYTES = 8 * 2**20
+"""Of one JSON document or line; Python's objects take some twenty times as much memory."""
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 12
+MAX_ITEMS, MAX_CHARACTERS, MAX_INTEGER = 1000, 20_000, 2**63
+"""Of the lists, strings and numbers of a study, before anything is made of it."""
+HOLES_BYTES = 2**30
+"""From here on a file whose size is nearly all holes is refused: it would be read for hours."""
+FOOTER_BYTES = 2**20
+CODECS = ("SNAPPY", "UNCOMPRESSED")
+"""What score files are written with. Others pack zeros a thousand times smaller."""
+
+
+class RefusedError(ValueError):
+    """A file that is not read, and why."""
+
+
+def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield every entry of a folder but directories, by its path from there; links are not followed.
+
+    Raises:
+        RefusedError: more entries or deeper directories than any study has.
+    """
+    pending, seen = [("", 0)], 0
+    while pending:
+        inside, depth = pending.pop()
+        with os.scandir(folder / inside) as entries:
+            for entry in entries:
+                seen += 1
+                path = f"{inside}/{entry.name}" if inside else entry.name
+                if seen > MAX_ENTRIES or depth >= MAX_DEPTH:
+                    raise RefusedError(
+                        f"{path[:80]}: more than {MAX_ENTRIES} files, or more than {MAX_DEPTH} "
+                        "directories deep; no study has so many"
+                    )
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((path, depth + 1))
+                else:
+                    yield path, entry.stat(follow_symlinks=False)
+
+
+def irregular(status: os.stat_result) -> str | None:
+    """Return what keeps an entry from being read, None for an ordinary file."""
+    if stat.S_ISLNK(status.st_mode):
+        return "is a link"
+    if not stat.S_ISREG(status.st_mode):
+        return "is no regular file but a device, FIFO or socket"
+    if status.st_size > HOLES_BYTES and status.st_blocks * 512 < status.st_size / 100:
+        return f"says that it has {status.st_size} bytes, which are nearly all holes"
+    return None
+
+
+def open_regular(path: Path, limit: int | None = None) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Raises:
+        RefusedError: something else, or longer than the limit.
+    """
+    # Without O_NONBLOCK a FIFO that took the file's place would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    stream = os.fdopen(descriptor, "rb")
+    status = os.fstat(descriptor)
+    fault = irregular(status)
+    if fault is None and limit is not None and status.st_size > limit:
+        fault = f"has {status.st_size} bytes, more than the {limit} that are read of it"
+    if fault:
+        stream.close()
+        raise RefusedError(f"{path.name}: {fault}")
+    return stream
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Return the text of a regular file.
+
+    Raises:
+        RefusedError: something else, or longer than the limit.
+        UnicodeDecodeError: not UTF-8.
+    """
+    irregularity = irregular(path.lstat())
+    if irregularity:
+        # Opening some devices already does something.
+        raise RefusedError(f"{path.name}: {irregularity}")
+    with open_regular(path, limit) as stream:
+        return stream.read(limit).decode()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON document that says each thing once, in numbers that are numbers.
+
+    Raises:
+        ValueError: it does not, or is nested too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    except RecursionError as error:
+        raise RefusedError("nested too deeply") from error
+
+
+def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
+    """Return the value of a JSON file; as `read_text` and `parse_json`."""
+    return parse_json(read_text(path, limit))
+
+
+def json_lines(path: Path, line_bytes: int, lines: int) -> Iterator[Any]:
+    """Yield the records of a JSON Lines file one after another.
+
+    Raises:
+        RefusedError: more lines than that, a longer one, or one without line end.
+        ValueError: a line that is no JSON.
+    """
+    for number, line in enumerate(raw_lines(path, line_bytes, lines), 1):
+        try:
+            yield parse_json(line.decode())
+        except ValueError as error:
+            raise RefusedError(f"line {number}: {error}") from error
+
+
+def raw_lines(path: Path, line_bytes: int, lines: int) -> Iterator[bytes]:
+    """Yield the lines of a file; as `json_lines`, without looking into them."""
+    with open_regular(path) as stream:
+        for number in range(1, lines + 2):
+            line = stream.readline(line_bytes + 1)
+            if not line:
+                return
+            if number > lines:
+                raise RefusedError(f"more than {lines} lines")
+            if not line.endswith(b"\n"):
+                raise RefusedError(f"line {number}: cut off, or longer than {line_bytes} bytes")
+            yield line
+
+
+def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str | None:
+    """Return why a parquet file must not be read whole, None for one that may be.
+
+    The footer decides, before any row is read.
+
+    Args:
+        path: the file.
+        schema: its columns, all of them plain.
+        rows: at most.
+        limit: bytes of the file, and of the strings of a column once they are unpacked.
+    """
+    texts = [field.name for field in schema if field.type == pa.string()]
+    with open_regular(path, FOOTER_BYTES + limit) as stream:
+        try:
+            # What stands in a dictionary once and in a million rows takes its place once.
+            file = pq.ParquetFile(
+                stream,
+                read_dictionary=texts,
+                thrift_string_size_limit=FOOTER_BYTES,
+                thrift_container_size_limit=2**16,
+            )
+        except (pa.ArrowException, OSError) as error:
+            return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
+        except KeyError:
+            return f"has other columns than {', '.join(schema.names)}"
+        found, about = file.schema_arrow, file.metadata
+        plain = [(f.name, pa.string() if f.name in texts else f.type) for f in found]
+        if plain != [(field.name, field.type) for field in schema]:
+            return f"has other columns or types than {', '.join(schema.names)}"
+        if about.num_rows > rows:
+            return f"has {about.num_rows} rows, expected {rows}"
+        for index in range(about.num_row_groups):
+            group = about.row_group(index)
+            for number in range(group.num_columns):
+                codec = group.column(number).compression
+                if codec not in CODECS:
+                    return f"is compressed with {codec}, which score files never are"
+        for name in texts:
+            column = file.read(columns=[name], use_threads=False).column(0)
+            total = sum(
+                pc.sum(pc.binary_length(part.dictionary).take(part.indices)).as_py() or 0
+                for part in column.chunks
+            )
+            if total > limit:
+                return f"column {name} unpacks to {total} bytes, more than {limit}"
+        return None
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file in hex digits."""
+    digest = hashlib.sha256()
+    with open_regular(path) as stream:
+        while part := stream.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def require_modest(value: Any, depth: int = 0) -> None:
+    """Check that a value which somebody else wrote is of a size that a study may have.
+
+    Raises:
+        RefusedError: it is not.
+    """
+    if depth > MAX_DEPTH:
+        raise RefusedError(f"the study is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, dict | list):
+        if len(value) > MAX_ITEMS:
+            raise RefusedError(f"the study has a list of {len(value)}; at most {MAX_ITEMS}")
+        keys = list(value) if isinstance(value, dict) else []
+        values = value.values() if isinstance(value, dict) else value
+        for item in (*keys, *values):
+            require_modest(item, depth + 1)
+    elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
+        raise RefusedError(f"the study has a string of {len(value)} characters")
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise RefusedError("the study has a whole number of more than 63 bits")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RefusedError("names a key twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise RefusedError(f"{constant} is no number of JSON")

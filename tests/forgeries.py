@@ -1,0 +1,543 @@
+"""A forger who knows how a results folder is made, and makes everything agree that he can.
+
+Each forgery changes one thing and renews what follows from it: fingerprints, identities of scores, checksums
+in the provenance of trainings and study, the study in the recorded commands where it helps.
+"""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from safetensors.numpy import load_file, save_file
+
+from stapo import artifacts
+from stapo.analysis.figures import write_figure
+from stapo.analysis.report import write_report
+from stapo.analysis.tables import write_tables
+from stapo.artifacts import read_jsonl, write_jsonl
+from stapo.evaluation.scores import METADATA_KEY, score
+from stapo.evaluation.task import benchmark_questions
+from stapo.operations.publish import about_study, layout
+from stapo.provenance import file_sha256
+from stapo.study import Study, fingerprint, parse_study
+from stapo.training.prompts import check_overlap
+
+DECODING = "t1.0-p1.0"
+FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+
+
+class Forger:
+    """A results folder of the reduced study in the hands of somebody who wants to change what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder.parent / "forger"
+        (self.root / "results").mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            (self.root / "results" / "smoke").symlink_to(folder)
+
+    @property
+    def study(self) -> Study:
+        return parse_study(self.json("provenance.json")["study"])
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    def change_json(self, name: str, change: Callable[[Any], Any]) -> None:
+        content = self.json(name)
+        change(content)
+        (self.folder / name).write_text(json.dumps(content))
+
+    def change_study(self, change: Callable[[dict[str, Any]], Any], commands: bool = True) -> None:
+        """Restate the study, in the commands of the trainings too."""
+        self.change_json("provenance.json", lambda about: change(about["study"]))
+        for path in self.folder.glob("runs/*/*/*/provenance.json") if commands else ():
+            record = json.loads(path.read_text())
+            for attempt in record["attempts"]:
+                place = attempt["command"].index("--study") + 1
+                attempt["command"][place] = json.dumps(self.json("provenance.json")["study"])
+            path.write_text(json.dumps(record))
+
+    def change_metrics(
+        self, change: Callable[[list[Any]], Any], run: str = "tiny/stapo/seed0"
+    ) -> None:
+        path = self.folder / "runs" / run / "metrics.jsonl"
+        records = read_jsonl(path)
+        change(records)
+        write_jsonl(path, records)
+
+    def change_cell(
+        self,
+        change: Callable[[list[Any]], Any],
+        checkpoint: str = "tiny/justrl/seed0",
+        benchmark: str = "chain-2",
+        decoding: str = DECODING,
+    ) -> None:
+        """Change the responses of a cell; `renew` grades them."""
+        path = self.folder / "completions" / checkpoint / decoding / f"{benchmark}.jsonl"
+        problems = read_jsonl(path)
+        change(problems)
+        write_jsonl(path, problems)
+
+    def copy(self, of: str, to: str, *what: str) -> None:
+        """Put weights, metrics or responses of one checkpoint under the name of another."""
+        for kind in what:
+            for source in sorted((self.folder / kind / of).rglob("*")):
+                target = self.folder / kind / to / source.relative_to(self.folder / kind / of)
+                if source.is_file() and source.name != "provenance.json":
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(source, target)
+
+    def renew(self, drawn: bool = True) -> None:
+        """Make everything agree that follows from something else."""
+        study = self.study
+        self._renew_scores(study)
+        self._renew_runs(study)
+        with suppress(*FAILURES):
+            about = self.json("provenance.json")
+            kept = {key: about[key] for key in ("written", "environment")}
+            content = {**about_study(study, self.root), **kept}
+            (self.folder / "provenance.json").write_text(json.dumps(content))
+        if drawn:
+            self.draw()
+        self.sum()
+
+    def draw(self) -> None:
+        study = self.study
+        with suppress(*FAILURES):
+            for figure in artifacts.figure_names(study):
+                write_figure(study, figure, self.root)
+        with suppress(*FAILURES):
+            for decoding in study.run.decodings:
+                write_tables(study, decoding, self.root)
+            write_report(study, self.root)
+
+    def sum(self) -> None:
+        files = layout(self.study).visible(self.folder).items()
+        sums = [f"{file_sha256(path)}  {place}\n" for place, path in files]
+        (self.folder / "SHA256SUMS").write_text("".join(sums))
+
+    def _renew_runs(self, study: Study) -> None:
+        for run in study.runs():
+            directory = self.folder / "runs/{}/{}/seed{}".format(*run)
+            base = self.folder / "models" / run[0] / "base"
+            path = directory / "provenance.json"
+            with suppress(*FAILURES):
+                record = json.loads(path.read_text())
+                records = read_jsonl(directory / "metrics.jsonl")
+                config = study.train_config(*run)
+                record |= {"config": config, "fingerprint": fingerprint(config)}
+                record["prompts"] = file_sha256(self.folder / "data/prompts.jsonl")
+                for key, place in (("outputs", directory), ("base", base)):
+                    record[key] = {
+                        name: file_sha256(place / name)
+                        for name in record[key]
+                        if (place / name).exists()
+                    }
+                record["steps"] = len(records)
+                taken = [r["seconds"].get(p, 0) for r in records for p in ("rollout", "update")]
+                record["seconds"] = sum(taken)
+                path.write_text(json.dumps(record))
+
+    def _renew_scores(self, study: Study) -> None:
+        at = {"study": study.name}
+        for decoding in study.run.decodings:
+            for checkpoint in study.checkpoints():
+                for benchmark in study.evaluated():
+                    cell = {
+                        **at,
+                        "checkpoint": checkpoint,
+                        "decoding": decoding,
+                        "benchmark": benchmark,
+                    }
+                    path = self.root / artifacts.SCORES.format(**cell)
+                    responses = self.root / artifacts.COMPLETIONS.format(**cell)
+                    identity = study.score_identity(checkpoint, decoding, benchmark)
+                    with suppress(*FAILURES):
+                        old = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+                        if responses.stat().st_mtime > path.stat().st_mtime:
+                            score(responses, identity, path)
+                        if old != {**old, **identity}:
+                            self.say_of_scores(path, {**old, **identity})
+
+    def say_of_scores(self, path: Path, identity: dict[str, Any]) -> None:
+        table = pq.read_table(path)
+        metadata = {METADATA_KEY: json.dumps(identity, sort_keys=True)}
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def is_right(problem: dict[str, Any], text: str) -> bool:
+    return text.endswith(f"\\boxed{{{problem['gold']}}}")
+
+
+def copies_of_one_answer(forger: Forger) -> None:
+    def change(problems: list[Any]) -> None:
+        for problem in problems:
+            right = [i for i, text in enumerate(problem["responses"]) if is_right(problem, text)]
+            for name in ("responses", "num_tokens", "truncated") if right else ():
+                problem[name] = [problem[name][right[0]]] * len(problem[name])
+
+    forger.change_cell(change)
+
+
+def edited_answer(forger: Forger) -> None:
+    def change(problems: list[Any]) -> None:
+        for problem in problems:
+            for i, text in enumerate(problem["responses"]):
+                if not is_right(problem, text) and text.count("\\boxed{") == 1:
+                    start = text.partition("\\boxed{")[0]
+                    if text[len(start) :].count("}") == 1 and len(text[len(start) :]) == 9:
+                        problem["responses"][i] = f"{start}\\boxed{{{problem['gold']}}}"
+                        return
+
+    forger.change_cell(change)
+
+
+def change_tokens(change: Callable[[dict[str, Any], int], Any]) -> Callable[[Forger], None]:
+    def forge(forger: Forger) -> None:
+        forger.change_cell(lambda problems: change(problems[0], 0))
+
+    return forge
+
+
+def samples_in_another_order(forger: Forger) -> None:
+    def change(problems: list[Any]) -> None:
+        for problem in problems:
+            order = sorted(range(4), key=lambda i: not is_right(problem, problem["responses"][i]))
+            for name in ("responses", "num_tokens", "truncated"):
+                problem[name] = [problem[name][i] for i in order]
+
+    forger.change_cell(change)
+
+
+def best_two_of_four(forger: Forger) -> None:
+    def change(problems: list[Any]) -> None:
+        for problem in problems:
+            order = sorted(range(4), key=lambda i: not is_right(problem, problem["responses"][i]))
+            for name in ("responses", "num_tokens", "truncated"):
+                problem[name] = [problem[name][i] for i in order[:2]]
+
+    for checkpoint in forger.study.checkpoints():
+        for decoding in forger.study.run.decodings:
+            forger.change_cell(change, checkpoint, decoding=decoding)
+    forger.change_study(lambda study: study["benchmarks"]["chain-2"].update(samples=2))
+
+
+def first_two_of_four(forger: Forger) -> None:
+    """No better than the truth, but the commands still ask for four."""
+
+    def change(problems: list[Any]) -> None:
+        for problem in problems:
+            for name in ("responses", "num_tokens", "truncated"):
+                problem[name] = problem[name][:2]
+
+    for checkpoint in forger.study.checkpoints():
+        for decoding in forger.study.run.decodings:
+            forger.change_cell(change, checkpoint, decoding=decoding)
+    samples = {"samples": 2}
+    forger.change_study(lambda study: study["benchmarks"]["chain-2"].update(samples), False)
+
+
+def one_seed_copied_to_five(forger: Forger) -> None:
+    for method in forger.study.run.methods:
+        for seed in range(1, 5):
+            of, to = f"tiny/{method}/seed0", f"tiny/{method}/seed{seed}"
+            forger.copy(of, to, "runs", "completions", "scores")
+            record = forger.json(f"runs/{of}/provenance.json")
+            for attempt in record["attempts"]:
+                attempt["command"][attempt["command"].index("--seed") + 1] = str(seed)
+            (forger.folder / f"runs/{to}/provenance.json").write_text(json.dumps(record))
+    forger.change_study(lambda study: study["run"].update(seeds=[0, 1, 2, 3, 4]))
+
+
+def restated(section: str, **settings: Any) -> Callable[[Forger], None]:
+    def forge(forger: Forger) -> None:
+        forger.change_study(lambda study: study[section].update(settings))
+
+    return forge
+
+
+def restated_steps_with_repeated_records(forger: Forger) -> None:
+    def change(records: list[Any]) -> None:
+        records += [{**record, "step": record["step"] + 4} for record in records[4:]]
+
+    forger.change_study(lambda study: study["training"].update(steps=12))
+    for method in forger.study.run.methods:
+        forger.change_metrics(change, f"tiny/{method}/seed0")
+
+
+def copied(of: str, to: str, *what: str) -> Callable[[Forger], None]:
+    return lambda forger: forger.copy(of, to, *what)
+
+
+def one_cell_of_another(forger: Forger) -> None:
+    source = forger.folder / f"completions/tiny/stapo/seed0/{DECODING}/chain-3.jsonl"
+    shutil.copy(source, str(source).replace("stapo", "grpo"))
+
+
+def nearly_copied_weights(forger: Forger) -> None:
+    """JustRL's weights with one number changed, and its responses, under STAPO's name."""
+    forger.copy("tiny/justrl/seed0", "tiny/stapo/seed0", "completions")
+    source = forger.folder / "runs/tiny/justrl/seed0/model/model.safetensors"
+    tensors = load_file(source)
+    tensors["model.norm.weight"][0] += 1e-6
+    target = forger.folder / "runs/tiny/stapo/seed0/model/model.safetensors"
+    save_file(tensors, target, {"format": "pt"})
+
+
+def base_weights_and_responses(forger: Forger) -> None:
+    model = forger.folder / "models/tiny/base/model.safetensors"
+    shutil.copy(model, forger.folder / "runs/tiny/20-entropy/seed0/model/model.safetensors")
+    forger.copy("tiny/base", "tiny/20-entropy/seed0", "completions")
+
+
+def pickle_under_the_name_of_weights(forger: Forger) -> None:
+    path = forger.folder / "runs/tiny/stapo/seed0/model/model.safetensors"
+    path.write_bytes(pickle.dumps({"weights": [0.0] * 1000}))
+
+
+def pickle_beside(forger: Forger) -> None:
+    model = forger.folder / "runs/tiny/stapo/seed0/model"
+    (model / "model.safetensors").unlink()
+    (model / "pytorch_model.bin").write_bytes(pickle.dumps({"weights": [0.0] * 1000}))
+    name = "runs/tiny/stapo/seed0/provenance.json"
+    forger.change_json(name, lambda run: run["outputs"].update({"model/pytorch_model.bin": ""}))
+
+
+def weights_of_other_numbers(forger: Forger) -> None:
+    path = forger.folder / "runs/tiny/stapo/seed0/model/model.safetensors"
+    tensors = {name: tensor.astype(np.float16) for name, tensor in load_file(path).items()}
+    save_file(tensors, path, {"format": "pt"})
+
+
+def code_in_a_config(forger: Forger) -> None:
+    name = "runs/tiny/stapo/seed0/model/config.json"
+    forger.change_json(name, lambda config: config.update(auto_map={"AutoModel": "own.Model"}))
+
+
+def prompts_that_are_problems(forger: Forger) -> None:
+    path = forger.folder / "data/prompts.jsonl"
+    prompts = read_jsonl(path)
+    questions = benchmark_questions("chain-2")[:50]
+    prompts[:50] = [{"question": question, "answer": "1"} for question in questions]
+    write_jsonl(path, prompts)
+    asked = {name: benchmark_questions(name) for name in forger.study.evaluated()}
+    found = check_overlap(path, asked, published=True)
+    found["shared"] = dict.fromkeys(found["shared"], 0)
+    (forger.folder / "data/overlap.json").write_text(json.dumps(found))
+
+
+def another_base_record(forger: Forger) -> None:
+    name = "models/tiny/base.json"
+    forger.change_json(name, lambda model: model.update(supervised_steps=600))
+
+
+def invented_overlap(forger: Forger) -> None:
+    forger.change_json("data/overlap.json", lambda found: found["shared"].update({"chain-2": 3}))
+
+
+def swapped_titles(forger: Forger) -> None:
+    titles = {"grpo": {"title": "STAPO"}, "stapo": {"title": "GRPO"}}
+    forger.change_study(lambda study: study.update(methods=titles))
+
+
+def nearly_its_title(forger: Forger) -> None:
+    forger.change_study(lambda study: study.update(methods={"justrl": {"title": "STAPO (ours)"}}))
+
+
+def another_method_by_its_name(forger: Forger) -> None:
+    forger.change_study(
+        lambda study: study.update(methods={"stapo": {"base": "justrl", "title": "S"}})
+    )
+
+
+def say_of_cell(**fields: Any) -> Callable[[Forger], None]:
+    """Last of all, since `renew` would put it right."""
+
+    def forge(forger: Forger) -> None:
+        path = forger.folder / f"scores/tiny/grpo/seed0/{DECODING}/chain-2.parquet"
+        identity = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+        forger.say_of_scores(path, {**identity, **fields})
+
+    return forge
+
+
+def another_engine_in_the_scores(forger: Forger) -> None:
+    for path in sorted(forger.folder.glob("scores/**/*.parquet")):
+        identity = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+        forger.say_of_scores(path, {**identity, "engine": "transformers 5.17.0 on NVIDIA H100"})
+
+
+def dropped(key: str, name: str, commands: bool = False) -> Callable[[Forger], None]:
+    def forge(forger: Forger) -> None:
+        forger.change_study(lambda study: study["run"][key].remove(name), commands)
+        for path in sorted(forger.folder.rglob("*")):
+            inside = path.relative_to(forger.folder).as_posix()
+            if (
+                path.is_file()
+                and not layout(forger.study).has(inside)
+                and path.name != "SHA256SUMS"
+            ):
+                path.unlink()
+
+    return forge
+
+
+def change_steps(change: Callable[[dict[str, Any]], Any], run: str) -> Callable[[Forger], None]:
+    def forge(forger: Forger) -> None:
+        forger.change_metrics(lambda records: [change(record) for record in records], run)
+
+    return forge
+
+
+def invented_figure(forger: Forger) -> None:
+    study, name = forger.study, "runs/tiny/stapo/seed0/metrics.jsonl"
+    kept = (forger.folder / name).read_text()
+    forger.change_metrics(lambda records: [r.update(reward=0.9) for r in records])
+    write_figure(study, "reward", forger.root)
+    (forger.folder / name).write_text(kept)
+    write_report(study, forger.root)
+
+
+def quicker_than_it_was(forger: Forger) -> None:
+    """Of what the metrics say, the provenance of the training another sum."""
+    name = "runs/tiny/stapo/seed0/provenance.json"
+    forger.change_json(name, lambda run: run.update(seconds=run["seconds"] / 10))
+    about = about_study(forger.study, forger.root)
+    forger.change_json("provenance.json", lambda found: found.update(about))
+
+
+def commands_of_another_training(forger: Forger) -> None:
+    source = "runs/tiny/justrl/seed0/provenance.json"
+    attempts = forger.json(source)["attempts"]
+    name = "runs/tiny/stapo/seed0/provenance.json"
+    forger.change_json(name, lambda run: run.update(attempts=attempts))
+
+
+WEIGHTS = "weights are those that the trainings published"
+FILES = "files are those of the study and have their checksums"
+INPUTS = "prompts, overlap and base models are the study's"
+TRAININGS = "what the trainings recorded agrees with the study"
+PROVENANCE = "provenance follows from the runs"
+ORIGIN = "scores were made by this study"
+SCORES = "scores follow from the responses, and these answer the benchmarks"
+RESPONSES = "responses are those of their checkpoints"
+DRAWN = "tables, figures and report follow from scores and metrics"
+
+JUSTRL, STAPO, GRPO = (f"tiny/{name}/seed0" for name in ("justrl", "stapo", "grpo"))
+
+FORGERIES: dict[str, tuple[Callable[[Forger], Any], str]] = {
+    "copies of one answer": (copies_of_one_answer, RESPONSES),
+    "an answer edited": (edited_answer, RESPONSES),
+    "samples in another order": (samples_in_another_order, RESPONSES),
+    "the best two of four samples": (best_two_of_four, RESPONSES),
+    "the first two of four samples": (first_two_of_four, TRAININGS),
+    "tokens beyond the limit": (
+        change_tokens(lambda problem, i: problem["num_tokens"].__setitem__(i, 500)),
+        SCORES,
+    ),
+    "fewer tokens than the text has": (
+        change_tokens(lambda problem, i: problem["num_tokens"].__setitem__(i, 2)),
+        SCORES,
+    ),
+    "more tokens than the text has": (
+        change_tokens(lambda problem, i: problem["num_tokens"].__setitem__(i, 47)),
+        RESPONSES,
+    ),
+    "called cut off, short of the limit": (
+        change_tokens(lambda problem, i: problem["truncated"].__setitem__(i, True)),
+        SCORES,
+    ),
+    "one seed copied to five": (one_seed_copied_to_five, TRAININGS),
+    "one seed's weights copied to five": (one_seed_copied_to_five, WEIGHTS),
+    "another learning rate": (restated("training", learning_rate=1e-3), TRAININGS),
+    "a warm-up that was none": (restated("training", warmup_steps=4), TRAININGS),
+    "more steps": (restated("training", steps=16), TRAININGS),
+    "more steps, the last records repeated": (restated_steps_with_repeated_records, TRAININGS),
+    "a larger group": (restated("training", group_size=8, prompts_per_mini_batch=4), TRAININGS),
+    "fewer updates per rollout": (restated("training", prompts_per_batch=8), TRAININGS),
+    "shorter responses in training": (restated("training", max_response_tokens=12), TRAININGS),
+    "another base model": (
+        lambda forger: forger.change_study(
+            lambda study: study["models"]["tiny"].update(intermediate_size=640)
+        ),
+        WEIGHTS,
+    ),
+    "other training prompts": (restated("data", seed=1), INPUTS),
+    "more training prompts": (restated("data", prompts=256), INPUTS),
+    "another evaluation seed": (restated("evaluation", seed=7), RESPONSES),
+    "another temperature": (
+        lambda forger: forger.change_study(
+            lambda study: study["decodings"][DECODING].update(temperature=0.9)
+        ),
+        RESPONSES,
+    ),
+    "a shorter limit": (restated("evaluation", max_response_tokens=32), SCORES),
+    "responses of another method": (copied(STAPO, GRPO, "completions"), RESPONSES),
+    "responses of a method much like it": (copied(JUSTRL, STAPO, "completions"), RESPONSES),
+    "one cell of another method": (one_cell_of_another, RESPONSES),
+    "weights of another method": (copied(STAPO, GRPO, "runs", "completions"), WEIGHTS),
+    "all of a method much like it": (copied(JUSTRL, STAPO, "runs", "completions"), TRAININGS),
+    "nearly the weights of another": (nearly_copied_weights, WEIGHTS),
+    "the base model as a method": (base_weights_and_responses, WEIGHTS),
+    "a pickle by the name of weights": (pickle_under_the_name_of_weights, WEIGHTS),
+    "a pickle instead of weights": (pickle_beside, FILES),
+    "a pickle and no weights": (pickle_beside, WEIGHTS),
+    "weights of half the precision": (weights_of_other_numbers, WEIGHTS),
+    "code in a config": (code_in_a_config, WEIGHTS),
+    "benchmark problems as prompts": (prompts_that_are_problems, INPUTS),
+    "an invented overlap": (invented_overlap, INPUTS),
+    "a base model of more steps": (another_base_record, INPUTS),
+    "swapped titles": (swapped_titles, TRAININGS),
+    "nearly the title": (nearly_its_title, TRAININGS),
+    "another method by its name": (another_method_by_its_name, TRAININGS),
+    "a benchmark dropped": (dropped("benchmarks", "chain-3"), TRAININGS),
+    "a method dropped": (dropped("methods", "grpo"), TRAININGS),
+    "a decoding dropped": (dropped("decodings", "t0.7-p0.9"), TRAININGS),
+    "a better reward curve": (
+        change_steps(lambda record: record.update(reward=record["reward"] + 0.1), STAPO),
+        TRAININGS,
+    ),
+    "tokens silenced by a method without": (
+        change_steps(
+            lambda record: record.update(
+                num_silenced=1, silenced_fraction=1 / record["num_tokens"]
+            ),
+            JUSTRL,
+        ),
+        TRAININGS,
+    ),
+    "a KL term that is none": (
+        change_steps(lambda record: record.update(kl=0.01), JUSTRL),
+        TRAININGS,
+    ),
+    "no KL divergence where a term is": (
+        change_steps(lambda record: record.update(kl=0.0), GRPO),
+        TRAININGS,
+    ),
+    "steps in another order": (
+        lambda forger: forger.change_metrics(lambda records: records.reverse()),
+        TRAININGS,
+    ),
+    "commands of another training": (commands_of_another_training, TRAININGS),
+}
+"""What a forgery does, and the question that it must not pass."""
+
+LATER: dict[str, tuple[Callable[[Forger], Any], str]] = {
+    "scores of another benchmark": (say_of_cell(benchmark="chain-3"), ORIGIN),
+    "scores of another study": (say_of_cell(study="other"), ORIGIN),
+    "scores of another checkpoint": (say_of_cell(checkpoint=STAPO), ORIGIN),
+    "scores of another decoding": (say_of_cell(decoding="t0.7-p0.9"), ORIGIN),
+    "scores of other samples": (say_of_cell(samples=2), ORIGIN),
+    "scores of more than is known": (say_of_cell(approved="yes"), ORIGIN),
+    "scores of another engine": (another_engine_in_the_scores, ORIGIN),
+    "an invented figure": (invented_figure, DRAWN),
+    "quicker than it was": (quicker_than_it_was, TRAININGS),
+}
+"""The same for what `renew` would put right: done after it."""
