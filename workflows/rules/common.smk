@@ -24,3 +24,8 @@ def drawn_from(figure):
     if figure == artifacts.ACCURACY:
         return artifacts.score_paths(STUDY, RUN.decodings)
     return artifacts.metrics_paths(STUDY)
+
+
+def trained_by(w):
+    """The fingerprint of a training."""
+    return fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))

@@ -2,12 +2,7 @@
 # fingerprint: a changed hyperparameter cannot resume from another run's checkpoint, and changing it back costs
 # nothing. Weights take the place of earlier ones only when they are finished.
 
-TRAINED = "{params.work}/{params.fingerprint}/" + artifacts.TRAINED
-
-
-def trained_by(w):
-    """The fingerprint of a training."""
-    return fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))
+TRAINED = f"{{params.work}}/{{params.fingerprint}}/{artifacts.TRAINED}"
 
 
 rule train:
@@ -26,7 +21,7 @@ rule train:
         fingerprint=trained_by,
         steps=STUDY.kept_steps(),
         work=at(artifacts.TRAIN_WORK),
-        run=at(artifacts.RUN),
+        run=subpath(output.metrics, parent=True),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
         STAPO
@@ -50,13 +45,13 @@ rule weights:
             for step in STUDY.kept_steps()
         ],
     log:
-        log_of(artifacts.RUN + "/weights"),
+        log_of(f"{artifacts.RUN}/weights"),
     localrule: True
     params:
         fingerprint=trained_by,
         names=["model", *(f"step{step}" for step in STUDY.kept_steps())],
         work=at(artifacts.TRAIN_WORK),
-        run=at(artifacts.RUN),
+        run=subpath(output.model, parent=True),
     shell:
         STAPO
         + f" publish --trained {TRAINED} --out {{params.run}} {{params.names}} > {{log}} 2>&1"
