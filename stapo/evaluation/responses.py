@@ -7,7 +7,7 @@ out, with a line that says so, and generated again.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stapo.artifacts import (
     AGAIN,
@@ -17,8 +17,10 @@ from stapo.artifacts import (
     scan_jsonl,
     write_jsonl,
 )
-from stapo.evaluation.sampling import Request, Response
 from stapo.study import fingerprint
+
+if TYPE_CHECKING:  # Scores read responses, and would wait for torch otherwise.
+    from stapo.evaluation.sampling import Request, Response
 
 Key = tuple[int, int]
 """Problem and sample."""
@@ -35,7 +37,7 @@ COLUMNS: dict[str, type] = {"responses": str, "num_tokens": int, "truncated": bo
 """Of a published record, each with an entry per sample."""
 
 
-def store(path: Path, request: Request, response: Response, engine: str) -> None:
+def store(path: Path, request: "Request", response: "Response", engine: str) -> None:
     """Append a response to a store."""
     record: dict[str, Any] = vars(request).copy()
     del record["prompt_ids"]
