@@ -8,10 +8,9 @@ from typing import Any
 
 from stapo import artifacts
 from stapo.models.base import HUB_FILES, SOURCE
-from stapo.provenance import environment, file_sha256, is_hidden
+from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.study import Study, benchmark_definitions, fingerprint
 
-SUMS = "SHA256SUMS"
 WEIGHTS = ".safetensors"
 RUN_MAPPINGS = ("base", "outputs")
 RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
@@ -29,11 +28,11 @@ class Layout:
     def has(self, path: str) -> bool:
         """Return whether a path is one of the study's; never for one that leaves the folder.
 
-        A model's directory holds safetensors, JSON and templates; a pickle there would be run by whoever
-        loads it.
+        A model's directory holds safetensors, JSON, templates and checksums; a pickle there would be run
+        by whoever loads it.
         """
         directory, _, name = path.rpartition("/")
-        of_model = any(fnmatch(name, pattern) for pattern in HUB_FILES)
+        of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
         return path in self.files or (directory in self.models and of_model)
 
     def of_training(self, path: str) -> bool:

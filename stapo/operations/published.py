@@ -13,8 +13,8 @@ from typing import Any
 
 from stapo.evaluation.scores import SCHEMA
 from stapo.operations import untrusted
-from stapo.operations.publish import SUMS, WEIGHTS, Layout
-from stapo.provenance import is_hidden
+from stapo.operations.publish import WEIGHTS, Layout
+from stapo.provenance import SUMS, is_hidden
 from stapo.study import Study, StudyError, benchmark_definitions, parse_study
 
 FILE_BYTES = 64 * 2**20

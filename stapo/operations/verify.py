@@ -17,9 +17,10 @@ from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.operations import untrusted
 from stapo.operations.commands import changed_since
 from stapo.operations.inputs import input_errors
-from stapo.operations.publish import SUMS, WEIGHTS, about_study, layout
+from stapo.operations.publish import WEIGHTS, about_study, layout
 from stapo.operations.published import FILE_BYTES, Results, admit, printable, read_published_study
 from stapo.operations.recheck import identity_errors, score_errors
+from stapo.provenance import SUMS
 from stapo.study import StudyError, fingerprint
 
 Errors = Iterator[str]
