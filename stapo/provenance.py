@@ -133,6 +133,12 @@ def damaged_file(directory: Path) -> str | None:
     return next((name for name, sha in stated.items() if found[name] != sha), None)
 
 
+def sums_of(directory: Path) -> str | None:
+    """Return a checksum over the files of a directory of weights; None where nothing is known of them."""
+    path = directory / SUMS
+    return file_sha256(path) if path.exists() else None
+
+
 def require_whole(directory: Path) -> None:
     """Check a directory of weights against the checksums that lie in it.
 

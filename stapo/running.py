@@ -67,9 +67,8 @@ def _lock(path: Path, kind: int) -> bool:
     except BlockingIOError:
         os.close(lock)
         return False
-    except OSError:
-        # A file system without locks, of which `stapo doctor` warns: as before there were any.
-        pass
+    except OSError as error:
+        _say(f"{path}: no lock ({error.strerror}): never run a study twice at the same time here")
     _held.append(lock)
     return True
 

@@ -116,7 +116,9 @@ def train(
     if LAUNCHED not in os.environ:
         weights = [out.name, *(f"step{step}" for step in found.kept_steps())]
         _begin(fingerprint(config))
-        if out.parent == metrics.parent and finished(out.parent, fingerprint(config), weights):
+        if out.parent == metrics.parent and finished(
+            out.parent, fingerprint(config), weights, base, prompts
+        ):
             typer.echo(f"all {found.training.steps} steps were done before: nothing to train")
             return
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))

@@ -17,7 +17,7 @@ from stapo.artifacts import DamagedFileError, work_directory, write_jsonl
 from stapo.evaluation.engines import engine, label
 from stapo.evaluation.responses import Key, store, stored
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
-from stapo.provenance import require_whole
+from stapo.provenance import require_whole, sums_of
 from stapo.schema import Decoding, Engine, Evaluation
 from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
 
@@ -71,7 +71,8 @@ def generate(
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, evaluation)
         tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
-        asked = [_ask(prompter, tasks, config, evaluation, b, work) for b in benchmarks]
+        of = [config, sums_of(model), prompter.identity()]
+        asked = [_ask(prompter, tasks, of, evaluation, b, work) for b in benchmarks]
         missing = [(one, _missing(one)) for one in asked]
         total = sum(len(requests) for _, requests in missing)
         if total:
@@ -102,11 +103,12 @@ def generate(
 def _ask(
     prompter: Prompter,
     tasks: TaskManager,
-    config: dict[str, Any],
+    of: list[Any],
     evaluation: Evaluation,
     benchmark: Benchmark,
     work: Path,
 ) -> Asked:
+    """Return what a benchmark asks; `of` is the configuration, the weights, template and end tokens."""
     name = TASK_PREFIX + benchmark.name
     task = tasks.load([name])["tasks"][name]
     rows = [
@@ -125,11 +127,10 @@ def _ask(
         for sample in range(benchmark.config["samples"])
         for problem, row in enumerate(rows)
     ]
-    # Without the number of samples: more of them go into the same store.
-    identity = [config, benchmark.config["task"], prompter.identity()]
-    return Asked(
-        benchmark, rows, requests, work / f"{benchmark.name}-{fingerprint(identity)}.jsonl"
-    )
+    # Without the number of samples: more of them go into the same store. With the weights themselves: made
+    # again from the same configuration, they are others wherever bits cannot be repeated.
+    store = f"{benchmark.name}-{fingerprint([of, benchmark.config['task']])}.jsonl"
+    return Asked(benchmark, rows, requests, work / store)
 
 
 def _parts(asked: Asked, wanted: set[Request], evaluation: Evaluation) -> list[list[Request]]:

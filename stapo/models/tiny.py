@@ -23,7 +23,7 @@ from stapo.models.arithmetic import (
     training_problems,
 )
 from stapo.schema import TinyModel
-from stapo.study import fingerprint
+from stapo.study import RECIPES, fingerprint
 
 CONTEXT = 96
 HEAD_SIZE = 32
@@ -145,11 +145,15 @@ def supervise(
     model.eval()
 
 
+def _made_by(settings: TinyModel) -> str:
+    return fingerprint([RECIPES["base"], settings.model_dump()])
+
+
 def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: int) -> None:
     """Write the state after a step atomically, behind its checksum."""
     states = {name: part.state_dict() for name, part in parts.items()}
     buffer = io.BytesIO()
-    torch.save({"of": fingerprint(settings.model_dump()), "step": step, **states}, buffer)
+    torch.save({"of": _made_by(settings), "step": step, **states}, buffer)
     data = buffer.getvalue()
     with replace_file(path, "wb") as stream:
         stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
@@ -164,7 +168,7 @@ def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
         print(f"{path}: passed over, truncated or corrupt", flush=True)  # noqa: T201
         return 0
     found = torch.load(io.BytesIO(data), weights_only=True)
-    if found["of"] != fingerprint(settings.model_dump()):
+    if found["of"] != _made_by(settings):
         return 0
     for name, part in parts.items():
         part.load_state_dict(found[name])

@@ -18,8 +18,18 @@ SILENT = ("engine", "run")
 """Of a study: what determines no result, and what is looked at by itself."""
 
 
-def command_faults(study: Study, run: tuple[str, str, int], command: list[str]) -> Iterator[str]:
-    """Yield how the command of an attempt contradicts the study that is published."""
+def command_faults(
+    study: Study, run: tuple[str, str, int], command: list[str], last: bool
+) -> Iterator[str]:
+    """Yield how the command of an attempt contradicts the study that is published.
+
+    Args:
+        study: that is published.
+        run: size, method and seed.
+        command: of an attempt.
+        last: whether the training ended with it: what a study named before there were results, and no
+            more when it went on, was no choice among results.
+    """
     size, method, seed = run
     options = dict(pairwise(command))
     for option, value in (("--size", size), ("--method", method), ("--seed", str(seed))):
@@ -34,7 +44,8 @@ def command_faults(study: Study, run: tuple[str, str, int], command: list[str]) 
         yield "is of a study without this training"
     elif fingerprint(recorded.train_config(*run)) != fingerprint(study.train_config(*run)):
         yield "trains with other settings"
-    yield from _dropped(study, recorded)
+    if last:
+        yield from _dropped(study, recorded)
 
 
 def _dropped(study: Study, recorded: Study) -> Iterator[str]:

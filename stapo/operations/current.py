@@ -8,6 +8,7 @@ import json
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -24,8 +25,15 @@ def is_trained(study: Study, root: Path, run: tuple[str, str, int]) -> bool:
     at = dict(zip(("size", "method", "seed"), run, strict=True))
     published = root / artifacts.RUN_PROVENANCE.format(study=study.name, **at)
     metrics = root / artifacts.METRICS.format(study=study.name, **at)
-    made_by = fingerprint_in(text_of(published))
-    return bool(modified(metrics)) and made_by == fingerprint(study.train_config(*run))
+    record: Any = {}
+    with suppress(ValueError, RecursionError):
+        record = json.loads(text_of(published))
+    if not (modified(metrics) and isinstance(record, dict)):
+        return False
+    outputs = record.get("outputs")
+    kept = {str(path).partition("/")[0] for path in outputs} if isinstance(outputs, dict) else set()
+    made_by = record.get("fingerprint") == fingerprint(study.train_config(*run))
+    return made_by and kept >= {f"step{step}" for step in study.kept_steps()}
 
 
 def is_built(study: Study, root: Path, size: str) -> bool:

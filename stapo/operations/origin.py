@@ -34,7 +34,7 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
         made = json.loads(path.read_text())
         before, made_from = [str(file) for file in made["files"]], made["fingerprint"]
     now = _named(files, root)
-    if before and before != now and made_from != _fingerprint(study):
+    if before and set(before).isdisjoint(now) and made_from != _fingerprint(study):
         raise StudyError(
             [
                 f"name: {study.name} is also the name of {visible(', '.join(before))}, whose results are "

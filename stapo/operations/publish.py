@@ -12,6 +12,9 @@ from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.study import Study, benchmark_definitions, fingerprint
 
 WEIGHTS = ".safetensors"
+KINDS = ("models", "runs", "completions", "scores", "tables", "figures")
+SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", ".md", ".tex", ".csv", ".svg", ".png", WEIGHTS)
+"""Of what a study publishes: nothing that a program would run."""
 RUN_MAPPINGS = ("base", "outputs")
 RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
 """What is read of a training's provenance."""
@@ -34,6 +37,11 @@ class Layout:
         directory, _, name = path.rpartition("/")
         of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
         return path in self.files or (directory in self.models and of_model)
+
+    def of_another_form(self, path: str) -> bool:
+        """Return whether another form of the study may have left a path: another method, another step."""
+        kind, _, name = path.partition("/")
+        return kind in KINDS and (path.endswith(f"/{SUMS}") or Path(name).suffix in SUFFIXES)
 
     def of_training(self, path: str) -> bool:
         """Return whether the provenance of a training must name a path."""

@@ -12,23 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from stapo.artifacts import link_or_copy, replace_directory, replace_file
-from stapo.provenance import file_sha256
+from stapo.provenance import SUMS, file_sha256
 from stapo.study import StudyError
 
 RECORD = "provenance.json"
 METRICS = "metrics.jsonl"
 
 
-def finished(trained: Path, fingerprint: str, names: Iterable[str]) -> bool:
-    """Return whether a directory holds, whole, what a training of these settings makes.
+def finished(
+    trained: Path, fingerprint: str, names: Iterable[str], base: Path, prompts: Path
+) -> bool:
+    """Return whether a directory holds, whole, what a training of these settings makes from these files.
 
     Args:
         trained: where it publishes.
         fingerprint: of everything that determines its result.
         names: of its weights, such as `model` and `step4`.
+        base: directory of the base model, which settings alone do not make the same everywhere.
+        prompts: of the training.
     """
     record = _record(trained)
     outputs = record.get("outputs", {})
+    of = record.get("base", {})
+    # Of a base model with checksums beside its weights these are enough.
+    of = {SUMS: of[SUMS]} if SUMS in of else of
+    if record.get("prompts") != file_sha256(prompts) or any(_damaged(base, of)):
+        return False
     there = {path.partition("/")[0] for path in outputs}
     return (
         record.get("fingerprint") == fingerprint

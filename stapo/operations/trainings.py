@@ -34,7 +34,8 @@ def training_errors(results: Results) -> Iterator[str]:
             f"{place}/provenance.json: {f}" for f in _sum_faults(record, taken, len(steps[run]))
         )
         for attempt in record["attempts"]:
-            faults = list(command_faults(study, run, attempt["command"]))
+            last = attempt is record["attempts"][-1]
+            faults = list(command_faults(study, run, attempt["command"], last))
             yield from (f"{place}/provenance.json: its command {fault}" for fault in faults)
     yield from _copied_metrics(study, steps)
 
@@ -59,7 +60,8 @@ def recorded_steps(results: Results) -> dict[Run, list[Step]]:
 
 def _objective(study: Study, run: Run) -> tuple[Any, ...]:
     method = study.method(run[1])
-    return method.aggregation, method.kl_coefficient, method.dual_clip
+    # Neither clip acts where the policy is still that of the responses.
+    return method.aggregation, method.kl_coefficient
 
 
 def _plain(title: str) -> str:

@@ -113,7 +113,8 @@ def file_errors(results: Results) -> Errors:
     yield from (f"{path}: missing" for path in sorted(belongs.files - there.keys()))
     for path in sorted(there.keys() | expected.keys()):
         if not belongs.has(path):
-            yield f"{path}: belongs to nothing of this study; take it out of the folder"
+            if path in expected or not belongs.of_another_form(path):
+                yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
@@ -214,6 +215,13 @@ def _notes(results: Results) -> Iterator[str]:
     left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
     if left_out:
         yield f"{left_out} files of weights are not here; not checked"
+    belongs = results.layout()
+    others = sorted(p for p in results.files.keys() - listed if not belongs.has(p))
+    if others:
+        yield (
+            f"{len(others)} files are of another form of the study, such as {others[0]}; they are not in "
+            f"{SUMS} and were not looked at"
+        )
     not_drawn = [c for c in results.study.checkpoints() if not is_looked_at(results, c)]
     if not_drawn:
         yield f"responses of {len(not_drawn)} checkpoints were not drawn again from their weights"

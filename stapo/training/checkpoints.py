@@ -92,13 +92,17 @@ def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) ->
 
 
 def publish(aside: Path, output: Path, keep: int | None) -> None:
-    """Rename a sealed checkpoint into `output`; only then remove all but the last `keep`."""
+    """Rename a sealed checkpoint into `output`; only then remove all but the last `keep`.
+
+    Later steps are checkpoints that were passed over: they do not count as the last ones.
+    """
     target = output / aside.name
     shutil.rmtree(target, ignore_errors=True)
     os.replace(aside, target)
     sync(output)
     if keep:
-        for old in checkpoints(output)[:-keep]:
+        done = [one for one in checkpoints(output) if step_of(one) <= step_of(target)]
+        for old in done[:-keep]:
             shutil.rmtree(old)
 
 

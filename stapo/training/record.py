@@ -56,7 +56,10 @@ def attempt(work: Path, first_step: int) -> Iterator[None]:
 def attempts(work: Path) -> list[dict[str, Any]]:
     """Return one record for each attempt; without `seconds` where it did not come to its end."""
     found: dict[str, dict[str, Any]] = {}
-    for record in read_jsonl(work / ATTEMPTS, "remove this line; the attempt is then not counted"):
+    for record in read_jsonl(
+        work / ATTEMPTS,
+        "remove this line; the attempt is then not counted, and `stapo verify` may miss it",
+    ):
         found[f"{record['started']} {record['after_step']}"] = record
     return list(found.values())
 

@@ -22,7 +22,7 @@ from stapo.artifacts import (
 )
 from stapo.methods import Method
 from stapo.models.loading import load_model, load_tokenizer
-from stapo.provenance import damaged_file, require_whole, write_sums
+from stapo.provenance import damaged_file, file_sha256, require_whole, sums_of, write_sums
 from stapo.schema import Engine, Training
 from stapo.study import fingerprint
 from stapo.training.checkpoints import (
@@ -174,10 +174,12 @@ def train(
             progress.show(record)
 
         stop = StopBetweenSteps()
+        # The configuration says how base model and prompts are made; not everywhere to the same bits.
+        made_from = [config, sums_of(base), file_sha256(prompts)]
         tokenizer = load_tokenizer(base, padding_side="left")
         trainer = StapoTrainer(
             model=load_model(base, torch.float32),
-            args=trainer_config(training, engine, seed, work, fingerprint(config)),
+            args=trainer_config(training, engine, seed, work, fingerprint(made_from)),
             reward_funcs=boxed_reward,
             train_dataset=_dataset(prompts, training, seed),
             processing_class=tokenizer,

@@ -27,10 +27,12 @@ from forgeries import (
 
 from stapo.artifacts import read_jsonl, write_jsonl
 from stapo.evaluation.scores import score
+from stapo.operations.commands import command_faults
 from stapo.operations.publish import write_provenance
+from stapo.operations.published import read_published_study
 from stapo.operations.verify import CHECKS, guarded, opened, verify
-from stapo.provenance import file_sha256
-from stapo.study import StudyError, parse_study
+from stapo.provenance import SUMS, file_sha256
+from stapo.study import StudyError, canonical, parse_study
 
 pytestmark = pytest.mark.slow
 
@@ -334,6 +336,27 @@ def test_what_is_missing_or_too_much_is_named(published):
     assert not right
     assert "figures/entropy.png: missing" in said
     assert "extra.txt: belongs to nothing of this study" in said
+
+
+def test_what_another_form_of_the_study_left_is_noted_and_no_forgery(published):
+    for path in (f"runs/tiny/dropped/seed0/model/{SUMS}", "completions/tiny/base/t2/chain-9.jsonl"):
+        (published / path).parent.mkdir(parents=True, exist_ok=True)
+        (published / path).write_text("\x00")
+    right, _, said = findings(published)
+    assert right, said
+    assert "2 files are of another form of the study, such as completions/" in said
+    (published / "runs/tiny/dropped/seed0/model/pytorch_model.bin").write_text("pickle")
+    assert not findings(published)[0]
+
+
+def test_what_was_given_up_before_there_were_results_was_no_choice(published):
+    study = read_published_study(published)
+    (run, *_), raw = study.runs(), study.model_dump(mode="json", exclude_none=True)
+    raw["run"]["benchmarks"] = [*raw["run"]["benchmarks"], "chain-4"]
+    command = ["python", "-m", "stapo", "train", "--study", canonical(raw)]
+    assert list(command_faults(study, run, command, last=False)) == []
+    (line,) = command_faults(study, run, command, last=True)
+    assert line == "names benchmarks that are not shown: chain-4"
 
 
 def test_another_folder_is_bad_input(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from stapo.artifacts import DamagedFileError, read_jsonl
 from stapo.evaluation import engines
@@ -134,6 +135,18 @@ def test_a_damaged_checkpoint_answers_nothing(model, tmp_path):
         DamagedFileError, match=r"model\.safetensors: missing, truncated or corrupt"
     ):
         answer(copy, tmp_path)
+
+
+def test_responses_belong_to_the_weights_and_not_to_how_they_were_made(model, tmp_path):
+    copy = Path(shutil.copytree(model, tmp_path / "model"))
+    write_sums(copy)
+    assert answer(copy, tmp_path) == 200
+    assert answer(copy, tmp_path) == 0
+    weights = load_file(copy / "model.safetensors")
+    weights["model.norm.weight"] *= 1.5
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    write_sums(copy)
+    assert answer(copy, tmp_path) == 200
 
 
 def test_batches_do_not_change_a_draw(model, tmp_path):

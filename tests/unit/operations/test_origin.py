@@ -40,6 +40,8 @@ def test_a_changed_a_moved_and_a_copied_study_go_on(study, changed, tmp_path):
     check_origin(study, [first / "moved.yaml"], first)
     shutil.copytree(first, tmp_path / "second")
     check_origin(changed, [tmp_path / "second" / "one.yaml"], tmp_path / "second")
+    write_origin(study, [first / "one.yaml"], first)
+    check_origin(changed, [first / "one.yaml", first / "smaller.yaml"], first)
     renamed = changed.model_copy(update={"name": "other"})
     check_origin(renamed, [first / "two.yaml"], first)
 

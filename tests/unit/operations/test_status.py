@@ -215,6 +215,18 @@ def test_what_is_published_is_done_or_outdated(study, tmp_path):
     assert (training.state, training.step) == ("outdated", 0)
 
 
+def test_a_training_without_the_weights_that_are_asked_for_is_not_done(raw_study, study, tmp_path):
+    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), "{}\n")
+    made_by = fingerprint(study.train_config("tiny", "grpo", 0))
+    outputs = {"model/model.safetensors": "0", "step48/model.safetensors": "0"}
+    record = {"fingerprint": made_by, "outputs": outputs}
+    write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record)
+    for every, state in ((None, "done"), (48, "done"), (32, "outdated")):
+        raw_study["training"]["evaluate_every"] = every
+        (training,) = cells(parse_study(raw_study), tmp_path)
+        assert training.state == state
+
+
 def test_the_error_of_other_settings_is_not_that_of_a_training(study, tmp_path):
     work = work_of(study, tmp_path)
     write(work / "lock", f"{os.uname().nodename} 1", age=100)

@@ -57,6 +57,13 @@ def test_the_newest_by_number_is_continued(output):
     assert newest(output / "nothing") == (None, [])
 
 
+def test_a_checkpoint_below_those_that_were_passed_over_is_kept(output):
+    """Or a training that starts again below them would keep none of its own."""
+    for step in (1, 2, 3):
+        write(output, step, keep=2)
+    assert [step_of(path) for path in checkpoints(output)] == [2, 3, 4, 10]
+
+
 def flip_a_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

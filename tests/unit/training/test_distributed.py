@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_damage import garble
+from test_damaged_checkpoints import garble
 from test_trainer import metrics, world  # noqa: F401
 
 from stapo.artifacts import read_jsonl

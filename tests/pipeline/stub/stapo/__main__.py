@@ -71,7 +71,8 @@ def train(o: dict[str, Any]) -> None:
     work, out, metrics = Path(o["work"]), Path(o["out"]), Path(o["metrics"])
     print("configuration", fingerprint(config), flush=True)
     steps = {f"step{step}" for step in study.kept_steps()}
-    if finished(out.parent, fingerprint(config), ["model", *steps]):
+    made_from = Path(o["base"]), Path(o["prompts"])
+    if finished(out.parent, fingerprint(config), ["model", *steps], *made_from):
         return
     stopped: list[int] = []
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -98,6 +99,9 @@ def train(o: dict[str, Any]) -> None:
             f: hashlib.sha256((out.parent / f).read_bytes()).hexdigest() for f in sorted(files)
         }
         record = {"fingerprint": fingerprint(config), "outputs": outputs}
+        base, prompts = made_from[0] / "model.safetensors", made_from[1]
+        record["base"] = {base.name: hashlib.sha256(base.read_bytes()).hexdigest()}
+        record["prompts"] = hashlib.sha256(prompts.read_bytes()).hexdigest()
         write(out.with_name("provenance.json"), json.dumps(record))
 
 
