@@ -114,7 +114,8 @@ def file_sums(root: Path, names: Iterable[str]) -> dict[str, str]:
 
 def write_sums(directory: Path) -> None:
     """Write the checksums of all files of a directory into it, so that damage is noticed later."""
-    names = sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
+    files = [path for path in directory.rglob("*") if path.is_file() and path != directory / SUMS]
+    names = sorted(path.relative_to(directory).as_posix() for path in files)
     with replace_file(directory / SUMS) as stream:
         stream.writelines(f"{sha}  {name}\n" for name, sha in file_sums(directory, names).items())
 
