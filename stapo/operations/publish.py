@@ -12,9 +12,9 @@ from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.study import Study, benchmark_definitions, fingerprint
 
 WEIGHTS = ".safetensors"
-KINDS = ("models", "runs", "completions", "scores", "tables", "figures")
-SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", ".md", ".tex", ".csv", ".svg", ".png", WEIGHTS)
-"""Of what a study publishes: nothing that a program would run."""
+KINDS = ("models", "runs", "completions", "scores")
+SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
+"""Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RUN_MAPPINGS = ("base", "outputs")
 RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
 """What is read of a training's provenance."""

@@ -32,16 +32,17 @@ def finished(
         prompts: of the training.
     """
     record = _record(trained)
-    outputs = record.get("outputs", {})
-    of = record.get("base", {})
+    if record.get("fingerprint") != fingerprint:
+        return False
+    outputs, of = record["outputs"], record["base"]
     # Of a base model with checksums beside its weights these are enough.
     of = {SUMS: of[SUMS]} if SUMS in of else of
-    if record.get("prompts") != file_sha256(prompts) or any(_damaged(base, of)):
-        return False
+    same = prompts.is_file() and record["prompts"] == file_sha256(prompts)
     there = {path.partition("/")[0] for path in outputs}
     return (
-        record.get("fingerprint") == fingerprint
+        same
         and there >= {METRICS, *names}
+        and not any(_damaged(base, of))
         and not any(_damaged(trained, outputs))
     )
 
