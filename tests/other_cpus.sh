@@ -3,6 +3,8 @@
 # than cores. PyTorch's own kernels, MKL, oneDNN and OpenBLAS each have their own switch.
 set -eu
 cd "$(dirname "$0")/.."
+# Threads that wait for one another must not take the core of the one that they wait for.
+export OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
 
 with() {
     echo "other CPUs: $*"
