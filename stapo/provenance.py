@@ -4,7 +4,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import metadata
@@ -112,6 +112,12 @@ def file_sums(root: Path, names: Iterable[str]) -> dict[str, str]:
         return dict(zip(names, pool.map(lambda name: file_sha256(root / name), names), strict=True))
 
 
+def changed_files(root: Path, stated: Mapping[str, str]) -> list[str]:
+    """Return which files below a directory are missing, or have another SHA-256 than is stated."""
+    found = file_sums(root, [name for name in stated if (root / name).is_file()])
+    return [name for name, sha in stated.items() if found.get(name) != sha]
+
+
 def write_sums(directory: Path) -> None:
     """Write the checksums of all files of a directory into it, so that damage is noticed later."""
     files = [path for path in directory.rglob("*") if path.is_file() and path != directory / SUMS]
@@ -127,11 +133,8 @@ def damaged_file(directory: Path) -> str | None:
         return None
     pairs = [line.partition("  ") for line in path.read_text(errors="replace").splitlines()]
     stated = {name: sha for sha, _, name in pairs}
-    missing = [name for name in stated if not (name and (directory / name).is_file())]
-    if missing or not stated:
-        return missing[0] if missing and missing[0] else SUMS
-    found = file_sums(directory, stated)
-    return next((name for name, sha in stated.items() if found[name] != sha), None)
+    changed = changed_files(directory, stated) if stated else [SUMS]
+    return (changed[0] or SUMS) if changed else None  # A damaged line may name nothing.
 
 
 def sums_of(directory: Path) -> str | None:

@@ -41,7 +41,7 @@ def claim_study(study: str) -> None:
     os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
     jobs = Path(JOBS_LOCK.format(study=study))
     if not _lock(jobs, fcntl.LOCK_EX):
-        pids = ", ".join(map(str, holders(jobs))) or "on another host"
+        pids = ", ".join(str(pid) for pid, _ in holders(jobs.stat().st_ino)) or "on another host"
         _say(
             f"waiting for jobs that an earlier run left (processes: {pids}); kill stops them, they resume"
         )
@@ -73,16 +73,16 @@ def _lock(path: Path, kind: int) -> bool:
     return True
 
 
-def holders(path: Path) -> list[int]:
-    """Return the processes of this host that hold a lock on a file."""
-    inode = path.stat().st_ino
+def holders(inode: int) -> list[tuple[int, str]]:
+    """Return process and device, as `major:minor`, of each lock of this host on a file of that number."""
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return []
     # 3: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
     fields = [line.split() for line in lines]
-    return sorted({int(f[4]) for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")})
+    here = [f for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")]
+    return [(int(f[4]), f[5].rpartition(":")[0]) for f in here]
 
 
 def _say(line: str) -> None:

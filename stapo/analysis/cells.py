@@ -124,14 +124,13 @@ def _read_all(
             )
             expected = study.score_identity(checkpoint, decoding, benchmark)
             try:
-                table = _read(root / path)
+                table, identity = _read(root / path)
             except FileNotFoundError:
                 errors.append(f"{path}: missing; run snakemake")
                 continue
             except artifacts.DamagedFileError as error:
                 errors.append(f"{path}: {error}; {artifacts.AGAIN}")
                 continue
-            identity = json.loads(table.schema.metadata[b"stapo"])
             errors += _problems(path, identity, expected, provenance, table)
             if table.num_rows != counts.setdefault(benchmark, table.num_rows):
                 errors.append(
@@ -146,8 +145,8 @@ def _read_all(
     return rows
 
 
-def _read(path: Path) -> pa.Table:
-    """Return a score file.
+def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Return a score file, and what it says of itself.
 
     Raises:
         FileNotFoundError: there is none.
@@ -173,7 +172,7 @@ def _read(path: Path) -> pa.Table:
         identity = None
     if not isinstance(identity, dict) or not isinstance(identity.get("provenance", {}), dict):
         raise artifacts.DamagedFileError("does not say what made it")
-    return table
+    return table, identity
 
 
 def _choice(

@@ -19,7 +19,7 @@ from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device, Shape
 from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.memory import memory_errors, shape_of, shapes_of
-from stapo.operations.status import answers
+from stapo.operations.status import Answers, answers
 from stapo.schema import HubModel, Model, TinyModel, Verifier
 from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 from stapo.training.checkpoints import STATES_PER_PARAMETER
@@ -103,8 +103,9 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
         rows.append(_base_row("verifier", verifier, shape_of(verifier), machine.device, done))
     for size, shape in shapes.items():
         rows += [_train_row(study, size, shape, name, machine, root) for name in study.run.methods]
-    answers = [_answer_rows(study, *found, machine.device, root) for found in shapes.items()]
-    rows += [row for stage in zip(*answers, strict=True) for row in stage]
+    cells = answers(study, root)
+    stages = [_answer_rows(study, *found, machine.device, cells) for found in shapes.items()]
+    rows += [row for stage in zip(*stages, strict=True) for row in stage]
     done = set(outputs(study, root).values()) == {"there"}
     return [*rows, Row("tables", "and figures", 1, done, start * (not done), start)]
 
@@ -181,12 +182,16 @@ def _train_row(
     )
 
 
-def _answer_rows(study: Study, size: str, shape: Shape, device: Device, root: Path) -> list[Row]:
-    """Return the rows of generation, scores and verifier, as many for every size."""
+def _answer_rows(
+    study: Study, size: str, shape: Shape, device: Device, found: list[Answers]
+) -> list[Row]:
+    """Return the rows of generation, scores and verifier, as many for every size; `found` of all sizes."""
     evaluation, engine, names = study.evaluation, study.engine, study.evaluated()
     rows_of = {name: benchmark_definitions()[name]["metadata"]["rows"] for name in names}
     each = sum(rows_of[name] * study.benchmarks[name].samples for name in names)
-    cells, answered, scored = _cells(study, size, root)
+    own = [one for one in found if one.checkpoint.split("/")[0] == size]
+    cells, scored = len(own), sum(one.scored for one in own)
+    answered = sum(one.responses == one.wanted for one in own)
     left, jobs, unscored = cells - answered, cells * len(names), cells * len(names) - scored
     length = costs.mean_length(evaluation.max_response_tokens)
     prompt = costs.PROMPT_LENGTH * study.training.max_prompt_tokens
@@ -207,12 +212,6 @@ def _answer_rows(study: Study, size: str, shape: Shape, device: Device, root: Pa
         hours = START_HOURS + seconds / 3600
         rows.append(Row("verifier", size, jobs, scored, unscored * hours, hours, 1))
     return rows
-
-
-def _cells(study: Study, size: str, root: Path) -> tuple[int, int, int]:
-    """Return how many cells a size has, how many are answered, and how many scores there are."""
-    found = [one for one in answers(study, root) if one.checkpoint.split("/")[0] == size]
-    return len(found), sum(a.responses == a.wanted for a in found), sum(a.scored for a in found)
 
 
 def _at_once(rows: list[Row], machine: Machine) -> int:

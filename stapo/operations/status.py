@@ -220,14 +220,16 @@ class _Benchmark:
     """Of scoring."""
 
 
-def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: str) -> _Benchmark:
+def _benchmark(
+    study: Study, root: Path, checkpoint: str, decoding: str, name: str, made: bool
+) -> _Benchmark:
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
     scores, work = artifacts.SCORES.format(**at), root / artifacts.GENERATE_WORK.format(**at)
     scored = score_state(study, root, checkpoint, decoding, name)
     after = modified(root / artifacts.checkpoint_path(study.name, checkpoint))
     if scored == "outdated":
         after = max(after, modified(root / scores))
-    if not is_made(study, root, checkpoint):
+    if not made:
         after = math.inf
     asked = benchmark_definitions()[name]["metadata"]["rows"] * study.benchmarks[name].samples
     collected = modified(root / artifacts.COMPLETIONS.format(**at))
@@ -246,7 +248,10 @@ def _benchmark(study: Study, root: Path, checkpoint: str, decoding: str, name: s
 
 
 def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answers:
-    found = [_benchmark(study, root, checkpoint, decoding, name) for name in study.evaluated()]
+    made = is_made(study, root, checkpoint)
+    found = [
+        _benchmark(study, root, checkpoint, decoding, name, made) for name in study.evaluated()
+    ]
     responses, wanted = sum(b.responses for b in found), sum(b.asked for b in found)
     scored = [b.scored for b in found].count("current")
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}

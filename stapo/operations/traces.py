@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stapo.running import holders
 from stapo.text import COLOURS, plain
 
 SLURM_LOGS = ".snakemake/slurm_logs"
@@ -43,14 +44,11 @@ def owner_of(lock: Path) -> Owner | None:
         status = lock.stat()
     except OSError:
         return None
-    words, holds = text_of(lock)[-200:].split(), False
+    words = text_of(lock)[-200:].split()
     host, pid = (plain(words[0]), words[1]) if len(words) == 2 else ("", "")
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    for line in text_of(Path("/proc/locks")).splitlines():
-        fields = line.split()  # 3: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
-        if len(fields) == 8 and fields[5].endswith(f":{status.st_ino}"):
-            # Some file systems show one device in stat and another in /proc/locks.
-            holds = holds or fields[5].startswith(f"{device}:") or fields[4] == pid
+    # Some file systems show one device in stat and another in /proc/locks.
+    holds = any(on == device or str(by) == pid for by, on in holders(status.st_ino))
     return Owner(host, status.st_mtime, holds)
 
 

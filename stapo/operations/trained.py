@@ -5,14 +5,20 @@ no outputs of the training: they are made in the work directory of its settings,
 when all of them are there. A training that fails, or that is stopped and taken back, removes none.
 """
 
-import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stapo.artifacts import link_or_copy, replace_directory, replace_file
-from stapo.provenance import SUMS, file_sha256
+from stapo.artifacts import (
+    DamagedFileError,
+    link_or_copy,
+    read_json,
+    replace_directory,
+    replace_file,
+)
+from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.study import StudyError
 
 RECORD = "provenance.json"
@@ -42,8 +48,8 @@ def finished(
     return (
         same
         and there >= {METRICS, *names}
-        and not any(_damaged(base, of))
-        and not any(_damaged(trained, outputs))
+        and not changed_files(base, of)
+        and not changed_files(trained, outputs)
     )
 
 
@@ -68,7 +74,7 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
     errors += [
         f"{trained / path}: missing, truncated or corrupt; {remedy}"
         for name, stated in wanted.items()
-        for path in (_damaged(trained, stated) if stated or name == RECORD else [name])
+        for path in (changed_files(trained, stated) if stated or name == RECORD else [name])
     ]
     if errors:
         raise StudyError(errors)
@@ -84,14 +90,6 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
 
 
 def _record(trained: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((trained / RECORD).read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _damaged(trained: Path, stated: dict[str, str]) -> Iterator[str]:
-    for path, sha256 in stated.items():
-        if not (trained / path).is_file() or file_sha256(trained / path) != sha256:
-            yield path
+    with suppress(OSError, DamagedFileError):
+        return read_json(trained / RECORD)
+    return {}

@@ -32,8 +32,8 @@ ALLOWED = {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
     "operations": {
-        "artifacts", "hub", "provenance", "schema", "study", "methods", "models", "evaluation", "training",
-        "analysis",
+        "artifacts", "hub", "provenance", "running", "schema", "study", "methods", "models", "evaluation",
+        "training", "analysis",
     },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
