@@ -118,17 +118,9 @@ def read_published_study(folder: Path) -> Study:
         reason = (str(error).splitlines() or [""])[0]
         raise StudyError(
             [
-                printable(
-                    f"{folder}: no results folder with provenance.json and {SUMS} ({reason or repr(error)})"
-                )
+                f"{folder}: no results folder with provenance.json and {SUMS} ({reason or repr(error)})"
             ]
         ) from error
-
-
-def printable(line: str) -> str:
-    """Return a line that is one line, whatever somebody else wrote into it."""
-    shown = "".join(character if character.isprintable() else "?" for character in line[:400])
-    return shown + ("..." if len(line) > 400 else "")
 
 
 def files_needed(study: Study) -> int:

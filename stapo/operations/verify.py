@@ -18,10 +18,11 @@ from stapo.operations import untrusted
 from stapo.operations.commands import changed_since
 from stapo.operations.inputs import input_errors
 from stapo.operations.publish import WEIGHTS, about_study, layout
-from stapo.operations.published import FILE_BYTES, Results, admit, printable, read_published_study
+from stapo.operations.published import FILE_BYTES, Results, admit, read_published_study
 from stapo.operations.recheck import identity_errors, score_errors
 from stapo.provenance import SUMS
 from stapo.study import StudyError, fingerprint
+from stapo.text import visible
 
 Errors = Iterator[str]
 
@@ -31,6 +32,8 @@ UNREADABLE = (
 """What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment")
 """Of provenance.json: what only those who ran the study can say."""
+MAX_LINE = 400
+"""Characters of a line that are shown."""
 SHOWN = 20
 """Lines of one kind; more would hide the next kind."""
 LIMITS = (
@@ -39,6 +42,10 @@ LIMITS = (
     "seeds, sizes or methods that were run and never named; what the verifier said; times and hardware"
 )
 """What somebody can still claim who makes everything agree."""
+
+
+def _shown(line: str) -> str:
+    return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
 
 
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
@@ -57,7 +64,7 @@ def verify(folder: Path, say: Callable[[str], None]) -> bool:
             errors = refused or list(guarded(check, results))
             say(f"{'error   ' if errors else 'ok      '} {what}")
             for line in errors[:SHOWN]:
-                say(f"           {printable(line)}")
+                say(f"           {_shown(line)}")
             if len(errors) > SHOWN:
                 say(f"           and {len(errors) - SHOWN} more")
             right = right and not errors
@@ -65,7 +72,7 @@ def verify(folder: Path, say: Callable[[str], None]) -> bool:
                 say("note     nothing of the folder was read beyond this")
                 return False
         for note in _notes(results):
-            say(f"note     {printable(note)}")
+            say(f"note     {_shown(note)}")
         say(f"{SUMS} itself: {untrusted.sha256(folder / SUMS)}")
     return right
 
