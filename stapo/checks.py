@@ -5,13 +5,14 @@ Works on raw input, so that these errors come together with those of single fiel
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from math import prod
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stapo.methods import METHODS
-from stapo.schema import SELECTION_ARGS, Seed, Steps, Whole
+from stapo.methods import METHODS, PARENTS, SELECTION_ARGS
+from stapo.schema import Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
@@ -201,17 +202,42 @@ def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
         settings = _section(raw, "methods", name)
         base = settings.get("base")
         place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
-        base = name if base is None else base
-        if not isinstance(base, str) or base not in METHODS:
-            hint = " or add `base`" if len(place) == 2 else ""
-            about = f"unknown method {shown(base)}; choose from {', '.join(METHODS)}{hint}"
-            yield place, about
+        line = lineage(raw, name)
+        if line[-1] in line[:-1]:
+            yield place, f"goes round in a circle: {' -> '.join(line)}; choose another base"
             continue
-        takes = METHODS[base].selection_args
+        if not isinstance(line[-1], str) or line[-1] not in METHODS:
+            # Of a base further up it is said there.
+            if len(line) <= 2:
+                hint = " or add `base`" if base is None else ""
+                about = f"unknown method {shown(line[-1])}; choose from {', '.join(METHODS)}{hint}"
+                yield place, about
+            continue
+        origin = next(one for one in line if one in METHODS and _base(raw, one) == one)
+        takes = METHODS[origin].selection_args
         for key in SELECTION_ARGS:
             if settings.get(key) is not None and key not in takes:
-                about = f"{base} has no such setting; it takes {', '.join(takes) or 'none'}"
+                about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
                 yield ("methods", name, key), about
+
+
+def _base(raw: Mapping[str, Any], name: str) -> Any:
+    base = _section(raw, "methods", name).get("base")
+    return name if base is None else base
+
+
+def lineage(raw: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a method, its base, the base's base and so on; the last stands twice in a circle."""
+    line: list[Any] = [name]
+    while True:
+        base = _base(raw, line[-1])
+        if base == line[-1]:
+            base = PARENTS.get(base, base)
+        if base == line[-1]:
+            return line
+        line.append(base)
+        if not isinstance(base, str) or base in line[:-1]:
+            return line
 
 
 def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
@@ -231,18 +257,24 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    training = _section(raw, "training")
+    shared = _section(raw, "training")
+    yield from _batch_problems(("training",), shared)
+    for name in _names(_section(raw, "methods")):
+        line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
+        own = [_section(raw, "methods", one, "training") for one in line]
+        if own[-1]:
+            training = reduce(lambda base, update: {**base, **update}, own, {**shared})
+            yield from _batch_problems(("methods", name, "training"), training)
+
+
+def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
     keys = ("prompts_per_batch", "prompts_per_mini_batch", "steps")
     batch, mini, steps = (_read(training.get(key), STEPS) for key in keys)
     if batch is None or mini is None:
         return
     if batch % mini:
         about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
-        yield ("training", "prompts_per_mini_batch"), about
-    elif steps is not None and steps % (batch // mini):
-        rollout = f"the {batch // mini} mini-batches per rollout"
-        about = f"{steps} is not a multiple of {rollout}; choose a multiple"
-        yield ("training", "steps"), about
+        yield (*place, "prompts_per_mini_batch"), about
     if steps is not None and steps * mini > MAX_PROMPTS:
         about = f"{steps} steps of {mini} prompts are more than {MAX_PROMPTS} prompts; choose fewer"
         yield ("training", "steps"), about

@@ -1,8 +1,8 @@
 """The training methods as data: what each one is, with its source. No torch here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 SelectionName = Literal[
     "keep_all",
@@ -14,8 +14,11 @@ SelectionName = Literal[
 ]
 """Names of the functions in `stapo.objective.SELECTIONS`."""
 
-AggregationName = Literal["token_mean", "sequence_mean"]
-"""`token_mean`: over the kept tokens of the mini-batch; `sequence_mean`: per response, then over them."""
+AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean"]
+"""Whose kept tokens the divisor counts: those of the mini-batch, of each group, or of each response.
+
+Means over groups or responses are then averaged.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,22 +31,31 @@ class Method:
     clip_high: float
     aggregation: AggregationName
     source: str
-    """Paper, table or equation, revision."""
+    """Paper, table or equation, and what was changed of it."""
+    revision: str = ""
+    """Of the paper, for what its revisions define differently."""
     selection: SelectionName = "keep_all"
     selection_args: Mapping[str, float | str] = field(default_factory=dict)
     kl_coefficient: float = 0.0
     """Of the k3 estimator of the KL divergence to the base model."""
     dual_clip: float | None = None
 
+    @property
+    def reads_only_candidates(self) -> bool:
+        """Whether the selection looks at nothing but tokens of responses of positive advantage."""
+        return self.selection.startswith("silence") and self.selection_args.get("scope") != "all"
+
+
+V3, V5 = "v1 to v3", "v4 and v5"
+"""The revisions of arXiv 2602.15620 that agree with each other."""
 
 GRPO = Method(
     title="GRPO",
     clip_low=0.2,
     clip_high=0.2,
     aggregation="sequence_mean",
-    # STAPO does not state the coefficient; 0.001 is that of veRL's GRPO recipe (DeepSeekMath: 0.04).
-    kl_coefficient=0.001,
-    source="DeepSeekMath, eq. 3; KL coefficient: our choice, veRL's recipe",
+    kl_coefficient=0.04,
+    source="DeepSeekMath, eq. 3 and its KL coefficient 0.04",
 )
 JUSTRL = Method(
     title="JustRL",
@@ -57,7 +69,8 @@ TWENTY_ENTROPY = replace(
     title="20-Entropy",
     selection="keep_high_entropy",
     selection_args={"fraction": 0.2},
-    source="arXiv 2506.01939, later revision: divides by the kept tokens",
+    source="arXiv 2506.01939, later revision: divides by the kept tokens; threshold of the mini-batch, our "
+    "choice (its code: of the micro-batch)",
 )
 STAPO = replace(
     JUSTRL,
@@ -65,12 +78,37 @@ STAPO = replace(
     selection="silence_spurious",
     selection_args={"tau_p": 0.002, "quantile": 0.75, "scope": "candidates"},
     source="arXiv 2602.15620 v5, Algorithm 1",
+    revision=V5,
 )
 STAPO_V2 = replace(
     STAPO,
     title="STAPO (v2)",
     selection_args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
-    source="arXiv 2602.15620 v1 to v3",
+    # v1 to v3 contradict themselves: "80 %" in the settings, "optimal 20 %" in the sensitivity, which masks
+    # "the bottom 80 %". Both are the 80th percentile if the latter counts from above.
+    source="arXiv 2602.15620 v1 to v3; tau_h read as the 80th percentile of all response tokens",
+    revision=V3,
+)
+HIGH_ENTROPY = replace(
+    STAPO,
+    title="High-entropy mask",
+    selection="silence_high_entropy",
+    source="arXiv 2602.15620 v5, masking ablation; the mirrored threshold is our reading",
+)
+RANDOM = replace(
+    STAPO,
+    title="Random mask",
+    selection="silence_random",
+    selection_args={"tau_p": 0.002, "quantile": 0.75},
+    source="arXiv 2602.15620 v5, masking ablation",
+)
+FULL_MASK = replace(
+    STAPO,
+    title="JustRL-FullMask",
+    selection="silence_candidates",
+    selection_args={"tau_p": 0.002},
+    source="arXiv 2602.15620 v5, JustRL-FullMask; v1 to v3: probability only",
+    revision="",
 )
 
 METHODS: dict[str, Method] = {
@@ -79,29 +117,106 @@ METHODS: dict[str, Method] = {
     "justrl": JUSTRL,
     "stapo": STAPO,
     "stapo-v2": STAPO_V2,
-    "high-entropy": replace(
-        STAPO,
-        title="High-entropy mask",
-        selection="silence_high_entropy",
-        selection_args={"tau_p": 0.002, "quantile": 0.75},
-        source="arXiv 2602.15620 v5, masking ablation",
-    ),
-    "random": replace(
-        STAPO,
-        title="Random mask",
-        selection="silence_random",
-        selection_args={"tau_p": 0.002, "quantile": 0.75},
-        source="arXiv 2602.15620 v5, masking ablation",
-    ),
-    "full-mask": replace(
-        STAPO,
-        title="JustRL-FullMask",
-        selection="silence_candidates",
-        selection_args={"tau_p": 0.002},
-        source="arXiv 2602.15620 v5, JustRL-FullMask",
-    ),
+    "high-entropy": HIGH_ENTROPY,
+    "random": RANDOM,
+    "full-mask": FULL_MASK,
 }
 """Name in study files and paths to method; also the source of schema, help texts and wildcards."""
 
+PARENTS = dict.fromkeys(("stapo-v2", "high-entropy", "random", "full-mask"), "stapo")
+"""Methods that are STAPO with another selection: what a study changes of STAPO changes them too."""
+
 BASELINES = ("grpo", "20-entropy", "justrl")
-"""The methods that the headline compares STAPO with (paper, table 1)."""
+"""The methods that the headline compares STAPO with (paper, main table)."""
+
+SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
+
+Settings = Mapping[str, Any]
+"""Field of a method, or argument of its selection, to value; `base` names the method to start from."""
+
+
+def resolve(
+    name: str,
+    methods: Mapping[str, Settings],
+    all_methods: Settings,
+    trained: Settings | None = None,
+) -> Method:
+    """Return a method as a study has it.
+
+    A method is itself, then what the study says of all methods, then what it says of this one. A variant,
+    which has a `base`, is that base as the study has it, then its own settings.
+
+    Args:
+        name: of `METHODS`, or of a variant in `methods`.
+        methods: what the study says of single methods; bases exist and do not go round in a circle.
+        all_methods: what it says of all.
+        trained: settings of the training in which the method differs from the study, for its source.
+    """
+    origin = origin_of(name, methods)
+    if name == origin:
+        inherited = METHODS[name]
+        if name in PARENTS:
+            inherited = _as_variant(name, resolve(PARENTS[name], methods, all_methods))
+        else:
+            inherited = _changed(inherited, all_methods)
+    else:
+        inherited = resolve(methods[name]["base"], methods, all_methods)
+        inherited = replace(inherited, title=name, revision="")
+    given = {key: value for key, value in methods.get(name, {}).items() if key != "base"}
+    found = _changed(inherited, given)
+    changes = {**differences(METHODS[origin], found), **(trained or {})}
+    return replace(found, source=_source(METHODS[origin], changes, is_variant=name != origin))
+
+
+def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
+    """Return the method of `METHODS` that a method or variant descends from."""
+    while (base := methods.get(name, {}).get("base", name)) != name:
+        name = base
+    return name
+
+
+def _as_variant(name: str, parent: Method) -> Method:
+    """Return a method that is its parent but for its own differences, as a study has that parent."""
+    own, usual = METHODS[name], METHODS[PARENTS[name]]
+    args = {
+        key: parent.selection_args.get(key, value)
+        if usual.selection_args.get(key) == value
+        else value
+        for key, value in own.selection_args.items()
+    }
+    differing = {
+        f.name: getattr(own, f.name)
+        for f in fields(Method)
+        if getattr(own, f.name) != getattr(usual, f.name)
+    }
+    return replace(parent, **{**differing, "selection_args": args})
+
+
+def _changed(method: Method, given: Settings) -> Method:
+    args = {key: value for key, value in given.items() if key in SELECTION_ARGS}
+    others = {key: value for key, value in given.items() if key not in args}
+    return replace(method, **others, selection_args={**method.selection_args, **args})
+
+
+def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
+    """Return where a method comes from, with everything in which it differs from there."""
+    written = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in changes.items()
+    )
+    if not is_variant:
+        return f"{origin.source}; here {written}" if written else origin.source
+    # A title such as "STAPO (v2)" says it already.
+    says = "(" in origin.title or not origin.revision
+    start = f"as {origin.title}" if says else f"as {origin.title} ({origin.revision})"
+    return f"{start}, but {written}" if written else start
+
+
+def differences(origin: Method, found: Method) -> dict[str, Any]:
+    """Return the settings, and arguments of the selection, in which a method differs from another."""
+    settings = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+    pairs = {
+        key: (origin.selection_args.get(key), value) for key, value in found.selection_args.items()
+    }
+    pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
+    return {key: new for key, (old, new) in pairs.items() if old != new}

@@ -239,23 +239,36 @@ class Engine(Strict):
     )
 
 
-class MethodSettings(Strict):
-    """Deviations from a method of `stapo.methods`; with `base`, a method of its own name."""
+class AllMethods(Strict):
+    """Deviations from the methods of `stapo.methods` that all methods of a study share."""
 
-    base: Name | None = Field(None, description="Method to start from; default: that of this name")
-    title: Title | None = None
     clip_low: Real | None = Field(None, gt=0, le=1)
     clip_high: Real | None = Field(None, gt=0, le=1000)
     aggregation: AggregationName | None = None
     kl_coefficient: Real | None = Field(None, ge=0, le=1000)
     dual_clip: Real | None = Field(None, gt=1, le=1e6)
+
+
+class MethodTraining(Strict):
+    """What one method is trained with where that is not what the study says for all."""
+
+    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+    group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
+    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+
+
+class MethodSettings(AllMethods):
+    """Deviations from a method of `stapo.methods`; with `base`, a variant under a name of its own."""
+
+    base: Name | None = Field(
+        None, description="Method or variant to start from, as this study has it"
+    )
+    title: Title | None = None
+    training: MethodTraining | None = None
     tau_p: OpenUnit | None = Field(None, description="Probability below which a token is rare")
     quantile: OpenUnit | None = Field(None, description="Of the entropies, for the threshold")
     scope: Literal["candidates", "all"] | None = None
     fraction: Fraction | None = Field(None, description="Share of tokens that 20-Entropy keeps")
-
-
-SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
 
 
 class Decoding(Strict):

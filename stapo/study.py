@@ -8,7 +8,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from pydantic import Field, ValidationError
 from stapo.checks import cross_problems
 from stapo.loader import Document, document_of, line_of, load_yaml
 from stapo.loader import StudyError as StudyError
-from stapo.methods import METHODS, Method
+from stapo.methods import METHODS, PARENTS, Method, origin_of, resolve
 from stapo.schema import (
-    SELECTION_ARGS,
+    AllMethods,
     BenchmarkSettings,
     Data,
     Decoding,
@@ -49,6 +49,9 @@ MAX_CHARACTERS = 100_000
 RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 2, "generate": 3, "score": 3}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
+NAMES_OF_METHODS = ("title", "source", "revision")
+"""What of a method changes no weights."""
+
 
 class Study(Strict):
     """A whole study."""
@@ -58,6 +61,9 @@ class Study(Strict):
     data: Data
     training: Training
     engine: Engine = Engine()
+    all_methods: AllMethods = Field(
+        AllMethods(), description="Deviations from methods that all of them share"
+    )
     methods: dict[Name, MethodSettings] = Field(
         default_factory=dict, description="Deviations from methods, and variants of them"
     )
@@ -67,14 +73,31 @@ class Study(Strict):
     run: Run
 
     def method(self, name: str) -> Method:
-        """Return the method of that name with the deviations of this study."""
-        settings = self.methods.get(name, MethodSettings())
-        base = METHODS[settings.base or name]
-        given = settings.model_dump(exclude_none=True, exclude={"base"})
-        args = {key: given.pop(key) for key in SELECTION_ARGS if key in given}
-        if settings.base and "title" not in given:
-            given["title"] = name
-        return replace(base, **given, selection_args={**base.selection_args, **args})
+        """Return the method of that name as this study has it."""
+        own, shared = self.training_of(name).model_dump(), self.training.model_dump()
+        trained = {key: value for key, value in own.items() if value != shared[key]}
+        shared_by_all = self.all_methods.model_dump(exclude_none=True)
+        return resolve(name, self._method_settings(), shared_by_all, trained)
+
+    def origin_of(self, method: str) -> str:
+        """Return the method of `stapo.methods` from which a method or variant descends."""
+        return origin_of(method, self._method_settings())
+
+    def _method_settings(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: settings.model_dump(exclude_none=True, exclude={"training"})
+            for name, settings in self.methods.items()
+        }
+
+    def training_of(self, method: str) -> Training:
+        """Return what a method is trained with: as all, but for what its settings and its base's say."""
+        given = self.methods.get(method, MethodSettings())
+        base = given.base or method
+        if base == method:
+            base = PARENTS.get(method, method)
+        inherited = self.training if base == method else self.training_of(base)
+        own = given.training.model_dump(exclude_none=True) if given.training else {}
+        return inherited.model_copy(update=own)
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
         """Yield (size, method, seed) of every training."""
@@ -140,7 +163,7 @@ class Study(Strict):
 
     def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
         """Return what determines the final weights of a run, and nothing else."""
-        training = self.training.model_dump(
+        training = self.training_of(method).model_dump(
             exclude={"checkpoint_every", "keep_checkpoints", "evaluate_every"}
         )
         resolved = asdict(self.method(method))
@@ -148,7 +171,7 @@ class Study(Strict):
             "recipe": RECIPES["train"],
             "base": self.base_config(size),
             "data": self.data_config(),
-            "method": {k: v for k, v in resolved.items() if k not in ("title", "source")},
+            "method": {k: v for k, v in resolved.items() if k not in NAMES_OF_METHODS},
             "training": training,
             "seed": seed,
         }
@@ -200,8 +223,9 @@ class Study(Strict):
     def table_fingerprint(self, decoding: str) -> str:
         """Return the fingerprint of what the table of a decoding shows."""
         shown = self.evaluation.model_dump(include={"select", "development", "verdict"})
-        titles = [self.method(name).title for name in self.run.methods]
-        return fingerprint([titles, shown, self.score_fingerprints(decoding)])
+        methods = [self.method(name) for name in self.run.methods]
+        names = [(method.title, method.source, method.revision) for method in methods]
+        return fingerprint([names, shown, self.score_fingerprints(decoding)])
 
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""

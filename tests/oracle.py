@@ -164,12 +164,14 @@ def silence_high_entropy(
     mask: Bools,
     tau_p: float = 0.002,
     q: float = 0.75,
+    scope: str = "candidates",
 ) -> Bools:
     """Return the tokens kept when candidates of entropy strictly above the (1 - q) quantile are silenced."""
     rare = candidates(logps, advantages, mask, tau_p)
     if not rare:
         return keep_all(mask)
-    threshold = quantile([entropies[b][t] for b, t in rare], 1.0 - q)
+    pool = {"candidates": rare, "all": positions(mask)}[scope]
+    threshold = quantile([entropies[b][t] for b, t in pool], 1.0 - q)
     return without(mask, {(b, t) for b, t in rare if entropies[b][t] > threshold})
 
 
@@ -212,6 +214,14 @@ def token_mean(values: Matrix, keep: Bools) -> float:
     """Return the mean over the kept tokens of the whole mini-batch, 0 without any."""
     kept = positions(keep)
     return math.fsum(values[b][t] for b, t in kept) / len(kept) if kept else 0.0
+
+
+def group_token_mean(values: Matrix, keep: Bools, group_size: int) -> float:
+    """Return the mean of the groups' token means; groups without a token do not count."""
+    starts = range(0, len(keep), group_size)
+    parts = [(values[i : i + group_size], keep[i : i + group_size]) for i in starts]
+    means = [token_mean(*part) for part in parts if positions(part[1])]
+    return math.fsum(means) / len(means) if means else 0.0
 
 
 def sequence_mean(values: Matrix, mask: Bools) -> float:

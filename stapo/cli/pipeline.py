@@ -128,7 +128,7 @@ def train(
 
     run(
         config=config,
-        training=found.training,
+        training=found.training_of(method),
         method=found.method(method),
         seed=seed,
         base=base,

@@ -13,10 +13,14 @@ from stapo.study import benchmark_definitions, read_study, study_schema
 
 @app.command()
 def check(study: StudyFile) -> None:
-    """Check a study file and say what it would run.
+    """Check a study file and say what it would run, with every method as it would be trained.
 
     Example: stapo check workflows/studies/smoke.yaml
     """
+    from rich.console import Console
+
+    from stapo.operations.methods_table import print_methods
+
     found = read_study(study)
     runs, checkpoints = list(found.runs()), list(found.checkpoints())
     answers = sum(
@@ -28,6 +32,7 @@ def check(study: StudyFile) -> None:
         f"{len(checkpoints)} checkpoints x {len(found.run.decodings)} decodings, "
         f"{answers} responses each"
     )
+    print_methods(found, Console())
     for line in found.unpinned():
         typer.echo(f"warning: {line}")
 

@@ -94,5 +94,7 @@ def divisors(keep: Mask, aggregation: str) -> Table:
     counts = [sum(row) for row in keep]
     if aggregation == "token_mean":
         return [[float(sum(counts))] * len(row) for row in keep]
+    if aggregation != "sequence_mean":
+        raise ValueError(f"aggregation: the kit has no batches for {aggregation}")
     responses = sum(count > 0 for count in counts)
     return [[float(count * responses)] * len(row) for row, count in zip(keep, counts, strict=True)]

@@ -5,7 +5,7 @@ B sequences of an optimiser mini-batch (all ranks and micro-batches together), T
 """
 
 from stapo.objective.advantages import group_advantages
-from stapo.objective.aggregation import sequence_mean, token_mean
+from stapo.objective.aggregation import group_token_mean, sequence_mean, token_mean
 from stapo.objective.diagnostics import (
     gradient_norm_bounds,
     logit_gradient_norm_sq,
@@ -32,6 +32,7 @@ __all__ = [
     "clipped_surrogate",
     "gradient_norm_bounds",
     "group_advantages",
+    "group_token_mean",
     "keep_all",
     "keep_high_entropy",
     "kl_k3",

@@ -22,6 +22,29 @@ def token_mean(values: Tensor, keep: Tensor) -> Tensor:
     return torch.where(keep, values, 0.0).sum() / keep.sum().clamp(min=1)
 
 
+def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
+    """Return the mean over groups of the mean over the kept tokens of each group.
+
+    A group without any token is left out; 0 where no group has one.
+
+    Args:
+        values: (B, T) values per token.
+        keep: (B, T) bool, the tokens that contribute to sum and divisors.
+        group_size: responses per prompt, consecutive rows.
+
+    Raises:
+        ValueError: shapes that do not fit, or groups that are not all of that size.
+
+    Source: STAPO, objective, read to the letter: the divisor stands inside the expectation over prompts.
+    """
+    check_shapes(keep=keep, values=values)
+    if len(keep) % group_size:
+        raise ValueError(f"group_size: {len(keep)} responses are no multiple of {group_size}")
+    counts = keep.sum(dim=1).view(-1, group_size).sum(dim=1)
+    sums = torch.where(keep, values, 0.0).sum(dim=1).view(-1, group_size).sum(dim=1)
+    return (sums / counts.clamp(min=1)).sum() / (counts > 0).sum().clamp(min=1)
+
+
 def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Return the mean over responses of the mean over each response's tokens.
 
@@ -31,7 +54,8 @@ def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
         values: (B, T) values per token.
         mask: (B, T) bool, the tokens that contribute.
 
-    Source: DeepSeekMath, eq. 3.
+    Source: DeepSeekMath, eq. 3. Over kept tokens it is also what a token mean becomes that is taken within
+    each micro-batch of one response, as veRL may have taken STAPO's.
     """
     check_shapes(mask=mask, values=values)
     lengths = mask.sum(dim=1)

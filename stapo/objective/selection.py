@@ -89,19 +89,24 @@ def silence_high_entropy(
     mask: Tensor,
     tau_p: float = 0.002,
     quantile: float = 0.75,
+    scope: Scope = "candidates",
 ) -> Tensor:
     """Return the tokens kept when the candidates of *high* entropy are silenced.
 
-    Silenced iff candidate and entropy strictly above the (1 - quantile) quantile of the candidates'
-    entropies; arguments as in `silence_spurious`.
+    Silenced iff candidate and entropy strictly above the (1 - quantile) quantile of the entropies of the
+    scope; arguments as in `silence_spurious`.
 
-    Source: STAPO v5, masking ablation; the mirrored threshold is our reading.
+    Source: STAPO v5, masking ablation; the mirrored threshold is our reading. The high-entropy mask of v1
+    to v3 is scope "all", 0.20: above the 80th percentile.
     """
+    if scope not in ("candidates", "all"):
+        raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
     check_shapes(mask=mask, entropies=entropies)
     candidates = spurious_candidates(logps, advantages, mask, tau_p)
     if not candidates.any():
         return mask.clone()
-    threshold = _quantile(entropies[candidates], 1 - quantile)
+    pool = candidates if scope == "candidates" else mask
+    threshold = _quantile(entropies[pool], 1 - quantile)
     return mask & ~(candidates & (entropies.double() > threshold))
 
 

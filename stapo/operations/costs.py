@@ -9,8 +9,11 @@ paper's it is not known what a step is.
 from dataclasses import dataclass
 from math import ceil, inf
 
+from stapo.methods import Method
 from stapo.schema import Engine, Evaluation, TinyModel, Training, Verifier
 
+POSITIVE = 0.5
+"""Share of the responses of positive advantage, our assumption."""
 MEAN_LENGTH = 0.35
 """Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
 LENGTH_SPREAD = 1.5
@@ -47,7 +50,9 @@ ASSUMPTIONS = (
     f"a decoding step takes at least {1000 * STEP_SECONDS_PER_LAYER['vllm']:.1f} ms per layer with vLLM, "
     f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers",
     "an update is 6 FLOPs per parameter and token, 8 with gradient checkpointing (on GPUs), plus attention; "
-    "2 more for old log-probs, 2 for the KL reference",
+    "2 more for old log-probs, 2 for the KL reference, and with `statistics: current` 2 in each update but "
+    f"the first of a rollout for the responses that the selection reads ({POSITIVE} of them of positive "
+    "advantage)",
     "responses without advantage count in updates, although they are left out: how many is not known before",
     f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
     f"a job without a model {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
@@ -198,8 +203,22 @@ def _cache(shape: Shape, device: Device, share: float) -> float:
     return share * device.memory - device.weight_bytes * shape.parameters
 
 
+def further_passes(method: Method, training: Training) -> float:
+    """Return how many forward passes a response sees on average beside the update and the old log-probs."""
+    kl = float(method.kl_coefficient > 0)
+    if method.selection == "keep_all" or training.statistics == "behaviour":
+        return kl
+    later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
+    return kl + later_updates * (POSITIVE if method.reads_only_candidates else 1.0)
+
+
 def step_seconds(
-    shape: Shape, training: Training, engine: Engine, device: Device, gpus: int, kl: bool
+    shape: Shape,
+    training: Training,
+    engine: Engine,
+    device: Device,
+    gpus: int,
+    further: float = 0.0,
 ) -> float:
     """Return the mean seconds of one optimiser step: its part of the rollout, and its update.
 
@@ -209,7 +228,7 @@ def step_seconds(
         engine: how vLLM runs.
         device: of which there are `gpus`, all generating, then all updating.
         gpus: of the training; those of a `vllm-server` are taken to be as many, and not counted.
-        kl: whether a reference model is run.
+        further: forward passes beside the update and the old log-probs, as `further_passes`.
     """
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
@@ -225,7 +244,7 @@ def step_seconds(
         shape, _joined(device, together), name, on_each, prompt, limit, cache
     )
     tokens = responses * (prompt + mean_length(limit))
-    passes = 1 + kl + (4 if device.is_gpu else 3)  # Backward counts as two forwards.
+    passes = 1 + further + (4 if device.is_gpu else 3)  # Backward counts as two forwards.
     flops = passes * shape.forward(tokens, _context(prompt, limit))
     update = flops / (gpus * device.flops * COMPUTE_UTILISATION)
     return (generation + update) * training.prompts_per_mini_batch / training.prompts_per_batch

@@ -1,6 +1,7 @@
 """Whether a training fits into the memory of its GPUs, estimated before it is started. Unmeasured on GPUs."""
 
 import json
+from math import gcd
 from pathlib import Path
 
 from stapo.models.arithmetic import VOCABULARY
@@ -71,7 +72,8 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
     """
     training, engine, errors = study.training, study.engine, []
     kl = any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
-    batch = training.prompts_per_mini_batch * training.group_size
+    own = [study.training_of(name) for name in study.run.methods]
+    batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
     if batch % gpus_per_training:
         errors.append(
             f"training.prompts_per_mini_batch: {gpus_per_training} GPUs cannot share a mini-batch of {batch} "

@@ -202,7 +202,9 @@ SILENCED: dict[str, Callable[[int, Args], tuple[int, int]]] = {
     ),
     "silence_high_entropy": lambda n, args: (
         0,
-        max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0),
+        n
+        if args["scope"] == "all"
+        else max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0),
     ),
 }
 """Selection to the least and the most of n candidates that it can have silenced."""

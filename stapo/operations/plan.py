@@ -135,7 +135,8 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
     Only steps with the settings of the study count as done; the speed is that of any earlier settings.
     """
     seconds, num_steps, done = 0.0, 0, []
-    rollout = study.training.prompts_per_batch // study.training.prompts_per_mini_batch
+    training = study.training_of(method)
+    rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     for seed in study.run.seeds:
         place = {"study": study.name, "size": size, "method": method, "seed": seed}
         own = fingerprint(study.train_config(size, method, seed))
@@ -157,8 +158,11 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
 def _train_row(
     study: Study, size: str, shape: Shape, method: str, machine: Machine, root: Path
 ) -> Row:
-    training, kl = study.training, study.method(method).kl_coefficient > 0
-    modelled = costs.step_seconds(shape, training, study.engine, machine.device, machine.gpus, kl)
+    training = study.training_of(method)
+    further = costs.further_passes(study.method(method), training)
+    modelled = costs.step_seconds(
+        shape, training, study.engine, machine.device, machine.gpus, further
+    )
     measured, done = progress(study, size, method, root)
     start = costs.START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
     left = [training.steps - steps for steps in done]
@@ -274,7 +278,7 @@ def _paper(study: Study) -> list[str]:
     days = []
     for size, shape in shapes_of(study).items():
         if isinstance(study.models[size], HubModel):
-            step = costs.step_seconds(shape, training, study.engine, DEVICES[name], gpus, False)
+            step = costs.step_seconds(shape, training, study.engine, DEVICES[name], gpus)
             days.append(f"{size} {training.steps * step / 86400:.1f}")
     return [
         f"the paper: {gpus} {name}, {PAPER_DAYS[0]} to {PAPER_DAYS[1]} days per run, of which size it does "

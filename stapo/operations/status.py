@@ -195,7 +195,8 @@ def _measured(study: Study, training: Training, metrics: Path) -> Training:
         return training
     last = records[-1]
     reward, entropy = (number(last.get(key)) for key in ("reward", "entropy"))
-    per_rollout = study.training.prompts_per_batch // study.training.prompts_per_mini_batch
+    settings = study.training_of(training.method)
+    per_rollout = settings.prompts_per_batch // settings.prompts_per_mini_batch
     pace, left = seconds_per_step(records, per_rollout), study.training.steps - last["step"]
     seconds_left = None if pace is None or training.state != "training" else pace * max(left, 0)
     return replace(

@@ -27,7 +27,9 @@ def training_errors(results: Results) -> Iterator[str]:
         if canonical(record["config"]) != canonical(study.train_config(*run)):
             yield f"{place}/provenance.json: its config is not the study's"
         metrics = results.metrics(*run)
-        steps[run], seconds, faults = metrics_faults(metrics, study.training, study.method(method))
+        steps[run], seconds, faults = metrics_faults(
+            metrics, study.training_of(method), study.method(method)
+        )
         yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
         taken = sum(seconds.get(phase, 0.0) for phase in PHASES)
         yield from (
@@ -53,7 +55,9 @@ def recorded_steps(results: Results) -> dict[Run, list[Step]]:
     """Return what the trainings recorded, as far as it holds."""
     study = results.study
     return {
-        run: metrics_faults(results.metrics(*run), study.training, study.method(run[1]))[0]
+        run: metrics_faults(results.metrics(*run), study.training_of(run[1]), study.method(run[1]))[
+            0
+        ]
         for run in study.runs()
     }
 
@@ -72,8 +76,7 @@ def _title_errors(study: Study) -> Iterator[str]:
     """Yield methods that go by the name or title of another."""
     titles: dict[str, str] = {}
     for name in study.run.methods:
-        settings, shown = study.methods.get(name), study.method(name).title
-        base = (settings and settings.base) or name
+        base, shown = study.origin_of(name), study.method(name).title
         own = {_plain(base), _plain(METHODS[base].title)}
         if name in METHODS and base != name:
             yield f"methods.{name}: is made of {base} and goes by the name of another method"

@@ -67,17 +67,20 @@ def deal(
     return [part + [rows[:0]] * (most - len(part)) for part in parts]
 
 
-def token_weights(keep: Tensor, aggregation: AggregationName) -> Tensor:
+def token_weights(keep: Tensor, aggregation: AggregationName, group_size: int) -> Tensor:
     """Return (B, T) weights with which a sum over tokens is the aggregation of the whole mini-batch.
 
-    The sum of weights x values equals `objective.token_mean` or `objective.sequence_mean`, and can be
-    taken micro-batch by micro-batch.
+    The sum of weights x values equals the function of that name in `objective`, and can be taken
+    micro-batch by micro-batch.
 
     Args:
         keep: (B, T) bool, the tokens that contribute.
         aggregation: whose divisor.
+        group_size: responses per prompt, consecutive rows.
     """
-    if aggregation == "token_mean":
-        return keep / keep.sum().clamp(min=1)
-    lengths = keep.sum(dim=1, keepdim=True)
-    return keep / lengths.clamp(min=1) / (lengths > 0).sum().clamp(min=1)
+    rows = {"token_mean": len(keep), "group_token_mean": group_size, "sequence_mean": 1}[
+        aggregation
+    ]
+    counts = keep.sum(dim=1).view(-1, rows).sum(dim=1)
+    weights = 1 / counts.clamp(min=1) / (counts > 0).sum().clamp(min=1)
+    return keep * weights.repeat_interleave(rows).unsqueeze(1)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,8 @@ def _say(line: str) -> None:
 
 def _dataset(prompts: Path, training: Training, seed: int) -> Dataset:
     records = read_prompts(prompts)
-    rollouts = training.steps * training.prompts_per_mini_batch // training.prompts_per_batch
+    # Of the last rollout the steps may need a part only.
+    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
     order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
     rows = [
         {

@@ -322,7 +322,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         statistics = self._statistics(model, sequences, batch, mask)
         keep = self._select(statistics, advantages, mask)
-        weights = token_weights(keep, method.aggregation)
+        weights = token_weights(keep, method.aggregation, self.num_generations)
         # Without a KL term a sequence of zero advantage has no gradient: neither pass is needed.
         contributes = (weights > 0).any(dim=1) & ((advantages != 0) | (method.kl_coefficient > 0))
         parts = self._parts(batch, mask, contributes.nonzero().flatten())
@@ -387,11 +387,9 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         first = self._step % self.args.steps_per_generation == 0
         if self.args.statistics == "behaviour" or first or self.method.selection == "keep_all":
             return behaviour
-        only_candidates = (
-            self.method.selection.startswith("silence")
-            and self.method.selection_args.get("scope") != "all"
-        )
-        needed = mask.any(dim=1) & ((batch["advantages"] > 0) | (not only_candidates))
+        needed = mask.any(dim=1)
+        if self.method.reads_only_candidates:
+            needed &= batch["advantages"] > 0
         parts = self._parts(batch, mask, needed.nonzero().flatten())
         own = self._without_gradient(model, *sequences, mask.shape[1], parts)
         # A row is computed by one rank and 0 on the others.

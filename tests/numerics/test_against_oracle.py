@@ -15,6 +15,7 @@ from stapo.objective import (
     clipped_surrogate,
     gradient_norm_bounds,
     group_advantages,
+    group_token_mean,
     keep_high_entropy,
     kl_k3,
     logit_gradient_norm_sq,
@@ -117,10 +118,11 @@ def test_silence_spurious(rows: Rows, quantile: float, scope: str) -> None:
 @EXAMPLES
 @given(rows=mini_batches())
 @pytest.mark.parametrize("quantile", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_silence_high_entropy(rows: Rows, quantile: float) -> None:
-    keep = silence_high_entropy(*rows.tensors(), tau_p=0.002, quantile=quantile)
+@pytest.mark.parametrize("scope", ["candidates", "all"])
+def test_silence_high_entropy(rows: Rows, quantile: float, scope: str) -> None:
+    keep = silence_high_entropy(*rows.tensors(), tau_p=0.002, quantile=quantile, scope=scope)
     expected = oracle.silence_high_entropy(
-        rows.logps, rows.entropies, rows.advantages, rows.mask, 0.002, quantile
+        rows.logps, rows.entropies, rows.advantages, rows.mask, 0.002, quantile, scope
     )
     assert keep.tolist() == expected
 
@@ -200,6 +202,11 @@ def test_aggregation(rows: Rows) -> None:
     values, mask = double(rows.entropies), torch.tensor(rows.mask)
     expected = oracle.token_mean(rows.entropies, rows.mask)
     torch.testing.assert_close(token_mean(values, mask), double(expected), **DOUBLE)
+    for group_size in range(1, len(mask) + 1):
+        if len(mask) % group_size == 0:
+            found = group_token_mean(values, mask, group_size)
+            grouped = oracle.group_token_mean(rows.entropies, rows.mask, group_size)
+            torch.testing.assert_close(found, double(grouped), **DOUBLE)
     expected = oracle.sequence_mean(rows.entropies, rows.mask)
     torch.testing.assert_close(sequence_mean(values, mask), double(expected), **DOUBLE)
 

@@ -10,6 +10,7 @@ from stapo.objective import (
     SELECTIONS,
     clipped_surrogate,
     group_advantages,
+    group_token_mean,
     keep_all,
     keep_high_entropy,
     sequence_mean,
@@ -185,6 +186,20 @@ def test_the_divisor_counts_kept_tokens_only() -> None:
     assert sequence_mean(values, keep) == (3.5 + 8.0) / 2
     keep[1] = False
     assert sequence_mean(values, keep) == 3.5  # a response without a token does not count
+
+
+def test_the_groups_of_one_response_and_of_all_are_the_other_aggregations() -> None:
+    values = double([[1.0, 2.0, 6.0], [4.0, 8.0, 16.0], [3.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
+    keep = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
+    assert group_token_mean(values, keep, group_size=4) == token_mean(values, keep) == 18 / 4
+    assert group_token_mean(values, keep, group_size=1) == sequence_mean(values, keep) == 14.5 / 3
+    assert group_token_mean(values, keep, group_size=2) == (5.0 + 3.0) / 2
+    keep[:2] = False
+    assert (
+        group_token_mean(values, keep, group_size=2) == 3.0
+    )  # a group without a token does not count
+    with pytest.raises(ValueError, match="group_size: 4 responses are no multiple of 3"):
+        group_token_mean(values, keep, group_size=3)
 
 
 # Strictness of the three inequalities of S2T ----------------------------------------------------

@@ -19,8 +19,41 @@ JOBS = {
     "paper": {"train": 12, "base_model": 3, "generate": 150, "score": 900, "verifier_model": 1},
     "paper-1.7b": {"train": 4, "base_model": 1, "generate": 50, "score": 300, "verifier_model": 1},
     "single-gpu": {"train": 4, "base_model": 1, "generate": 26, "score": 156},
-    "ablation": {"train": 11, "base_model": 1, "generate": 134, "score": 804, "verifier_model": 1},
-    "sensitivity": {"train": 9, "base_model": 1, "generate": 55, "score": 55, "verifier_model": 1},
+    "paper-rollouts": {
+        "train": 12,
+        "base_model": 3,
+        "generate": 150,
+        "score": 900,
+        "verifier_model": 1,
+    },
+    "ablation-v3": {
+        "train": 12,
+        "base_model": 3,
+        "generate": 150,
+        "score": 900,
+        "verifier_model": 1,
+    },
+    "ablation-v5": {
+        "train": 11,
+        "base_model": 1,
+        "generate": 134,
+        "score": 804,
+        "verifier_model": 1,
+    },
+    "sensitivity-v3": {
+        "train": 7,
+        "base_model": 1,
+        "generate": 43,
+        "score": 43,
+        "verifier_model": 1,
+    },
+    "sensitivity-v5": {
+        "train": 9,
+        "base_model": 1,
+        "generate": 55,
+        "score": 55,
+        "verifier_model": 1,
+    },
 }
 
 

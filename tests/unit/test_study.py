@@ -158,6 +158,79 @@ def test_a_variant_takes_its_base_and_its_own_settings(raw_study):
     assert METHODS["stapo"].selection_args["quantile"] == 0.75
 
 
+def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
+    """Whatever a study says of all methods, or of STAPO, its variants have too; own settings come last."""
+    raw_study["all_methods"] = {"dual_clip": 10.0}
+    raw_study["methods"] = {
+        "stapo": {"tau_p": 0.01, "clip_high": 0.3, "training": {"group_size": 4}},
+        "mine": {"base": "stapo", "quantile": 0.5},
+        "mine-too": {"base": "mine", "tau_p": 0.02, "clip_high": 0.4},
+    }
+    found = parse_study(raw_study)
+    assert all(found.method(name).dual_clip == 10.0 for name in (*METHODS, "mine", "mine-too"))
+    heirs = ("stapo", "mine", "stapo-v2", "high-entropy", "random", "full-mask")
+    assert {found.method(name).selection_args["tau_p"] for name in heirs} == {0.01}
+    assert {found.method(name).clip_high for name in heirs} == {0.3}
+    assert {found.training_of(name).group_size for name in (*heirs, "mine-too")} == {4}
+    assert found.training_of("grpo") == found.training
+    too = found.method("mine-too")
+    assert too.selection_args == {"tau_p": 0.02, "quantile": 0.5, "scope": "candidates"}
+    assert (too.clip_high, found.method("justrl").clip_high) == (0.4, 0.28)
+    # What is STAPO's own in a built-in variant stays.
+    assert found.method("stapo-v2").selection_args == {
+        "tau_p": 0.01, "quantile": 0.80, "scope": "all",
+    }  # fmt: skip
+
+
+def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
+    raw_study["methods"] = {
+        "tau": {"base": "stapo", "tau_p": 0.01},
+        "old": {"base": "stapo-v2", "tau_p": 0.01},
+        "tau-too": {"base": "tau", "training": {"group_size": 16}},
+        "20-entropy": {"fraction": 0.1},
+    }
+    before = parse_study(raw_study)
+    assert before.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01"
+    assert before.method("old").source == "as STAPO (v2), but tau_p 0.01"
+    assert before.method("tau-too").source == "as STAPO (v4 and v5), but tau_p 0.01, group_size 16"
+    assert before.method("20-entropy").source.endswith("; here fraction 0.1")
+    assert before.method("grpo").source == METHODS["grpo"].source
+    raw_study["all_methods"] = {"dual_clip": 10.0}
+    after = parse_study(raw_study)
+    assert after.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10"
+    assert after.method("grpo").source == METHODS["grpo"].source + "; here dual_clip 10"
+    # Of no revision of the paper, whatever it descends from.
+    assert [after.method(name).revision for name in ("stapo", "stapo-v2", "tau", "grpo")] == [
+        "v4 and v5", "v1 to v3", "", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("methods", "line"),
+    [
+        ({"a": {"base": "b"}, "b": {"base": "a"}}, "a -> b -> a"),
+        ({"stapo": {"base": "stapo-v2"}}, "stapo -> stapo-v2 -> stapo"),
+        ({"stapo": {"base": "c"}, "c": {"base": "random"}}, "stapo -> c -> random -> stapo"),
+    ],
+)
+def test_a_base_that_goes_round_in_a_circle_is_refused(raw_study, methods, line):
+    raw_study["methods"] = methods
+    with pytest.raises(StudyError, match=rf"methods.\w+.base: goes round in a circle: {line}"):
+        parse_study(raw_study)
+
+
+def test_the_training_of_a_method_is_part_of_its_fingerprint_and_checked(raw_study):
+    before = parse_study(raw_study)
+    raw_study["methods"] = {"stapo": {"training": {"group_size": 16}}}
+    after = parse_study(raw_study)
+    for method in ("grpo", "stapo"):
+        changed = before.train_config("tiny", method, 0) != after.train_config("tiny", method, 0)
+        assert changed == (method == "stapo")
+    raw_study["methods"] = {"stapo": {"training": {"prompts_per_mini_batch": 5}}}
+    with pytest.raises(StudyError, match=r"methods.stapo.training.prompts_per_mini_batch: 5 does"):
+        parse_study(raw_study)
+
+
 def test_merge_is_deep_for_mappings_and_replaces_lists():
     merged = merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2})
     assert merged == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}
@@ -219,7 +292,7 @@ def test_a_study_extends_another_down_to_the_catalogue():
     assert small.evaluation.verifier is None
     assert paper.evaluation.verifier is not None
     assert small.models == paper.models  # Of the catalogue.
-    ablation = read_study(STUDIES_DIRECTORY / "ablation.yaml")
+    ablation = read_study(STUDIES_DIRECTORY / "ablation-v5.yaml")
     # Two steps down, the same training to the last digit: `stapo` of both need not run twice.
     assert ablation.train_config("1.7B", "stapo", 0) == paper.train_config("1.7B", "stapo", 0)
 
@@ -228,7 +301,9 @@ def test_a_study_extends_another_down_to_the_catalogue():
     ("name", "error"), [("nope", "no such study: 'nope'"), ("../smoke", "no such study")]
 )
 def test_what_a_study_extends_must_be_there(name, error):
-    with pytest.raises(StudyError, match=f"extends: {error}.*known: ablation, paper"):
+    with pytest.raises(
+        StudyError, match=f"extends: {error}.*known: ablation-v3, ablation-v5, paper"
+    ):
         parse_study({"name": "mine", "extends": name})
     with pytest.raises(StudyError, match="name: missing"):
         parse_study({"extends": "smoke"})

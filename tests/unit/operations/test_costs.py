@@ -10,9 +10,17 @@ Known trainings, all of 256 prompts x 8 responses per rollout and four updates, 
 
 import pytest
 
+from stapo.methods import METHODS
 from stapo.models.arithmetic import VOCABULARY
 from stapo.models.tiny import HEAD_SIZE, build_model
-from stapo.operations.costs import DEVICES, SHAPES, Shape, decode_seconds, step_seconds
+from stapo.operations.costs import (
+    DEVICES,
+    SHAPES,
+    Shape,
+    decode_seconds,
+    further_passes,
+    step_seconds,
+)
 from stapo.operations.memory import TINY_HEAD_SIZE, memory_per_gpu, peak_memory, shape_of
 from stapo.operations.plan import PAPER_DAYS, PAPER_MACHINE
 from stapo.schema import Engine, TinyModel, Training
@@ -55,7 +63,7 @@ def test_the_tiny_shape_is_that_of_the_model_that_is_built():
 
 
 def days(shape: Shape, device: str, gpus: int, updates: int) -> float:
-    return updates * step_seconds(shape, PAPER, SHARED, DEVICES[device], gpus, kl=False) / 86400
+    return updates * step_seconds(shape, PAPER, SHARED, DEVICES[device], gpus) / 86400
 
 
 def test_justrl_is_met_within_a_factor_of_two():
@@ -90,7 +98,7 @@ def test_the_paper_is_met_within_a_factor_of_two_and_a_quarter_if_its_steps_are_
 
 def test_the_smoke_training_is_met_within_a_factor_of_three():
     """About 25 s for 96 steps were measured on two CPU cores; the same beside other work took 51 s."""
-    seconds = 96 * step_seconds(shape_of(TINY), SMOKE, Engine(), DEVICES["cpu"], 1, kl=False)
+    seconds = 96 * step_seconds(shape_of(TINY), SMOKE, Engine(), DEVICES["cpu"], 1)
     assert 25 / 3 < seconds < 25 * 3
     assert 51 / 3 < seconds < 51 * 3
 
@@ -141,3 +149,17 @@ def test_a_longer_response_than_the_token_budget_counts_as_it_is():
     tight = PAPER.model_copy(update={"micro_batch_tokens": 1024 + 15360})
     found = [memory_per_gpu(qwen("8B"), t, SHARED, 8, 80e9, kl=False) for t in (small, tight)]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "behaviour", "current"),
+    [("grpo", 1, 1), ("justrl", 0, 0), ("stapo", 0, 0.375), ("stapo-v2", 0, 0.75), ("20-entropy", 0, 0.75)],
+)  # fmt: skip
+def test_statistics_of_the_current_policy_cost_a_pass_in_three_of_four_updates(
+    method, behaviour, current
+):
+    found = [
+        further_passes(METHODS[method], PAPER.model_copy(update={"statistics": statistics}))
+        for statistics in ("behaviour", "current")
+    ]
+    assert found == [behaviour, current]

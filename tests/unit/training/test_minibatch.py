@@ -1,12 +1,14 @@
 """Cutting changes nothing: every sequence once, within the budget, and the same sums."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stapo.methods import METHODS
-from stapo.objective import SELECTIONS, sequence_mean, token_mean
+from stapo.objective import SELECTIONS, group_token_mean, sequence_mean, token_mean
 from stapo.training.minibatch import cut, deal, token_weights
 from stapo.training.update import micro_batch_loss
 
@@ -33,18 +35,24 @@ def test_only_the_given_rows_longest_first():
 
 
 @pytest.mark.parametrize(
-    ("name", "mean"), [("token_mean", token_mean), ("sequence_mean", sequence_mean)]
+    ("name", "mean"),
+    [
+        ("token_mean", token_mean),
+        ("group_token_mean", partial(group_token_mean, group_size=2)),
+        ("sequence_mean", sequence_mean),
+    ],
 )
 def test_weights_are_the_aggregation(name, mean):
     generator = torch.Generator().manual_seed(0)
     keep = torch.rand(6, 11, generator=generator) < 0.6
     keep[2] = False
+    keep[4:] = False  # A whole group.
     values = torch.randn(6, 11, generator=generator, dtype=torch.double)
-    weights = token_weights(keep, name)
+    weights = token_weights(keep, name, group_size=2)
     # Both sum 40 numbers of size 1 in double precision, weights rounded to single.
     torch.testing.assert_close((weights * values).sum(), mean(values, keep), rtol=1e-6, atol=1e-6)
     assert not weights[~keep].any()
-    assert token_weights(torch.zeros_like(keep), name).sum() == 0
+    assert token_weights(torch.zeros_like(keep), name, group_size=2).sum() == 0
 
 
 @settings(max_examples=100, deadline=None)
@@ -72,13 +80,15 @@ def test_all_ranks_have_as_many_passes_and_together_each_sequence_once(lengths, 
     budget=st.integers(1, 200),
     num_ranks=st.integers(1, 4),
     shuffled=st.booleans(),
+    by_group=st.booleans(),
 )
 def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
-    seed, name, budget, num_ranks, shuffled
+    seed, name, budget, num_ranks, shuffled, by_group
 ):
     """Every method, its mask and divisor of the whole mini-batch, summed over ranks and micro-batches."""
     method, generator = METHODS[name], torch.Generator().manual_seed(seed)
     size, width = 12, 9
+    aggregation = "group_token_mean" if by_group else method.aggregation
     lengths = torch.randint(0, width + 1, (size,), generator=generator)
     batch = {
         "completion_mask": torch.arange(width) < lengths.unsqueeze(1),
@@ -97,7 +107,7 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
         keep = SELECTIONS[method.selection](
             *statistics, rows["advantages"], mask, **method.selection_args
         )
-        weights, total = token_weights(keep, method.aggregation), 0.0
+        weights, total = token_weights(keep, aggregation, group_size=4), 0.0
         for part in (part for hand in hands for part in hand if len(part)):
             cut_to = max(int(mask[part].sum(dim=1).max()), 1)
             fields = {key: value[part] for key, value in rows.items()}
@@ -110,7 +120,9 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
     whole = update(torch.arange(size), [[torch.arange(size)]])
     # The random ablation draws by position: another order is another draw.
     shuffled = shuffled and method.selection != "silence_random"
-    order = torch.randperm(size, generator=generator) if shuffled else torch.arange(size)
+    order = torch.arange(size)
+    if shuffled:  # Whole groups, which stay together.
+        order = order.view(-1, 4)[torch.randperm(size // 4, generator=generator)].flatten()
     ones = torch.ones(size, dtype=torch.long)
     hands = deal(ones, lengths[order], torch.arange(size), budget, num_ranks)
     found = update(order, hands)
