@@ -127,6 +127,11 @@ def test_the_same_seed_gives_the_same_run(world, reference, tmp_path):
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
 
+def test_the_last_rollout_may_be_used_in_part(world, reference, tmp_path):
+    """Two mini-batches per rollout, five steps; a method with batches of its own has the study's steps."""
+    assert run(world, tmp_path, steps=5) == metrics(reference / "metrics.jsonl")[:5]
+
+
 def test_a_killed_run_resumes_to_the_same_bits(world, reference, tmp_path):
     code = f"""
 import sys
