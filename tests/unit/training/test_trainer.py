@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,6 +23,7 @@ from stapo.objective import (
     SELECTIONS,
     clipped_surrogate,
     group_advantages,
+    group_token_mean,
     kl_k3,
     sequence_mean,
     token_mean,
@@ -216,7 +219,9 @@ def test_the_update_is_the_objective(world, tmp_path, monkeypatch):
         return loss
 
     monkeypatch.setattr(module.StapoTrainer, "_accumulate_gradients", spy)
-    for name in ("stapo", "grpo", "20-entropy"):
+    by_group = replace(METHODS["justrl"], aggregation="group_token_mean")
+    monkeypatch.setitem(METHODS, "by-group", by_group)
+    for name in ("stapo", "grpo", "20-entropy", "by-group"):
         captured.clear()
         run(world, tmp_path / name, name, steps=2)
         method, batch = METHODS[name], captured["batch"]
@@ -237,7 +242,11 @@ def test_the_update_is_the_objective(world, tmp_path, monkeypatch):
             logps, logps.detach(), advantages, method.clip_low, method.clip_high
         )
         values = values - method.kl_coefficient * kl_k3(logps, logps.detach())
-        mean = token_mean if method.aggregation == "token_mean" else sequence_mean
+        mean = {
+            "token_mean": token_mean,
+            "group_token_mean": partial(group_token_mean, group_size=TRAINING.group_size),
+            "sequence_mean": sequence_mean,
+        }[method.aggregation]
         loss = -mean(values, keep)
         loss.backward()
         # Single precision through two layers, trimmed and padded differently.
