@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stapo.methods import METHODS, PARENTS, SELECTION_ARGS
+from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
 from stapo.schema import Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
@@ -52,6 +52,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _few_samples(raw, tasks)
     yield from _selection(raw)
     yield from _verdict(raw)
+    yield from _compare(raw)
     yield from _method_settings(raw)
     yield from _equal_titles(raw)
     yield from _batches(raw)
@@ -195,6 +196,29 @@ def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
             ("evaluation", "verdict"),
             "verifier, but evaluation.verifier names none; add it",
         )
+
+
+def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a comparison of methods that are not run, with nothing, or of one with itself."""
+    section, run = _section(raw, "compare"), _names(_section(raw, "run"), "methods")
+    target = section.get("target")
+    targets = [target] if isinstance(target, str) else _names(section, "target")
+    baselines = _names(section, "baselines")
+    for key, names in (("target", targets), ("baselines", baselines)):
+        yield from _twice(("compare", key), names, str, "")
+        for name in dict.fromkeys(names):
+            if name not in run:
+                about = f"{name!r} is not in run.methods ({', '.join(run)}); add it there"
+                yield ("compare", key), f"{about}, or choose another"
+    ours, theirs = compared(run, targets, baselines)
+    for name in dict.fromkeys(ours):
+        if theirs == [name]:
+            yield (("compare", "baselines"), f"{name!r} has no baseline but itself; add another")
+    if targets and run and not theirs:
+        about = f"run.methods has none of {', '.join(BASELINES)}; name baselines"
+        yield ("compare", "baselines"), about
+    if baselines and run and not ours:
+        yield ("compare", "target"), f"run.methods has none of {', '.join(TARGETS)}; name a target"
 
 
 def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:

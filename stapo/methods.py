@@ -1,6 +1,6 @@
 """The training methods as data: what each one is, with its source. No torch here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -127,7 +127,9 @@ PARENTS = dict.fromkeys(("stapo-v2", "high-entropy", "random", "full-mask"), "st
 """Methods that are STAPO with another selection: what a study changes of STAPO changes them too."""
 
 BASELINES = ("grpo", "20-entropy", "justrl")
-"""The methods that the headline compares STAPO with (paper, main table)."""
+"""The methods that the paper's main table and headline compare STAPO with."""
+TARGETS = ("stapo", "stapo-v2")
+"""STAPO in its two revisions: what is compared with the baselines unless a study says otherwise."""
 
 SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
 
@@ -220,3 +222,18 @@ def differences(origin: Method, found: Method) -> dict[str, Any]:
     }
     pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
     return {key: new for key, (old, new) in pairs.items() if old != new}
+
+
+def compared(
+    run: Sequence[str], targets: Sequence[str] = (), baselines: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Return the targets and the baselines of a comparison.
+
+    Args:
+        run: names of the methods that are run.
+        targets: as the study names them; none: those of `TARGETS` that are run and are no baseline.
+        baselines: likewise, with `BASELINES`.
+    """
+    found = [name for name in TARGETS if name in run and name not in baselines]
+    others = [name for name in BASELINES if name in run and name not in targets]
+    return list(targets) or found, list(baselines) or others

@@ -67,6 +67,10 @@ def _address(text: str) -> str:
     return text
 
 
+def _in_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 def _heads(heads: int) -> int:
     if heads % max(heads // 2, 1):
         raise ValueError("half of the heads are key-value heads; choose an even number")
@@ -322,6 +326,22 @@ class Evaluation(Strict):
     )
     verdict: Literal["rule", "verifier"] = Field(
         "rule", description="What tables count: the rules alone, or also what the verifier accepts"
+    )
+
+
+class Compare(Strict):
+    """Which methods the tables compare with which."""
+
+    target: (
+        Annotated[
+            list[Name],
+            Field(min_length=1, max_length=1000),
+            BeforeValidator(_in_list, json_schema_input_type=Name | list[Name]),
+        ]
+        | None
+    ) = Field(None, description="Method or methods of run.methods; default: stapo and stapo-v2")
+    baselines: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+        None, description="Methods of run.methods; default: grpo, 20-entropy and justrl"
     )
 
 

@@ -19,10 +19,11 @@ from pydantic import Field, ValidationError
 from stapo.checks import cross_problems
 from stapo.loader import Document, document_of, line_of, load_yaml
 from stapo.loader import StudyError as StudyError
-from stapo.methods import METHODS, PARENTS, Method, origin_of, resolve
+from stapo.methods import METHODS, PARENTS, Method, compared, origin_of, resolve
 from stapo.schema import (
     AllMethods,
     BenchmarkSettings,
+    Compare,
     Data,
     Decoding,
     Engine,
@@ -71,6 +72,7 @@ class Study(Strict):
     benchmarks: dict[Name, BenchmarkSettings]
     evaluation: Evaluation
     run: Run
+    compare: Compare = Compare()
 
     def method(self, name: str) -> Method:
         """Return the method of that name as this study has it."""
@@ -98,6 +100,11 @@ class Study(Strict):
         inherited = self.training if base == method else self.training_of(base)
         own = given.training.model_dump(exclude_none=True) if given.training else {}
         return inherited.model_copy(update=own)
+
+    def compared(self) -> tuple[list[str], list[str]]:
+        """Return the methods that the tables compare, and those that they compare them with."""
+        asked = self.compare
+        return compared(self.run.methods, asked.target or (), asked.baselines or ())
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
         """Yield (size, method, seed) of every training."""
@@ -225,7 +232,7 @@ class Study(Strict):
         shown = self.evaluation.model_dump(include={"select", "development", "verdict"})
         methods = [self.method(name) for name in self.run.methods]
         names = [(method.title, method.source, method.revision) for method in methods]
-        return fingerprint([names, shown, self.score_fingerprints(decoding)])
+        return fingerprint([names, shown, self.compared(), self.score_fingerprints(decoding)])
 
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""

@@ -21,7 +21,7 @@ def write_score(root: Path, study: Study, checkpoint: str, benchmark: str, **ide
     """Write the scores of one cell at the first decoding."""
     decoding, samples = study.run.decodings[0], study.benchmarks[benchmark].samples
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
-    rate = RATES[checkpoint.split("/")[1]]
+    rate = RATES.get(checkpoint.split("/")[1], 0.5)
     rows = []
     for problem in range(PROBLEMS):
         for sample in range(samples):

@@ -1,7 +1,7 @@
 """What the paper-style table of one decoding says: values, intervals, differences, headline."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,26 +20,32 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
-from stapo.methods import BASELINES
 from stapo.study import Study
 
 AVERAGE = "Avg"
+CONTROL = "aime24"
+"""What methods may be tuned on unawares: its problems are older than the models (arXiv 2504.07086)."""
+WITHOUT = "Avg without AIME24"
 BOOTSTRAP_SEED = 0
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
-MARK = "\u2020"
+MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
+"""Dagger, double dagger, section sign, pilcrow, double bar: one for each target, then doubled."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The relative gain of STAPO's average over the strongest baseline's, in percent."""
+    """The relative gain of a method's average over the strongest baseline's, in percent."""
 
+    target: str
     gains: dict[str, float]
     """By size."""
     baselines: dict[str, str]
     """The strongest baseline of each size."""
     mean: float
     """Over the sizes."""
+    interval: Interval | None = None
+    """Of the mean; None where only averages are known."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Row:
     method: str
     title: str
     cells: dict[str, Interval]
-    """By benchmark, and `Avg`."""
+    """By benchmark, then by `MainTable.averages`."""
     best: frozenset[str]
     """The columns in which no other row of the size is better."""
     seeds: int
@@ -63,18 +69,21 @@ class Row:
     """By benchmark and k, in percent."""
     majority: dict[str, float]
     """By benchmark, in percent."""
-    significant: bool
-    """Whether STAPO's Avg differs from this row's, after Holm's adjustment."""
+    marks: str
+    """Those of the targets whose Avg differs from this row's, after Holm's adjustment."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """STAPO minus a baseline, on the average of one size; in points of percent."""
+    """A target minus a baseline, on the average of one size; shares of 1."""
 
     size: str
+    target: str
     baseline: str
     difference: Difference
     adjusted_p: float
+    without: Interval | None
+    """The same on the average without AIME24, where the table has one."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,12 @@ class MainTable:
     decoding: str
     benchmarks: dict[str, str]
     """Name to heading."""
+    averages: list[str]
+    """Further columns: Avg, and Avg without AIME24 where that is another one."""
     problems: dict[str, int]
     rows: list[Row]
-    headline: Headline | None
-    headline_interval: Interval | None
+    headlines: dict[str, Headline | None]
+    """By target."""
     comparisons: list[Comparison]
     choices: list[Choice]
     """Of each training with several checkpoints."""
@@ -96,70 +107,120 @@ class MainTable:
     made_by: str
     """Fingerprint of everything that leads to this table."""
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Of the methods."""
+        return {row.method: row.title for row in self.rows}
 
-def headline(averages: Mapping[str, Mapping[str, float]]) -> Headline | None:
-    """Return the mean over sizes of 100 (STAPO / best baseline - 1).
+    @property
+    def values(self) -> dict[str, dict[str, float]]:
+        """Size to method to Avg, in percent."""
+        found: dict[str, dict[str, float]] = {}
+        for row in self.rows:
+            found.setdefault(row.size, {})[row.method] = row.cells[AVERAGE].value
+        return found
+
+
+def headline(
+    averages: Mapping[str, Mapping[str, float]], target: str, baselines: Iterable[str]
+) -> Headline | None:
+    """Return the mean over sizes of 100 (target / strongest baseline - 1).
 
     Args:
         averages: size -> method -> average over the benchmarks. The strongest baseline of a size is
             that of the highest average.
+        target: the method whose gain it is.
+        baselines: the methods that it is compared with, itself not counted.
 
     Returns:
-        None where a size lacks STAPO or every baseline, or where the strongest baseline is at 0.
+        None where a size lacks the target or every baseline, or where the strongest baseline is at 0.
 
     Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
     """
-    gains, baselines = {}, {}
+    gains, strongest = {}, {}
     for size, row in averages.items():
-        present = [name for name in BASELINES if name in row]
-        if "stapo" not in row or not present:
+        present = [name for name in baselines if name in row and name != target]
+        if target not in row or not present:
             return None
-        baselines[size] = max(present, key=lambda name: row[name])
-        if row[baselines[size]] <= 0:
+        strongest[size] = max(present, key=lambda name: row[name])
+        if row[strongest[size]] <= 0:
             return None
-        gains[size] = 100 * (row["stapo"] / row[baselines[size]] - 1)
-    return Headline(gains, baselines, float(np.mean(list(gains.values())))) if gains else None
+        gains[size] = 100 * (row[target] / row[strongest[size]] - 1)
+    mean = float(np.mean(list(gains.values()))) if gains else 0.0
+    return Headline(target, gains, strongest, mean) if gains else None
 
 
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Compute the table of one decoding; deterministic, the resamples have a fixed seed."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    names = study.run.benchmarks
+    averages = averages_of(study.run.benchmarks)
     first = study.run.sizes[0]
-    problems = {b: scores.cells[first, "base", b].correct.shape[1] for b in names}
-    # The same problems for every row: what is compared is paired.
-    counts = {b: problem_counts(problems[b], rng) for b in names}
-    draws: dict[tuple[str, str], Array] = {}
-    intervals: dict[tuple[str, str], dict[str, Interval]] = {}
-    for size in study.run.sizes:
-        for method in ("base", *study.run.methods):
-            cells = {b: scores.cells[size, method, b].correct for b in names}
-            seeds = seed_choices(len(cells[names[0]]), rng)
-            by_benchmark = {b: bootstrap_means(cells[b], counts[b], seeds) for b in names}
-            values = {b: 100 * average_at_n(cells[b]) for b in names}
-            draws[size, method] = 100 * np.mean(list(by_benchmark.values()), axis=0)
-            row = {b: interval(values[b], 100 * by_benchmark[b]) for b in names}
-            row[AVERAGE] = interval(float(np.mean(list(values.values()))), draws[size, method])
-            intervals[size, method] = row
-    comparisons = _comparisons(study, scores, draws, rng)
-    rows = _rows(study, scores, intervals, comparisons)
-    averages: dict[str, dict[str, float]] = {}
-    for one in rows:
-        averages.setdefault(one.size, {})[one.method] = one.cells[AVERAGE].value
-    found = headline(averages)
-    return MainTable(
+    problems = {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
+    intervals, draws = _intervals(study, scores, averages, problems, rng)
+    comparisons = _comparisons(study, scores, intervals, draws, rng)
+    table = MainTable(
         study=study.name,
         decoding=decoding,
-        benchmarks={b: f"{b} avg@{study.benchmarks[b].samples}" for b in names},
+        benchmarks={b: f"{b} avg@{study.benchmarks[b].samples}" for b in study.run.benchmarks},
+        averages=list(averages),
         problems=problems,
-        rows=rows,
-        headline=found,
-        headline_interval=_headline_interval(found, draws) if found else None,
+        rows=_rows(study, scores, intervals, comparisons),
+        headlines={},
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
         notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
         made_by=study.table_fingerprint(decoding),
     )
+    targets, baselines = study.compared()
+    found = {target: headline(table.values, target, baselines) for target in targets}
+    return replace(
+        table,
+        headlines={
+            target: _with_interval(one, baselines, draws) if one else None
+            for target, one in found.items()
+        },
+    )
+
+
+def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
+    """Return the averages of a table with their benchmarks; one alone needs none without it."""
+    others = [name for name in benchmarks if name != CONTROL]
+    shown = {AVERAGE: list(benchmarks), WITHOUT: others}
+    return shown if CONTROL in benchmarks and others else {AVERAGE: shown[AVERAGE]}
+
+
+Draws = Mapping[tuple[str, str], Mapping[str, Array]]
+"""(size, method) to the resamples of each average, in percent."""
+
+
+def _intervals(
+    study: Study,
+    scores: Scores,
+    averages: Mapping[str, list[str]],
+    problems: Mapping[str, int],
+    rng: np.random.Generator,
+) -> tuple[dict[tuple[str, str], dict[str, Interval]], Draws]:
+    """Return the cells of each row, and the resamples of its averages."""
+    names = study.run.benchmarks
+    # The same problems for every row: what is compared is paired.
+    counts = {b: problem_counts(problems[b], rng) for b in names}
+    draws: dict[tuple[str, str], dict[str, Array]] = {}
+    intervals: dict[tuple[str, str], dict[str, Interval]] = {}
+    for size in study.run.sizes:
+        for method in ("base", *study.run.methods):
+            cells = {b: scores.cells[size, method, b].correct for b in names}
+            seeds = seed_choices(len(cells[names[0]]), rng)
+            drawn = {b: 100 * bootstrap_means(cells[b], counts[b], seeds) for b in names}
+            values = {b: 100 * average_at_n(cells[b]) for b in names}
+            row = {b: interval(values[b], drawn[b]) for b in names}
+            means = {
+                column: np.mean([drawn[b] for b in part], axis=0)
+                for column, part in averages.items()
+            }
+            for column, part in averages.items():
+                row[column] = interval(_mean([values[b] for b in part]), means[column])
+            draws[size, method], intervals[size, method] = means, row
+    return intervals, draws
 
 
 def _rows(
@@ -168,7 +229,8 @@ def _rows(
     intervals: dict[tuple[str, str], dict[str, Interval]],
     comparisons: list[Comparison],
 ) -> list[Row]:
-    differs = {(c.size, c.baseline) for c in comparisons if c.adjusted_p < SIGNIFICANT}
+    differs = {(c.size, c.target, c.baseline) for c in comparisons if c.adjusted_p < SIGNIFICANT}
+    targets, _ = study.compared()
     rows = []
     for (size, method), cells in intervals.items():
         others = [row for (other, _), row in intervals.items() if other == size]
@@ -193,7 +255,9 @@ def _rows(
                 failed=100 * _mean([part.failed_fraction for part in parts.values()]),
                 pass_at_k={b: _pass_at_ks(part) for b, part in parts.items()},
                 majority={b: 100 * part.majority for b, part in parts.items()},
-                significant=(size, method) in differs,
+                marks="".join(
+                    mark(i) for i, name in enumerate(targets) if (size, name, method) in differs
+                ),
             )
         )
     return rows
@@ -215,55 +279,81 @@ def _shown(cell: Interval) -> float:
     return round(cell.value, 2)
 
 
-def _headline_interval(found: Headline, draws: dict[tuple[str, str], Array]) -> Interval:
-    """Return the headline's interval; the strongest baseline is chosen anew in every resample."""
+def _with_interval(found: Headline, baselines: list[str], draws: Draws) -> Headline:
+    """Return a headline with its interval; the strongest baseline is chosen anew in every resample."""
     gains = []
     for size in found.gains:
-        present = [draws[size, name] for name in BASELINES if (size, name) in draws]
-        strongest = np.max(present, axis=0)
+        others = [draws[size, name][AVERAGE] for name in baselines if name != found.target]
+        strongest = np.max(others, axis=0)
         # A resample in which every baseline is at 0 has no relative gain: as good as none at all.
-        gains.append(100 * (draws[size, "stapo"] / np.maximum(strongest, 1e-9) - 1))
-    return interval(found.mean, np.mean(gains, axis=0))
+        ours = draws[size, found.target][AVERAGE]
+        gains.append(100 * (ours / np.maximum(strongest, 1e-9) - 1))
+    return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
 
 
 def _comparisons(
     study: Study,
     scores: Scores,
-    draws: dict[tuple[str, str], Array],
+    intervals: Mapping[tuple[str, str], Mapping[str, Interval]],
+    draws: Draws,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    names = study.run.benchmarks
+    """Return every target minus every baseline at every size: one family for Holm's adjustment."""
+    targets, baselines = study.compared()
     pairs = [
-        (size, baseline)
+        (size, target, baseline)
         for size in study.run.sizes
-        for baseline in BASELINES
-        if "stapo" in study.run.methods and baseline in study.run.methods
+        for target in targets
+        for baseline in baselines
+        if target != baseline
     ]
-    differences = []
-    for size, baseline in pairs:
-        ours = [scores.cells[size, "stapo", b].correct for b in names]
-        theirs = [scores.cells[size, baseline, b].correct for b in names]
-        gaps = (draws[size, "stapo"] - draws[size, baseline]) / 100
-        differences.append(paired_difference(ours, theirs, gaps, rng))
-    adjusted = holm([difference.p_value for difference in differences])
+    found = []
+    for size, target, baseline in pairs:
+        ours, theirs = (
+            [scores.cells[size, name, b].correct for b in study.run.benchmarks]
+            for name in (target, baseline)
+        )
+        gaps = {
+            column: (drawn - draws[size, baseline][column]) / 100
+            for column, drawn in draws[size, target].items()
+        }
+        difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
+        without = None
+        if WITHOUT in gaps:
+            one, other = (intervals[size, name][WITHOUT].value for name in (target, baseline))
+            without = interval((one - other) / 100, gaps[WITHOUT])
+        found.append((difference, without))
+    adjusted = holm([difference.p_value for difference, _ in found])
     return [
-        Comparison(size, baseline, difference, p)
-        for (size, baseline), difference, p in zip(pairs, differences, adjusted, strict=True)
+        Comparison(*pair, difference, p, without)
+        for pair, (difference, without), p in zip(pairs, found, adjusted, strict=True)
     ]
+
+
+def mark(position: int) -> str:
+    """Return the mark of the target at a position of the list."""
+    return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
 
 
 def notes(study: Study) -> list[str]:
     """Return what a reader of the table must know."""
-    seeds = len(study.run.seeds)
+    seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = [
         "Mean over samples, then problems; 95 % intervals by bootstrap over problems"
         + (" and training seeds." if seeds > 1 else "."),
-        "Avg is the plain mean of the benchmarks. Differences are paired by problem; p-values by "
-        "sign flips, adjusted by Holm over the baselines and sizes of this table. "
-        "Questions are summed over the benchmarks. "
-        "Detectable: the smallest difference found with a chance of 80 %.",
-        f"{MARK} STAPO's Avg differs from this one (adjusted p < {SIGNIFICANT}).",
+        "Avg is the plain mean of the benchmarks.",
     ]
+    if targets and baselines:
+        lines[-1] += (
+            " Differences are paired by problem; p-values by sign flips, adjusted by Holm over all "
+            "differences of this table. Questions are summed over the benchmarks. "
+            "Detectable: the smallest difference found with a chance of 80 %."
+        )
+        lines += [
+            f"{mark(i)} Avg of {study.method(name).title} differs from this one "
+            f"(adjusted p < {SIGNIFICANT})."
+            for i, name in enumerate(targets)
+        ]
     if study.kept_steps():
         lines.append(rule_text(study.evaluation.select, study.evaluation.development))
     if study.evaluation.verdict == "verifier" and study.evaluation.verifier:

@@ -17,9 +17,9 @@ from stapo.analysis.against_paper import (
     headline_line,
 )
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, MARK, main_table
+from stapo.analysis.comparison import AVERAGE, main_table
 from stapo.analysis.figures import ACCURACY_LABEL, FIGURES
-from stapo.analysis.tables import TEMPLATES, comparison_text, headline_text
+from stapo.analysis.tables import TEMPLATES, comparison_text, headline_texts
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
 from stapo.study import Study, fingerprint
@@ -79,12 +79,11 @@ def render_report(study: Study, root: Path = Path()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(headline_text=headline_text, comparison_text=comparison_text)
+    environment.globals.update(headline_texts=headline_texts, comparison_text=comparison_text)
     return environment.get_template("report.html.j2").render(
         study=study,
         tables=tables,
         average=AVERAGE,
-        mark=MARK,
         figures={name: (labels[name], address) for name, address in figures.items()},
         examples=_examples(study, root),
         against_paper=[compare(study, table) for table in tables],

@@ -14,37 +14,58 @@ from rich.text import Text
 from stapo import artifacts
 from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, MARK, Comparison, MainTable, main_table, notes
+from stapo.analysis.comparison import (
+    AVERAGE,
+    CONTROL,
+    MARKS,
+    WITHOUT,
+    Comparison,
+    Headline,
+    MainTable,
+    main_table,
+    notes,
+)
 from stapo.study import Study
 from stapo.text import markdown, visible
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def headline_text(table: MainTable) -> str:
-    """Return the headline as one sentence."""
-    if table.headline is None or table.headline_interval is None:
-        return "No headline: STAPO or every baseline is not in this study."
-    bounds = table.headline_interval
-    titles = {row.method: row.title for row in table.rows}
+def headline_texts(table: MainTable) -> list[str]:
+    """Return the headline of each target as one sentence."""
+    if not table.headlines:
+        return ["No headline: no method of this study is compared with others."]
+    return [_headline_text(table, target, found) for target, found in table.headlines.items()]
+
+
+def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
+    title = table.titles[target]
+    if found is None or found.interval is None:
+        return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
+    bounds = found.interval
     sizes = ", ".join(
-        f"{size} {gain:+.2f} % over {titles[table.headline.baselines[size]]}"
-        for size, gain in table.headline.gains.items()
+        f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
+        for size, gain in found.gains.items()
     )
     return (
-        f"Relative gain of STAPO's Avg over the strongest baseline's, mean over sizes: "
+        f"Relative gain of {title}'s Avg over the strongest baseline's, mean over sizes: "
         f"{bounds.value:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}] ({sizes})."
     )
 
 
-def comparison_text(comparison: Comparison) -> str:
+def comparison_text(table: MainTable, comparison: Comparison) -> str:
     """Return a paired difference as one sentence."""
-    d = comparison.difference
-    return (
-        f"{comparison.size}: STAPO minus {comparison.baseline} {100 * d.value:+.2f} points "
+    d, without = comparison.difference, comparison.without
+    target, baseline = (table.titles[n] for n in (comparison.target, comparison.baseline))
+    text = (
+        f"{comparison.size}: {target} minus {baseline} {100 * d.value:+.2f} points "
         f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )
+    if without is None:
+        return text
+    bounds = f"{100 * without.value:+.2f} [{100 * without.low:+.2f}, {100 * without.high:+.2f}]"
+    return f"{text}; without AIME24 {bounds}"
 
 
 def _environment(suffix: str) -> jinja2.Environment:
@@ -59,8 +80,9 @@ def _environment(suffix: str) -> jinja2.Environment:
         **({"variable_start_string": "<<", "variable_end_string": ">>"} if latex else {}),  # type: ignore[arg-type]
     )
     environment.filters["tex"] = _tex
+    environment.filters["tex_marks"] = lambda marks: "".join(TEX_MARKS[one] for one in marks)
     environment.filters["md"] = lambda value: markdown(str(value))
-    environment.globals.update(headline_text=headline_text, comparison_text=comparison_text)
+    environment.globals.update(headline_texts=headline_texts, comparison_text=comparison_text)
     return environment
 
 
@@ -68,10 +90,12 @@ TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#",
     "_": r"\_", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
+TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))
 
 
 def _tex(text: str) -> str:
-    return "".join(TEX.get(character, character) for character in visible(str(text)))
+    marks = {mark: f"${sign}$" for mark, sign in TEX_MARKS.items()}
+    return "".join({**TEX, **marks}.get(c, c) for c in visible(str(text)))
 
 
 def render(table: MainTable, suffix: str, compared: Sequence[Compared] = ()) -> str:
@@ -79,7 +103,7 @@ def render(table: MainTable, suffix: str, compared: Sequence[Compared] = ()) -> 
     if suffix == "csv":
         return _csv(table)
     template = _environment(suffix).get_template(f"main.{suffix}.j2")
-    return template.render(table=table, average=AVERAGE, mark=MARK, compared=compared)
+    return template.render(table=table, average=AVERAGE, compared=compared)
 
 
 def _csv(table: MainTable) -> str:
@@ -101,8 +125,8 @@ def _csv(table: MainTable) -> str:
     )
     for row in table.rows:
         for column, cell in row.cells.items():
-            average = column == AVERAGE
-            problems = sum(table.problems.values()) if average else table.problems[column]
+            average = column in table.averages
+            problems = sum(n for b, n in table.problems.items() if _counts(b, column))
             samples = "" if average else table.benchmarks[column].rsplit("@", 1)[1]
             numbers = [f"{x:.6f}" for x in (cell.value, cell.low, cell.high)]
             where = [row.size, row.method, column]
@@ -117,6 +141,11 @@ def _csv(table: MainTable) -> str:
                 line = [*where, metric, f"{value:.6f}", "", "", problems, samples, row.seeds]
                 writer.writerow(line)
     return stream.getvalue()
+
+
+def _counts(benchmark: str, column: str) -> bool:
+    """Return whether a column of the table is of a benchmark, or an average over it."""
+    return column in (benchmark, AVERAGE) or (column == WITHOUT and benchmark != CONTROL)
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:
@@ -152,12 +181,12 @@ def print_table(table: MainTable, console: Console) -> None:
     shown = RichTable(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("size", "method"):
         shown.add_column(Text(heading), no_wrap=True)
-    for heading in (*table.benchmarks, AVERAGE):
+    for heading in (*table.benchmarks, *table.averages):
         shown.add_column(Text(heading), justify="right", overflow="fold", min_width=6)
     for i, row in enumerate(table.rows):
         cells = [
             Text(
-                f"{cell.value:.2f}{MARK if column == AVERAGE and row.significant else ''}",
+                f"{cell.value:.2f}{row.marks if column == AVERAGE else ''}",
                 style="bold" if column in row.best else "",
             )
             for column, cell in row.cells.items()
@@ -166,9 +195,10 @@ def print_table(table: MainTable, console: Console) -> None:
         if i + 1 < len(table.rows) and table.rows[i + 1].size != row.size:
             shown.add_section()
     console.print(shown)
-    console.print(Text(visible(headline_text(table))))
+    for line in headline_texts(table):
+        console.print(Text(visible(line)))
     for comparison in table.comparisons:
-        console.print(Text("  " + visible(comparison_text(comparison))))
+        console.print(Text("  " + visible(comparison_text(table, comparison))))
 
 
 def show_study(study: Study, root: Path = Path()) -> None:

@@ -6,7 +6,7 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import FIGURES, write_figure
 from stapo.analysis.report import write_report
-from stapo.analysis.tables import headline_text
+from stapo.analysis.tables import headline_texts
 
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):
@@ -14,7 +14,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
         write_figure(study, name, finished)
     page = write_report(study, finished).read_text()
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
-    assert headline_text(table).split(":")[1].split("%")[0].strip() in page
+    assert headline_texts(table)[0].split(":")[1].split("%")[0].strip() in page
     assert page.count("data:image/png;base64,") == len(FIGURES)
     # Nothing is fetched, nothing runs, nothing of a response is markup.
     assert not re.search(r"(src|href)=[\"'](?!data:)", page)

@@ -13,8 +13,8 @@ from synthetic import write_score
 
 from stapo import artifacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.comparison import AVERAGE, MARK, headline, main_table
-from stapo.analysis.tables import headline_text, print_table, render, write_tables
+from stapo.analysis.comparison import AVERAGE, headline, main_table, mark
+from stapo.analysis.tables import headline_texts, print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
 from stapo.study import parse_study
 
@@ -38,9 +38,10 @@ def test_values_are_the_means_of_the_files(study, finished):
         assert row.cells[AVERAGE].value == pytest.approx(np.mean(means))
     averages = {row.method: row.cells[AVERAGE].value for row in table.rows}
     strongest = max(("grpo", "20-entropy", "justrl"), key=averages.__getitem__)
-    assert table.headline.baselines == {"tiny": strongest}
-    assert table.headline.mean == pytest.approx(100 * (averages["stapo"] / averages[strongest] - 1))
-    assert table.headline_interval.low < table.headline.mean < table.headline_interval.high
+    found = table.headlines["stapo"]
+    assert found.baselines == {"tiny": strongest}
+    assert found.mean == pytest.approx(100 * (averages["stapo"] / averages[strongest] - 1))
+    assert found.interval.low < found.mean < found.interval.high
     assert [c.baseline for c in table.comparisons] == ["grpo", "20-entropy", "justrl"]
     gap = (averages["stapo"] - averages["grpo"]) / 100
     assert table.comparisons[0].difference.value == pytest.approx(gap)
@@ -173,7 +174,7 @@ def test_one_draw_of_problems_serves_every_row(study, finished):
     found = same.difference
     assert (found.value, found.low, found.high, found.questions) == (0, 0, 0, 0)
     assert (found.detectable, found.p_value) == (0, 1)
-    assert not rows["justrl"].significant
+    assert not rows["justrl"].marks
 
 
 def test_questions_are_counted_per_benchmark():
@@ -188,8 +189,9 @@ def test_questions_are_counted_per_benchmark():
 
 
 def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
-    assert headline({"tiny": {"stapo": 1.0, "grpo": 0.0}}) is None
-    assert headline({"tiny": {"stapo": 1.0, "grpo": 0.5}}).mean == pytest.approx(100)
+    assert headline({"tiny": {"stapo": 1.0, "grpo": 0.0}}, "stapo", ["grpo"]) is None
+    gain = headline({"tiny": {"stapo": 1.0, "grpo": 0.5}}, "stapo", ["grpo"])
+    assert gain.mean == pytest.approx(100)
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
             path = finished / artifacts.SCORES.format(
@@ -200,7 +202,7 @@ def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
             column = table.schema.get_field_index("correct")
             pq.write_table(table.set_column(column, "correct", none), path)
     shown = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert headline_text(shown).startswith("No headline")
+    assert headline_texts(shown)[0].startswith("No headline of STAPO")
     assert "No headline" in render(shown, "md")
 
 
@@ -214,12 +216,12 @@ def test_a_significant_gain_is_marked(study, finished):
         column = table.schema.get_field_index("correct")
         pq.write_table(table.set_column(column, "correct", none), path)
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert {row.method: row.significant for row in table.rows}["grpo"]
-    assert not table.rows[0].significant  # The base model is not compared.
-    marked = f"0.00{MARK}<br>[0.0, 0.0] |"
+    assert {row.method: row.marks for row in table.rows}["grpo"] == mark(0)
+    assert not table.rows[0].marks  # The base model is not compared.
+    marked = f"0.00{mark(0)}<br>[0.0, 0.0] |"
     (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
     assert r"G\_R" in line
-    assert r"0.00$^\dagger$" in render(table, "tex")
+    assert r"0.00$^{\dagger}$" in render(table, "tex")
 
 
 def test_problems_that_the_training_has_seen_are_named_under_the_table(study, finished):
