@@ -1,67 +1,29 @@
-"""Ours beside the paper's numbers, and the paper's numbers beside what they say of each other."""
+"""Ours beside what the paper prints, each revision's numbers beside that revision's method only."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from stapo.analysis.comparison import AVERAGE, MainTable, headline
-from stapo.methods import METHODS
-from stapo.reference import paper, stated_averages
+from stapo.analysis.paper_audit import stated_headline
+from stapo.methods import BASELINES, METHODS
+from stapo.reference import confidence, paper
 from stapo.schema import HubModel
 from stapo.study import Study
-
-ROUNDING = 0.0101
-"""Components and averages are rounded to 0.01 each: they may differ by a unit of it."""
-
-
-@dataclass(frozen=True)
-class AuditedRow:
-    """One row of the paper's table, in percent."""
-
-    decoding: str
-    size: str
-    method: str
-    title: str
-    stated: float
-    recomputed: float
-
-    @property
-    def difference(self) -> float:
-        """Stated average minus the plain mean of the row's benchmarks."""
-        return self.stated - self.recomputed
-
-    @property
-    def follows(self) -> bool:
-        """Whether the stated average is that of its components, to rounding."""
-        return abs(self.difference) <= ROUNDING
-
-
-@dataclass(frozen=True)
-class AuditedHeadline:
-    """The headline of one decoding: the mean relative gain over the sizes, in percent."""
-
-    decoding: str
-    revision: str
-    sureness: str
-    stated: float
-    from_stated: float | None
-    """From the averages as they are stated; None where the revision's table is not known."""
-    from_recomputed: float | None
-    """From the averages of the components."""
 
 
 @dataclass(frozen=True)
 class Compared:
     """One of our cells that the paper has too, in percent."""
 
+    revision: str
+    """Of the paper's table."""
     size: str
     title: str
     column: str
     ours: float
     paper: float
+    changed: str
+    """What the study changed in the method; empty where nothing."""
 
     @property
     def difference(self) -> float:
@@ -69,98 +31,174 @@ class Compared:
         return self.ours - self.paper
 
 
-def decodings() -> list[str]:
-    """Return the decodings of the paper's table."""
-    return [name for name in paper()["table"] if name not in ("revision", "sureness")]
+@dataclass(frozen=True)
+class ComparedGain:
+    """Our relative gain over the strongest baseline beside the paper's, in percent."""
+
+    revision: str
+    title: str
+    where: str
+    """A size, or the mean over the sizes."""
+    ours: float
+    paper: float
+    basis: str
+    """Whether the paper states it, or its averages give it."""
+    changed: str
+    """What the study changed in the methods that it is about."""
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the paper's."""
+        return self.ours - self.paper
 
 
-def audit_rows() -> list[AuditedRow]:
-    """Return each row of the paper's table with its average computed anew."""
-    return [
-        AuditedRow(
-            name, size, method, METHODS[method].title, row[-1], sum(row[:-1]) / len(row[:-1])
-        )
-        for name in decodings()
-        for size, methods in paper()["table"][name].items()
-        for method, row in methods.items()
-    ]
+@dataclass(frozen=True)
+class BaseModel:
+    """What a base model's authors publish of it, and our row of it, in percent."""
+
+    size: str
+    hub: str
+    published: dict[str, float]
+    """By benchmark, under another protocol than ours."""
+    ours: dict[str, float]
+    """Of the nearest benchmark of ours, by the name of theirs."""
 
 
-def audit_headlines() -> list[AuditedHeadline]:
-    """Return the paper's headlines, each recomputed where its revision's table is known."""
-    recomputed: dict[str, dict[str, dict[str, float]]] = {}
-    for row in audit_rows():
-        sizes = recomputed.setdefault(row.decoding, {})
-        sizes.setdefault(row.size, {})[row.method] = row.recomputed
-    found = []
+@dataclass(frozen=True)
+class AgainstPaper:
+    """Everything that is printed beside the table of one decoding."""
+
+    cells: list[Compared]
+    gains: list[ComparedGain]
+    bases: list[BaseModel]
+    base_protocol: str
+    beside: dict[str, str]
+    """Benchmark of theirs to the nearest one of ours."""
+    claims: list[str]
+    """What the revision says of what this study varies."""
+    notes: list[str]
+
+
+def compare(study: Study, table: MainTable) -> AgainstPaper:
+    """Return what the paper and the base models' authors print of what is in a table."""
+    reference = paper()["base"]
+    return AgainstPaper(
+        cells=list(_cells(study, table)),
+        gains=list(_gains(study, table)),
+        bases=list(_bases(study, table)),
+        base_protocol=(
+            f"{reference['source']} [{confidence(reference['sureness'])}]; {reference['protocol']}: "
+            "another protocol, not comparable digit by digit"
+        ),
+        beside=reference["beside"],
+        claims=_claims(study),
+        notes=list(_notes(study, table)),
+    )
+
+
+def _is_papers(study: Study, size: str) -> bool:
+    """Return whether a size of the study is the paper's base model, whatever it is called.
+
+    A model built for tests is no stand-in for it, and another model of the same size neither.
+    """
+    model = study.models[size]
+    return isinstance(model, HubModel) and model.hub == paper()["models"].get(size)
+
+
+def _has_papers_average(study: Study) -> bool:
+    """Return whether Avg is over the paper's benchmarks: over others it is another quantity."""
+    return set(study.run.benchmarks) == set(paper()["benchmarks"])
+
+
+def _changed(study: Study, *names: str) -> str:
+    """Return what the study changed in methods of the paper, by their sources."""
+    found = [(METHODS[name], study.method(name)) for name in names]
+    return "; ".join(
+        f"{own.title}: {own.source}" for known, own in found if own.source != known.source
+    )
+
+
+def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
+    reference = paper()["table"]
+    for row in table.rows:
+        stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
+        if stated is None or not _is_papers(study, row.size):
+            continue
+        columns = dict(zip([*paper()["benchmarks"], AVERAGE], stated, strict=True))
+        if not _has_papers_average(study):
+            columns.pop(AVERAGE)
+        changed = _changed(study, row.method)
+        for column, value in columns.items():
+            if column in row.cells:
+                ours = row.cells[column].value
+                yield Compared(
+                    reference["revision"], row.size, row.title, column, ours, value, changed
+                )
+
+
+def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
+    """Yield each revision's gains, of its own method over the paper's three baselines."""
+    run = study.run
+    if not _has_papers_average(study) or not set(BASELINES) <= set(run.methods):
+        return
+    sizes = [size for size in run.sizes if _is_papers(study, size)]
     for revision, stated in paper()["headline"].items():
-        known = revision == paper()["table"]["revision"]
-        for name in decodings():
-            pair = headline(stated_averages(name)), headline(recomputed[name])
-            means = [h.mean if h and known else None for h in pair]
-            found.append(AuditedHeadline(name, revision, stated["sureness"], stated[name], *means))
+        method = stated["method"]
+        means = stated["means"]
+        if method not in run.methods or table.decoding not in means or not sizes:
+            continue
+        ours = headline({size: table.values[size] for size in sizes}, method, BASELINES)
+        if ours is None:
+            continue
+        basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
+        if not gains and (from_table := stated_headline(revision, table.decoding)):
+            basis, gains = "from the stated averages", from_table.gains
+        about = (table.titles[method], _changed(study, method, *BASELINES))
+        for size in sizes:
+            if size in gains:
+                pair = (ours.gains[size], gains[size])
+                yield ComparedGain(revision, about[0], size, *pair, basis, about[1])
+        if set(sizes) == set(paper()["models"]):
+            mean = (ours.mean, means[table.decoding])
+            yield ComparedGain(revision, about[0], "mean", *mean, "stated", about[1])
+
+
+def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:
+    reference = paper()["base"]
+    rows = {row.size: row for row in table.rows if row.method == "base"}
+    for size in study.run.sizes:
+        model = study.models[size]
+        if isinstance(model, HubModel) and model.hub in reference["models"] and size in rows:
+            ours = {
+                theirs: rows[size].cells[name].value
+                for theirs, name in reference["beside"].items()
+                if name in rows[size].cells
+            }
+            yield BaseModel(size, model.hub, reference["models"][model.hub], ours)
+
+
+def _claims(study: Study) -> list[str]:
+    """Return what the paper says of a setting that methods of its revision in this study differ in."""
+    methods = [study.method(name) for name in study.run.methods]
+    found = []
+    for one in paper()["claims"]:
+        values = {
+            method.selection
+            if one["varies"] == "selection"
+            else method.selection_args.get(one["varies"])
+            for method in methods
+            if method.revision == one["revision"]
+        }
+        if len(values - {None}) > 1:
+            found.append(f"{one['revision']} [{confidence(one['sureness'])}]: {one['text']}")
     return found
 
 
-def compare(study: Study, table: MainTable) -> list[Compared]:
-    """Return ours, the paper's and the difference for each cell that the paper has.
-
-    A model built for tests is no stand-in for the paper's, whatever it is called.
-    """
-    reference, rows = paper(), []
-    for row in table.rows:
-        is_hub = isinstance(study.models[row.size], HubModel)
-        stated = reference["table"].get(table.decoding, {}).get(row.size, {}).get(row.method)
-        if not is_hub or stated is None:
-            continue
-        columns = dict(zip([*reference["benchmarks"], AVERAGE], stated, strict=True))
-        if not set(reference["benchmarks"]) <= set(row.cells):
-            columns.pop(AVERAGE)  # An average over other benchmarks is another quantity.
-        rows += [
-            Compared(row.size, row.title, column, row.cells[column].value, value)
-            for column, value in columns.items()
-            if column in row.cells
-        ]
-    return rows
-
-
-def headline_line(found: AuditedHeadline) -> str:
-    """Return a headline with what its table says of it."""
-    line = f"{found.revision}, {found.decoding}: stated {found.stated:.2f} %"
-    if found.from_stated is None or found.from_recomputed is None:
-        return f"{line}; the table of this revision is not known, so it cannot be recomputed"
-    return (
-        f"{line}; from the stated averages {found.from_stated:.2f} %, from the averages of the components "
-        f"{found.from_recomputed:.2f} %"
-    )
-
-
-def print_audit(console: Console) -> None:
-    """Print the audit of the paper's table."""
-    shown = RichTable(title=Text("The paper's averages, recomputed"), box=SIMPLE_HEAD)
-    for heading in ("decoding", "size", "method"):
-        shown.add_column(heading)
-    for heading in ("stated", "recomputed", "difference"):
-        shown.add_column(heading, justify="right")
-    for row in audit_rows():
-        numbers = (f"{row.stated:.2f}", f"{row.recomputed:.2f}", f"{row.difference:+.2f}")
-        names = (row.decoding, row.size, row.title)
-        shown.add_row(*names, *numbers, style="" if row.follows else "bold red")
-    console.print(shown)
-    for line in (audit_text(), *map(headline_line, audit_headlines())):
-        console.print(Text(line))
-
-
-def audit_text() -> str:
-    """Return how many stated averages follow from their components, and which do not."""
-    rows = audit_rows()
-    odd = [
-        f"{row.title} {row.size} at {row.decoding} (stated {row.stated:.2f}, components {row.recomputed:.2f})"
-        for row in rows
-        if not row.follows
-    ]
-    return (
-        f"{len(rows) - len(odd)} of {len(rows)} stated averages are those of their components, to rounding. "
-        f"Not so: {', '.join(odd) or 'none'}. "
-        f"Revision {paper()['table']['revision']}, sureness {paper()['table']['sureness']}."
-    )
+def _notes(study: Study, table: MainTable) -> Iterator[str]:
+    """Yield why a method of the paper has no cells to stand beside."""
+    if not any(_is_papers(study, size) for size in study.run.sizes):
+        return
+    for revision, stated in paper()["headline"].items():
+        if revision != paper()["table"]["revision"] and stated["method"] in study.run.methods:
+            title = table.titles[stated["method"]]
+            yield f"{title}: the table of {revision} is not known, only its gains are."

@@ -9,16 +9,19 @@ from typing import Any
 import jinja2
 
 from stapo import artifacts
-from stapo.analysis.against_paper import (
-    audit_headlines,
-    audit_rows,
-    audit_text,
-    compare,
-    headline_line,
-)
+from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import AVERAGE, main_table
 from stapo.analysis.figures import ACCURACY_LABEL, FIGURES
+from stapo.analysis.paper_audit import (
+    audit_headlines,
+    audit_rows,
+    audit_text,
+    claim_lines,
+    headline_line,
+    independent_lines,
+    note_lines,
+)
 from stapo.analysis.tables import TEMPLATES, comparison_text, headline_texts
 from stapo.evaluation.grading import grade_all
 from stapo.methods import METHODS
@@ -89,7 +92,12 @@ def render_report(study: Study, root: Path = Path()) -> str:
         against_paper=[compare(study, table) for table in tables],
         audit=audit_rows(),
         audit_text=audit_text(),
-        audit_headlines=[headline_line(found) for found in audit_headlines()],
+        said={
+            "Headlines": [headline_line(found) for found in audit_headlines()],
+            "Ablations and sensitivities": claim_lines(),
+            "Worth knowing": note_lines(),
+            "Trained by others": independent_lines(),
+        },
         methods=[(name, study.method(name)) for name in study.run.methods],
         known_methods=METHODS,
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),

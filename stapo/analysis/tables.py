@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -12,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stapo import artifacts
-from stapo.analysis.against_paper import Compared, compare
+from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import (
     AVERAGE,
@@ -98,12 +97,12 @@ def _tex(text: str) -> str:
     return "".join({**TEX, **marks}.get(c, c) for c in visible(str(text)))
 
 
-def render(table: MainTable, suffix: str, compared: Sequence[Compared] = ()) -> str:
+def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
     """Return the table as Markdown (`md`), LaTeX (`tex`) or CSV (`csv`); Markdown also beside the paper's."""
     if suffix == "csv":
         return _csv(table)
     template = _environment(suffix).get_template(f"main.{suffix}.j2")
-    return template.render(table=table, average=AVERAGE, compared=compared)
+    return template.render(table=table, average=AVERAGE, against=against)
 
 
 def _csv(table: MainTable) -> str:
@@ -159,7 +158,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
 
 
 def write_table(
-    table: MainTable, compared: Sequence[Compared] = (), root: Path = Path()
+    table: MainTable, against: AgainstPaper | None = None, root: Path = Path()
 ) -> list[Path]:
     """Write a table in its three forms, in Markdown also beside the paper's."""
     paths = []
@@ -168,7 +167,7 @@ def write_table(
             study=table.study, decoding=table.decoding, suffix=suffix
         )
         with artifacts.replace_file(path) as stream:
-            stream.write(render(table, suffix, compared))
+            stream.write(render(table, suffix, against))
         paths.append(path)
     return paths
 
@@ -181,7 +180,7 @@ def print_table(table: MainTable, console: Console) -> None:
     shown = RichTable(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("size", "method"):
         shown.add_column(Text(heading), no_wrap=True)
-    for heading in (*table.benchmarks, *table.averages):
+    for heading in (*table.benchmarks, AVERAGE):
         shown.add_column(Text(heading), justify="right", overflow="fold", min_width=6)
     for i, row in enumerate(table.rows):
         cells = [
@@ -190,15 +189,26 @@ def print_table(table: MainTable, console: Console) -> None:
                 style="bold" if column in row.best else "",
             )
             for column, cell in row.cells.items()
+            if column != WITHOUT
         ]
         shown.add_row(Text(row.size), Text(visible(row.title)), *cells)
         if i + 1 < len(table.rows) and table.rows[i + 1].size != row.size:
             shown.add_section()
     console.print(shown)
-    for line in headline_texts(table):
+    for line in (*_without_texts(table), *headline_texts(table)):
         console.print(Text(visible(line)))
     for comparison in table.comparisons:
         console.print(Text("  " + visible(comparison_text(table, comparison))))
+
+
+def _without_texts(table: MainTable) -> list[str]:
+    """Return the average without AIME24 as a line for each size: another column does not fit."""
+    sizes: dict[str, list[str]] = {}
+    for row in table.rows:
+        if WITHOUT in row.cells:
+            shown = f"{row.title} {row.cells[WITHOUT].value:.2f}"
+            sizes.setdefault(row.size, []).append(shown)
+    return [f"{WITHOUT}, {size}: {', '.join(found)}" for size, found in sizes.items()]
 
 
 def show_study(study: Study, root: Path = Path()) -> None:

@@ -200,13 +200,13 @@ def audit_grader(
 
 @app.command()
 def paper() -> None:
-    """Print the paper's averages and headlines beside what its own table gives.
+    """Print the paper's averages and headlines beside what its table gives, its claims, and others' results.
 
     Example: stapo paper
     """
     from rich.console import Console
 
-    from stapo.analysis.against_paper import print_audit as run
+    from stapo.analysis.paper_audit import print_audit as run
 
     run(Console())
 

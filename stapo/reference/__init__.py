@@ -6,6 +6,12 @@ from typing import Any
 
 import yaml
 
+CONFIDENCE = {
+    "H": "read in a primary text",
+    "M": "from secondary copies that agree",
+    "L": "inferred",
+}
+
 
 @cache
 def paper() -> dict[str, Any]:
@@ -20,3 +26,8 @@ def stated_averages(decoding: str) -> dict[str, dict[str, float]]:
         size: {method: row[-1] for method, row in methods.items()}
         for size, methods in paper()["table"][decoding].items()
     }
+
+
+def confidence(sureness: str) -> str:
+    """Return how sure a number of `paper.yaml` is, in words."""
+    return CONFIDENCE[sureness]

@@ -1,50 +1,178 @@
-"""Ours beside the paper's, and the audit of the paper's own table."""
+"""Ours beside the paper's: each revision's numbers beside that revision's method."""
 
 import pytest
 from synthetic import write_score
 
-from stapo.analysis.against_paper import audit_headlines, audit_rows, audit_text, compare
+from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.tables import render
+from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.study import parse_study
 
-
-def test_the_one_row_that_does_not_add_up_is_named():
-    rows = audit_rows()
-    assert len(rows) == 24
-    (odd,) = [row for row in rows if not row.follows]
-    assert (odd.size, odd.method, odd.stated) == ("14B", "stapo", 64.38)
-    assert odd.recomputed == pytest.approx(64.905)
-    assert "23 of 24" in audit_text()
-    assert "STAPO 14B at t1.0-p1.0" in audit_text()
+SIX = paper()["benchmarks"]
+ALL = [*BASELINES, "stapo", "stapo-v2"]
 
 
-def test_headlines_of_a_revision_without_table_are_not_recomputed():
-    found = {(h.revision, h.decoding): h for h in audit_headlines()}
-    assert found["v1 to v3", "t1.0-p1.0"].from_stated == pytest.approx(7.13, abs=0.005)
-    assert found["v1 to v3", "t0.7-p0.9"].from_stated == pytest.approx(3.71, abs=0.005)
-    assert found["v4 and v5", "t1.0-p1.0"].from_stated is None
-    assert found["v4 and v5", "t1.0-p1.0"].stated == 11.49
+def tabulated(raw, root, *, sizes=("1.7B",), methods=ALL, benchmarks=SIX, decoding="t1.0-p1.0"):
+    raw["benchmarks"] = {name: {"samples": 10} for name in benchmarks}
+    raw["run"] |= {
+        "sizes": list(sizes),
+        "methods": list(methods),
+        "decodings": [decoding],
+        "benchmarks": list(benchmarks),
+    }
+    study = parse_study(raw)
+    for checkpoint in study.checkpoints():
+        for benchmark in benchmarks:
+            write_score(root, study, checkpoint, benchmark)
+    table = main_table(study, decoding, read_scores(study, decoding, root))
+    return table, compare(study, table)
 
 
 @pytest.mark.parametrize("all_six", [True, False])
 def test_ours_stands_beside_the_papers_cell(raw_study, tmp_path, all_six):
-    names = paper()["benchmarks"] if all_six else ["aime24", "math500"]
-    raw_study["benchmarks"] = {name: {"samples": 10} for name in names}
-    raw_study["run"] |= {"sizes": ["1.7B"], "decodings": ["t0.7-p0.9"], "benchmarks": names}
-    study = parse_study(raw_study)
-    for checkpoint in study.checkpoints():
-        for benchmark in names:
-            write_score(tmp_path, study, checkpoint, benchmark)
-    table = main_table(study, "t0.7-p0.9", read_scores(study, "t0.7-p0.9", tmp_path))
-    cells = {(cell.title, cell.column): cell for cell in compare(study, table)}
+    names = SIX if all_six else ["aime24", "math500"]
+    table, against = tabulated(raw_study, tmp_path, benchmarks=names, decoding="t0.7-p0.9")
+    cells = {(cell.title, cell.column): cell for cell in against.cells}
     # An average over other benchmarks than the paper's is another quantity.
     assert len(cells) == 4 * (7 if all_six else 2)
-    cell = cells["STAPO", "aime24"]
-    own = next(row for row in table.rows if row.method == "stapo").cells["aime24"].value
+    title = METHODS["stapo-v2"].title
+    cell = cells[title, "aime24"]
+    own = next(row for row in table.rows if row.method == "stapo-v2").cells["aime24"].value
     assert (cell.ours, cell.paper, cell.difference) == (own, 16.04, own - 16.04)
-    text = render(table, "md", compare(study, table))
-    assert f"| 1.7B | STAPO | aime24 | {own:.2f} | 16.04 | {own - 16.04:+.2f} |" in text
-    assert "Against the paper" not in render(table, "md", [])
+    text = render(table, "md", against)
+    line = f"| v1 to v3 | 1.7B | {title} | aime24 | {own:.2f} | 16.04 | {own - 16.04:+.2f} |"
+    assert line in text
+    assert "Against the paper" not in render(table, "md")
+
+
+def test_avg_over_more_benchmarks_than_the_papers_is_not_its_avg(raw_study, tmp_path):
+    names = [*SIX, "chain-2"]
+    _, against = tabulated(raw_study, tmp_path, benchmarks=names)
+    assert not [cell for cell in against.cells if cell.column == "Avg"]
+    assert against.gains == []
+
+
+def test_no_revision_is_judged_by_the_table_of_another(raw_study, tmp_path):
+    table, against = tabulated(raw_study, tmp_path)
+    assert {cell.revision for cell in against.cells} == {"v1 to v3"}
+    titles = {cell.title for cell in against.cells}
+    assert METHODS["stapo-v2"].title in titles
+    assert METHODS["stapo"].title not in titles
+    (note,) = against.notes
+    assert note.startswith(METHODS["stapo"].title)
+    assert "v4 and v5 is not known" in note
+    assert note in render(table, "md", against)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "expected"),
+    [
+        (
+            "t1.0-p1.0",
+            {
+                ("v1 to v3", "1.7B"): 13.50,
+                ("v1 to v3", "8B"): 1.96,
+                ("v1 to v3", "14B"): 5.94,
+                ("v1 to v3", "mean"): 7.13,
+                ("v4 and v5", "1.7B"): 18.49,
+                ("v4 and v5", "8B"): 5.78,
+                ("v4 and v5", "14B"): 10.20,
+                ("v4 and v5", "mean"): 11.49,
+            },
+        ),
+        (
+            "t0.7-p0.9",
+            {
+                ("v1 to v3", "1.7B"): 5.21,
+                ("v1 to v3", "8B"): 3.61,
+                ("v1 to v3", "14B"): 2.31,
+                ("v1 to v3", "mean"): 3.69,
+                ("v4 and v5", "mean"): 3.73,
+            },
+        ),
+    ],
+)
+def test_our_gains_stand_beside_those_of_their_revision(raw_study, tmp_path, decoding, expected):
+    # What the study compares by itself has no influence: the paper's headline is over its three baselines.
+    raw_study["compare"] = {"target": "justrl", "baselines": ["grpo"]}
+    sizes = ("1.7B", "8B", "14B")
+    table, against = tabulated(raw_study, tmp_path, sizes=sizes, decoding=decoding)
+    found = {(gain.revision, gain.where): gain for gain in against.gains}
+    # Stated to 0.01.
+    assert {key: gain.paper for key, gain in found.items()} == pytest.approx(expected, abs=0.005)
+    for (revision, where), gain in found.items():
+        method = "stapo" if revision == "v4 and v5" else "stapo-v2"
+        assert gain.title == METHODS[method].title
+        values = {
+            size: 100 * (row[method] / max(row[name] for name in BASELINES) - 1)
+            for size, row in table.values.items()
+        }
+        ours = sum(values.values()) / 3 if where == "mean" else values[where]
+        assert gain.ours == pytest.approx(ours)
+    text = render(table, "md", against)
+    last = against.gains[-1]
+    line = f"| v4 and v5 | {last.title} | mean | {last.ours:+.2f} | {last.paper:+.2f} |"
+    assert line in text
+
+
+def test_a_mean_over_other_sizes_than_the_papers_is_not_its_headline(raw_study, tmp_path):
+    _, against = tabulated(raw_study, tmp_path, sizes=("1.7B", "8B"))
+    assert {gain.where for gain in against.gains} == {"1.7B", "8B"}
+
+
+def test_without_the_papers_three_baselines_there_is_no_gain_of_the_papers(raw_study, tmp_path):
+    _, against = tabulated(raw_study, tmp_path, methods=["grpo", "justrl", "stapo"])
+    assert against.gains == []
+
+
+def test_another_model_of_the_size_is_not_the_papers(raw_study, tmp_path):
+    raw_study["models"]["8B"] = {"hub": "somebody/else-8B", "revision": "main"}
+    _, against = tabulated(raw_study, tmp_path, sizes=("8B",))
+    assert (against.cells, against.gains, against.bases) == ([], [], [])
+
+
+def test_a_method_that_the_study_changed_says_so_beside_its_number(raw_study, tmp_path):
+    raw_study["methods"] = {"stapo-v2": {"tau_p": 0.01}}
+    table, against = tabulated(raw_study, tmp_path)
+    changed = {cell.title: cell.changed for cell in against.cells}
+    assert "tau_p 0.01" in changed.pop(METHODS["stapo-v2"].title)
+    assert set(changed.values()) == {""}
+    gains = {gain.revision: gain.changed for gain in against.gains}
+    assert "tau_p 0.01" in gains["v1 to v3"]
+    assert gains["v4 and v5"] == ""
+    rows = [line for line in render(table, "md", against).splitlines() if "| 28.22 |" in line]
+    assert len(rows) == 1
+    assert r"tau\_p 0.01" in rows[0]
+
+
+def test_what_the_base_models_authors_publish_stands_beside_ours(raw_study, tmp_path):
+    table, against = tabulated(raw_study, tmp_path)
+    (base,) = against.bases
+    ours = table.rows[0].cells["math500"].value
+    assert (base.published, base.ours) == ({"MATH": 43.50, "GSM8K": 75.44}, {"MATH": ours})
+    text = render(table, "md", against)
+    assert f"MATH 43.50 (our math500: {ours:.2f}), GSM8K 75.44" in text
+    assert "4-shot" in text
+    assert "not comparable digit by digit" in text
+
+
+def test_what_a_revision_says_stands_beside_studies_that_vary_it(raw_study, tmp_path):
+    table, plain = tabulated(raw_study, tmp_path, benchmarks=["aime24"])
+    assert plain.claims == []  # Two revisions differ in q, but neither is varied.
+    raw_study["methods"] = {
+        "rarer": {"base": "stapo", "tau_p": 0.0002},
+        "older": {"base": "stapo-v2", "tau_p": 0.2},
+    }
+    methods = ["stapo", "rarer", "older"]
+    table, varied = tabulated(raw_study, tmp_path, methods=methods, benchmarks=["aime24"])
+    (claim,) = varied.claims
+    assert claim.startswith("v4 and v5 [read in a primary text]")
+    assert "largely insensitive" in claim
+    assert "largely insensitive" in render(table, "md", varied)
+    methods = ["stapo-v2", "older"]
+    _, varied = tabulated(raw_study, tmp_path, methods=methods, benchmarks=["aime24"])
+    (claim,) = varied.claims
+    assert "17.4 to 7.2" in claim

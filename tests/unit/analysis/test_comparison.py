@@ -88,7 +88,7 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(known):
 
 
 def test_every_format_names_the_methods_by_their_titles(known):
-    study, table = known
+    _, table = known
     (line,) = headline_texts(table)
     assert line.startswith("Relative gain of Mine's Avg over the strongest baseline's")
     assert comparison_text(table, table.comparisons[0]).startswith("tiny: Mine minus theirs +6.25")
@@ -186,7 +186,9 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
         assert row.cells[AVERAGE].value == pytest.approx(np.mean(values))
         assert row.cells[WITHOUT].value == pytest.approx(np.mean(values[1:]))
         assert row.cells[WITHOUT].low < row.cells[WITHOUT].value < row.cells[WITHOUT].high
-    ours, theirs = ({r.method: r.cells[WITHOUT].value for r in table.rows}[m] for m in ("stapo", "grpo"))
+    ours, theirs = (
+        {r.method: r.cells[WITHOUT].value for r in table.rows}[m] for m in ("stapo", "grpo")
+    )
     (found,) = table.comparisons
     assert found.without.value == pytest.approx((ours - theirs) / 100)
     assert found.without.low < found.without.value < found.without.high
