@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stapo.analysis.comparison import AVERAGE, MainTable, headline
-from stapo.analysis.paper_audit import stated_headline
-from stapo.methods import BASELINES, METHODS
+from stapo.analysis.paper_audit import said, stated_headline
+from stapo.methods import BASELINES, METHODS, TARGETS
 from stapo.reference import confidence, paper
 from stapo.schema import HubModel
 from stapo.study import Study
@@ -91,7 +91,7 @@ def compare(study: Study, table: MainTable) -> AgainstPaper:
             "another protocol, not comparable digit by digit"
         ),
         beside=reference["beside"],
-        claims=_claims(study),
+        claims=claims_of(study),
         notes=list(_notes(study, table)),
     )
 
@@ -110,12 +110,10 @@ def _has_papers_average(study: Study) -> bool:
     return set(study.run.benchmarks) == set(paper()["benchmarks"])
 
 
-def _changed(study: Study, *names: str) -> str:
-    """Return what the study changed in methods of the paper, by their sources."""
-    found = [(METHODS[name], study.method(name)) for name in names]
-    return "; ".join(
-        f"{own.title}: {own.source}" for known, own in found if own.source != known.source
-    )
+def _changed(study: Study, name: str) -> str:
+    """Return what the study changed in a method of the paper, as its source says; empty where nothing."""
+    known, own = METHODS[name].source, study.method(name).source
+    return own.removeprefix(known).removeprefix("; ")
 
 
 def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
@@ -153,14 +151,18 @@ def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
         basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
         if not gains and (from_table := stated_headline(revision, table.decoding)):
             basis, gains = "from the stated averages", from_table.gains
-        about = (table.titles[method], _changed(study, method, *BASELINES))
+        changed = {name: _changed(study, name) for name in (method, *BASELINES)}
+        title, about = (
+            table.titles[method],
+            "; ".join(f"{table.titles[name]} {what}" for name, what in changed.items() if what),
+        )
         for size in sizes:
             if size in gains:
                 pair = (ours.gains[size], gains[size])
-                yield ComparedGain(revision, about[0], size, *pair, basis, about[1])
+                yield ComparedGain(revision, title, size, *pair, basis, about)
         if set(sizes) == set(paper()["models"]):
             mean = (ours.mean, means[table.decoding])
-            yield ComparedGain(revision, about[0], "mean", *mean, "stated", about[1])
+            yield ComparedGain(revision, title, "mean", *mean, "stated", about)
 
 
 def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:
@@ -177,20 +179,30 @@ def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:
             yield BaseModel(size, model.hub, reference["models"][model.hub], ours)
 
 
-def _claims(study: Study) -> list[str]:
-    """Return what the paper says of a setting that methods of its revision in this study differ in."""
-    methods = [study.method(name) for name in study.run.methods]
+def claims_of(study: Study) -> list[str]:
+    """Return what a revision says of what is varied around its method here.
+
+    A study varies the selection if it runs another one of rare tokens beside the revision's method, and a
+    setting if it runs the same selection with another value. The other revision's method is no variation.
+    """
     found = []
     for one in paper()["claims"]:
-        values = {
-            method.selection
-            if one["varies"] == "selection"
-            else method.selection_args.get(one["varies"])
-            for method in methods
-            if method.revision == one["revision"]
-        }
-        if len(values - {None}) > 1:
-            found.append(f"{one['revision']} [{confidence(one['sureness'])}]: {one['text']}")
+        name, varied = paper()["headline"][one["revision"]]["method"], one["varies"]
+        if name not in study.run.methods:
+            continue
+        own, strangers = study.method(name), {*TARGETS} - {name}
+        others = [
+            study.method(other)
+            for other in study.run.methods
+            if study.origin_of(other) not in strangers
+        ]
+        if varied == "selection":
+            values = {str(m.selection) for m in others if "tau_p" in m.selection_args}
+        else:
+            alike = [m for m in others if m.selection == own.selection]
+            values = {str(m.selection_args.get(varied)) for m in alike}
+        if len(values) > 1:
+            found.append(said(one))
     return found
 
 

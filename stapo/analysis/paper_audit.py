@@ -134,12 +134,12 @@ def audit_text() -> str:
 
 def claim_lines() -> list[str]:
     """Return what each revision says of its ablations and sensitivities."""
-    return [_said(one) for one in paper()["claims"]]
+    return [said(one) for one in paper()["claims"]]
 
 
 def note_lines() -> list[str]:
     """Return where the paper disagrees with itself, and what it leaves out."""
-    return [_said(one) for one in paper()["notes"]]
+    return [said(one) for one in paper()["notes"]]
 
 
 def independent_lines() -> list[str]:
@@ -163,7 +163,8 @@ def base_lines() -> list[str]:
     ]
 
 
-def _said(one: dict[str, str]) -> str:
+def said(one: dict[str, str]) -> str:
+    """Return something that the paper says, with its revision and how sure that is."""
     return f"{one['revision']} [{confidence(one['sureness'])}]: {one['text']}"
 
 

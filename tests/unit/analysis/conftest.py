@@ -7,6 +7,8 @@ import pytest
 from synthetic import write_score
 
 from stapo import artifacts
+from stapo.methods import BASELINES
+from stapo.reference import paper
 from stapo.study import Study, parse_study
 
 HOSTILE = (
@@ -25,6 +27,26 @@ def study(raw_study: dict[str, Any]) -> Study:
 
 @pytest.fixture
 def finished(study: Study, tmp_path: Path) -> Path:
+    return finish(study, tmp_path)
+
+
+@pytest.fixture
+def finished_on_hub_models(raw_study: dict[str, Any], tmp_path: Path) -> tuple[Study, Path]:
+    """The paper's smallest size under both revisions of STAPO, on its six benchmarks."""
+    raw_study |= {"name": "demo", "methods": {"stapo-v2": {"tau_p": 0.01}}}
+    raw_study["benchmarks"] = {name: {"samples": 10} for name in paper()["benchmarks"]}
+    raw_study["run"] |= {
+        "sizes": ["1.7B"],
+        "methods": [*BASELINES, "stapo", "stapo-v2"],
+        "decodings": ["t1.0-p1.0"],
+        "benchmarks": paper()["benchmarks"],
+    }
+    study = parse_study(raw_study)
+    return study, finish(study, tmp_path)
+
+
+def finish(study: Study, tmp_path: Path) -> Path:
+    """Write everything that a report reads but its figures."""
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
             write_score(tmp_path, study, checkpoint, benchmark)

@@ -1,15 +1,17 @@
 """Ours beside the paper's: each revision's numbers beside that revision's method."""
 
+import re
+
 import pytest
 from synthetic import write_score
 
-from stapo.analysis.against_paper import compare
+from stapo.analysis.against_paper import claims_of, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.tables import render
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
-from stapo.study import parse_study
+from stapo.study import STUDIES, parse_study, read_study
 
 SIX = paper()["benchmarks"]
 ALL = [*BASELINES, "stapo", "stapo-v2"]
@@ -176,3 +178,29 @@ def test_what_a_revision_says_stands_beside_studies_that_vary_it(raw_study, tmp_
     _, varied = tabulated(raw_study, tmp_path, methods=methods, benchmarks=["aime24"])
     (claim,) = varied.claims
     assert "17.4 to 7.2" in claim
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("paper", []),
+        ("ablation-v3", ["v1 to v3 .* three sizes"]),
+        (
+            "ablation-v5",
+            ["v4 and v5 .* q is swept", "v4 and v5 .* over q", "v4 and v5 .* collapse"],
+        ),
+        ("sensitivity-v3", ["v1 to v3 .* 7.2", "v1 to v3 .* 11.6"]),
+        ("sensitivity-v5", ["v4 and v5 .* insensitive", "v4 and v5 .* q is swept"]),
+    ],
+)
+def test_each_study_of_the_paper_shows_the_claims_of_its_revision(name, expected):
+    found = claims_of(read_study(STUDIES / f"{name}.yaml"))
+    assert len(found) == len(expected)
+    for line, pattern in zip(found, expected, strict=True):
+        assert re.search(pattern, line)
+
+
+def test_a_name_of_the_papers_with_another_base_says_what_it_is(raw_study, tmp_path):
+    raw_study["methods"] = {"stapo-v2": {"base": "justrl"}}
+    _, against = tabulated(raw_study, tmp_path)
+    assert {cell.changed for cell in against.cells if cell.title == "stapo-v2"} == {"as JustRL"}

@@ -28,3 +28,22 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert "\\u001b[31m \\u202e\\u200b" in page
     assert "nothing to compare" in page
     assert write_report(study, finished).read_text() == page
+
+
+def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models):
+    study, root = finished_on_hub_models
+    for name in FIGURES:
+        write_figure(study, name, root)
+    page = write_report(study, root).read_text()
+    rows = [re.sub(r"<[^>]+>", "|", line) for line in page.splitlines() if line.startswith("<tr")]
+    cells = [row for row in rows if "||v1 to v3||" in row and "||1.7B||" in row]
+    assert len(cells) == 4 * 7 + 1  # Rows of six benchmarks and Avg; the gain.
+    (gain,) = [row for row in rows if "||v4 and v5||" in row]
+    assert "||+18.49||" in gain
+    assert "tau_p 0.01" not in gain
+    assert all("here tau_p 0.01" in row for row in cells if "STAPO" in row)
+    assert "nothing to compare" not in page
+    assert "||MATH||43.50||math500||" in "".join(rows)
+    for said in ("largely insensitive", "0.2433", "63.20", "revision of the mask: not known"):
+        assert said in page
+    assert page.index("<h3>Trained by others</h3>") > page.index("<h2>Against the paper</h2>")
