@@ -99,12 +99,20 @@ TITLE = r"^\S(.{0,38}\S)?$"
 HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
 REVISION = r"^([0-9a-f]{40}|main)$"
 SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
+COMMIT = r"^[0-9a-f]{40}$"
+SHA256 = r"^[0-9a-f]{64}$"
+REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
+PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 IN_WORDS = {
     NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
     TITLE: "1 to 40 characters in one line, without spaces at its ends",
     HUB_ID: "a repository of the Hub as owner/name",
     REVISION: "a commit, 40 hex digits, or main",
     SPLIT: "a split, such as train or train[:50%]",
+    COMMIT: "a commit, 40 hex digits",
+    SHA256: "a SHA-256, 64 hex digits",
+    REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
+    PYTHON_NAME: "a name of Python's",
 }
 """What the patterns say, for errors."""
 
@@ -289,16 +297,46 @@ class BenchmarkSettings(Strict):
     samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
 
 
+class Template(Strict):
+    """The wording of a verifier's prompt: a text in a Python file on GitHub, which is read and never run.
+
+    The text has the fields of `str.format`: question, gold_answer and llm_response, each once.
+    """
+
+    github: HubId = Field(description="Repository, as owner/name")
+    revision: Annotated[str, StringConstraints(pattern=COMMIT)]
+    file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)]
+    name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
+        description="Of the variable that holds the text"
+    )
+    sha256: Annotated[str, StringConstraints(pattern=SHA256)] = Field(description="Of the file")
+
+
+COMPASS_TEMPLATE = Template(
+    github="open-compass/CompassVerifier",
+    revision="2d7cba6df0b21f9c6121786ac1e5770c68473598",
+    file="src/prompts.py",
+    name="CV_PROMPT",
+    sha256="6a4bde9a47fc670ab7a5d93b9c7e1d5aa9bf13c00fedf05cc2a87ac03811411a",
+)
+"""What CompassVerifier's authors publish, and JustRL's evaluation asks with."""
+
+
 class Verifier(Strict):
-    """A model that judges the answers which the rules reject."""
+    """A model that judges the answers which the rules reject; the evaluation's backend runs it."""
 
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
-    batch_size: Rows = 32
-    max_prompt_tokens: Tokens = Field(
-        16384, description="A longer prompt loses the front of the response"
+    template: Template | Literal["own"] = Field(
+        COMPASS_TEMPLATE, description="Wording of the prompt; own: that of this suite"
     )
-    max_response_tokens: Tokens = 4
+    batch_size: Rows = Field(32, description="Prompts judged together; no influence on verdicts")
+    max_prompt_tokens: Tokens = Field(
+        30720, description="A longer prompt loses the front of the response"
+    )
+    max_response_tokens: Tokens = Field(
+        2048, description="With the prompt it fills CompassVerifier's context of 32,768"
+    )
 
 
 class Evaluation(Strict):

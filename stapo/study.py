@@ -47,7 +47,10 @@ TASK_PREFIX = "stapo_"
 MAX_CHARACTERS = 100_000
 """Of a study as JSON, quoted for the shell."""
 
-RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 2, "generate": 3, "score": 3}
+ENGINE_SETTINGS = ("backend", "batch_size")
+"""Of an evaluation: who answers, not what is asked."""
+
+RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 2, "generate": 3, "score": 4}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -168,6 +171,14 @@ class Study(Strict):
         """Return what determines the base model of a size."""
         return {"recipe": RECIPES["base"], "model": self.models[size].model_dump()}
 
+    def verifier_config(self) -> dict[str, Any]:
+        """Return what determines the verifier's directory; nothing without a verifier."""
+        verifier = self.evaluation.verifier
+        if verifier is None:
+            return {}
+        parts = {"hub", "revision"} | ({"template"} if verifier.template != "own" else set())
+        return verifier.model_dump(include=parts)
+
     def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
         """Return what determines the final weights of a run, and nothing else."""
         training = self.training_of(method).model_dump(
@@ -234,9 +245,18 @@ class Study(Strict):
         names = [(method.title, method.source, method.revision) for method in methods]
         return fingerprint([names, shown, self.compared(), self.score_fingerprints(decoding)])
 
+    def asked_fingerprint(self, checkpoint: str, decoding: str, benchmark: str) -> str:
+        """Return the fingerprint of what is asked of which weights; equal where only engines differ."""
+        generate = self.generate_config(checkpoint, decoding)
+        evaluation = {k: v for k, v in generate["evaluation"].items() if k not in ENGINE_SETTINGS}
+        asked = {**generate, "evaluation": evaluation}
+        return fingerprint([asked, self.benchmark_config(benchmark)])
+
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""
         return {
+            "asked": self.asked_fingerprint(checkpoint, decoding, benchmark),
+            "verifier": self.verifier_config(),
             "fingerprint": self.score_fingerprint(checkpoint, decoding, benchmark),
             "study": self.name,
             "checkpoint": checkpoint,

@@ -27,7 +27,7 @@ from stapo.loader import parse_json
 from stapo.operations.launch import LAUNCHED
 from stapo.operations.trained import finished
 from stapo.operations.trained import publish as publish_trained
-from stapo.schema import Data, HubData, Model, Verifier
+from stapo.schema import Data, Engine, HubData, Model, Template, Verifier
 from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 
 
@@ -74,17 +74,21 @@ def base(
     config: ConfigOption,
     out: OutOption,
     record: Annotated[Path | None, typer.Option(help="JSON file that says from what")] = None,
+    template: Annotated[
+        str | None, typer.Option(help="JSON: where the wording of a verifier's prompt is")
+    ] = None,
 ) -> None:
-    """Build or download a base model.
+    """Build or download a base model, or a verifier with its template.
 
     Example: stapo base --config '{"builder": "tiny-arithmetic", "supervised_steps": 400}' --out m
     """
     settings = settings_of("--config", config, Model).model_dump()
+    wording = settings_of("--template", template, Template) if template else None
     from stapo.models.base import write_base
 
-    write_base(settings, out)
+    write_base(settings, out, wording)
     if record:
-        write_json(record, settings)
+        write_json(record, settings | ({"template": wording.model_dump()} if wording else {}))
 
 
 @app.command()
@@ -202,7 +206,9 @@ def score(
     identity: Annotated[str, typer.Option(help="JSON: fingerprint, checkpoint, ...")],
     out: OutOption,
     verifier: Annotated[Path | None, typer.Option(help="Directory of a verifier model")] = None,
-    verifier_config: Annotated[str, typer.Option(help="JSON: its settings")] = "{}",
+    study: Annotated[
+        str | None, typer.Option(help="Study file, or its merged JSON; with a verifier")
+    ] = None,
     gpus: GpusOption = None,
 ) -> None:
     """Grade the responses of one cell; with a verifier, it judges what the rules reject.
@@ -210,15 +216,25 @@ def score(
     Example: stapo score --completions by-hand/chain-3.jsonl --identity '{}' --out chain-3.parquet
     """
     cell = parse_json(identity, "--identity")
-    judge = None
-    if verifier:
-        judge = (verifier, settings_of("--verifier-config", verifier_config, Verifier))
+    settings = _verifier_settings(study) if verifier else None
     _take(gpus)
+    from stapo.evaluation.scores import Judge
     from stapo.evaluation.scores import score as run
 
+    judge = Judge(verifier, *settings) if verifier and settings else None
     _begin(str(cell.get("fingerprint", "")))
     average = run(completions, cell, out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
+
+
+def _verifier_settings(study: str | None) -> tuple[Verifier, str, Engine]:
+    """Return the settings of a study's verifier, and what runs it."""
+    if study is None:
+        raise StudyError(["--study: missing; it says how the verifier is asked"])
+    found = study_of(study)
+    if found.evaluation.verifier is None:
+        raise StudyError(["--study: has no evaluation.verifier; add it, or leave out --verifier"])
+    return found.evaluation.verifier, found.evaluation.backend, found.engine
 
 
 def _begin(made_by: str) -> None:

@@ -66,7 +66,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     loaded = load_model(model, dtype).to(device).eval()
     tokenizer = load_tokenizer(model)
     settings = GenerationConfig(
-        do_sample=False,  # The draw is SeededSampling's.
+        do_sample=False,  # The draw is SeededSampling's; without one the likeliest token is taken.
         max_new_tokens=sampling.max_response_tokens,
         eos_token_id=list(sampling.eos_token_ids),
         pad_token_id=sampling.eos_token_ids[0],
@@ -82,13 +82,14 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
         for row, request in enumerate(requests):
             ids[row, longest - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
             attended[row, longest - len(request.prompt_ids) :] = 1
-        draw = SeededSampling([request.seed for request in requests], sampling)
+        seeds = [request.seed for request in requests]
+        draw = [SeededSampling(seeds, sampling)] if sampling.temperature else []
         with torch.inference_mode():
             output = loaded.generate(
                 input_ids=ids.to(device),
                 attention_mask=attended.to(device),
                 generation_config=settings,
-                logits_processor=LogitsProcessorList([draw]),
+                logits_processor=LogitsProcessorList(draw),
             )
         return [_cut(tokenizer, row, sampling) for row in output[:, longest:].tolist()]
 

@@ -41,6 +41,7 @@ class Sampling:
     """Every field that a backend samples by; nothing comes from a model's generation_config."""
 
     temperature: float
+    """0: the likeliest token."""
     top_p: float
     top_k: int
     """0: off."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from stapo.artifacts import replace_file
 from stapo.evaluation.grading import MAX_FAILURE_FRACTION, Grade, failure_fraction, grade_all
 from stapo.evaluation.responses import published
 from stapo.provenance import provenance
-from stapo.schema import Verifier
+from stapo.schema import Engine, Verifier
 from stapo.study import benchmark_definitions
 
 METADATA_KEY = b"stapo"
@@ -36,6 +37,17 @@ LONG = 100
 """Tokens from which two equal responses to a problem are no chance."""
 MAX_DUPLICATE_FRACTION = 0.01
 """Of the long responses; more means that samples were not drawn independently."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model that judges what the rules reject, and what runs it."""
+
+    path: Path
+    """Directory of the model."""
+    settings: Verifier
+    backend: str = "hf"
+    engine: Engine = field(default_factory=Engine)
 
 
 def duplicates(responses: list[str]) -> list[bool]:
@@ -82,7 +94,7 @@ def score(
     completions: Path,
     identity: dict[str, Any],
     output: Path,
-    verifier: tuple[Path, Verifier] | None = None,
+    verifier: Judge | None = None,
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
@@ -90,7 +102,7 @@ def score(
         completions: JSON lines as `evaluation.generate` writes them.
         identity: fingerprint, study, checkpoint, decoding, benchmark, samples.
         output: parquet file, written by one rename.
-        verifier: directory and settings of a model that judges what the rules reject.
+        verifier: a model that judges what the rules reject.
 
     Answers on which the grader timed out or crashed count as wrong; the table says how many.
 
@@ -128,7 +140,7 @@ def score(
                     "duplicate": duplicate,
                 }
             )
-    _add_verifier(rows, problems, verifier)
+    _add_verifier(rows, problems, verifier, identity.get("benchmark", ""))
     identity = {**identity, "engine": engines[0], "provenance": provenance()}
     metadata = {METADATA_KEY: json.dumps(identity, sort_keys=True)}
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
@@ -156,10 +168,21 @@ def _judge_failures(completions: Path, grades: list[Grade]) -> None:
         sys.stderr.write(f"warning: {found}; they count as wrong\n")
 
 
+def _bare_questions(problems: list[dict[str, Any]], benchmark: str) -> dict[int, str]:
+    """Return the questions of a benchmark's rows; responses come with what the model was shown."""
+    shown = [(problem["question"], problem["gold"]) for problem in problems]
+    if benchmark in benchmark_definitions():
+        from stapo.evaluation.task import rows_shown
+
+        shown = [(row["question"], row["answer"]) for row in rows_shown(benchmark, shown)]
+    return {problem["problem"]: text for problem, (text, _) in zip(problems, shown, strict=True)}
+
+
 def _add_verifier(
     rows: list[dict[str, Any]],
     problems: list[dict[str, Any]],
-    verifier: tuple[Path, Verifier] | None,
+    verifier: Judge | None,
+    benchmark: str,
 ) -> None:
     """Add the verifier's verdicts; it is asked about nothing but what the rules reject."""
     for row in rows:
@@ -173,13 +196,11 @@ def _add_verifier(
     from stapo.evaluation.verifier import Question, judge
 
     responses = [response for problem in problems for response in problem["responses"]]
-    questions = {problem["problem"]: problem["question"] for problem in problems}
+    questions = _bare_questions(problems, benchmark)
     asked = [i for i, row in enumerate(rows) if not row["correct"]]
-    path, settings = verifier
     found = judge(
-        path,
+        verifier,
         [Question(questions[rows[i]["problem"]], rows[i]["gold"], responses[i]) for i in asked],
-        settings,
     )
     for i, judgement in zip(asked, found, strict=True):
         accepted = judgement.verdict == "accepted"

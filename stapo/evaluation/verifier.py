@@ -1,22 +1,24 @@
 """A model judges the answers that the rules reject; off unless a study names one.
 
 Only responses that the rule grader rejects are asked about, at temperature 0, and exactly "A" makes one
-correct: the verifier never turns a correct response into a wrong one. Both verdicts are kept.
+correct: the verifier never turns a correct response into a wrong one. Both verdicts are kept. It reads the
+bare question, in the wording that lies beside its weights, or in that of this module.
 
-Source: STAPO, evaluation protocol (CompassVerifier-3B). The wording of the prompt is ours.
+Source: STAPO, evaluation protocol (CompassVerifier-3B).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from transformers import GenerationConfig
-
-from stapo.models.loading import load_model, load_tokenizer
-from stapo.schema import Verifier
+from stapo.artifacts import VERIFIER_TEMPLATE, read_json
+from stapo.evaluation.engines import engine
+from stapo.evaluation.sampling import Request, Sampling
+from stapo.evaluation.scores import Judge
+from stapo.models.loading import load_tokenizer
+from stapo.provenance import require_whole
+from stapo.study import StudyError
 
 VerifierVerdict = Literal["accepted", "rejected", "invalid", "not_asked"]
 MEANING: dict[str, VerifierVerdict] = {"A": "accepted", "B": "rejected", "C": "invalid"}
@@ -30,14 +32,16 @@ Problem:
 {question}
 
 Reference answer:
-{gold}
+{gold_answer}
 
 Candidate's response:
-{response}
+{llm_response}
 
 Letter:"""
 PRIVATE_USE = range(0xE000, 0xF900)
 """Characters that mean nothing to anybody."""
+BATCH_TOKENS = 2**16
+"""Of a batch of Transformers, padded: a batch of full contexts would need more memory than a GPU has."""
 
 
 @dataclass(frozen=True)
@@ -54,41 +58,93 @@ class Question:
     """A rejected response with what it answers; all three are text, hostile in `response`."""
 
     question: str
+    """Without the instruction that the model under test was given."""
     gold: str
     response: str
 
 
-def judge(path: Path, questions: Sequence[Question], settings: Verifier) -> list[Judgement]:
+def judge(by: Judge, questions: Sequence[Question]) -> list[Judgement]:
     """Return the judgement of every question.
 
     Args:
-        path: directory of the verifier, any causal language model.
+        by: any causal language model, its limits and what runs it.
         questions: rejected responses.
-        settings: batch size and limits.
+
+    Raises:
+        DamagedFileError: the verifier is not what was published.
+        StudyError: its template is not there.
+        ValueError: a problem and its reference answer alone are too long.
     """
-    tokenizer = load_tokenizer(path, padding_side="left")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = load_model(path, dtype).to(device).eval()
-    prompts = [_prompt(tokenizer, question, settings.max_prompt_tokens) for question in questions]
-    found = []
-    for start in range(0, len(prompts), settings.batch_size):
-        batch = prompts[start : start + settings.batch_size]
-        texts = _greedy(model, tokenizer, [ids for ids, _ in batch], settings.max_response_tokens)
-        found += [
-            Judgement(MEANING.get(text.strip(), "invalid"), cut)
-            for text, (_, cut) in zip(texts, batch, strict=True)
-        ]
-    return found
+    if not questions:
+        return []
+    require_whole(by.path)
+    tokenizer, template = load_tokenizer(by.path), _template(by)
+    limit = by.settings.max_prompt_tokens
+    prompts = [_prompt(tokenizer, template, question, limit) for question in questions]
+    requests = [Request(i, 0, 0, tuple(ids)) for i, (ids, _) in enumerate(prompts)]
+    sampling = Sampling(
+        temperature=0.0,
+        top_p=1.0,
+        top_k=0,
+        max_response_tokens=by.settings.max_response_tokens,
+        eos_token_ids=(tokenizer.eos_token_id,),
+    )
+    # One replica: a score job has one GPU.
+    alone = by.engine.model_copy(update={"data_parallel": 1, "vllm_tensor_parallel": 1})
+    texts: dict[int, str] = {}
+    with engine(by.backend, by.path, sampling, alone) as answer:
+        for part, responses in answer(_batches(requests, by)):
+            for request, response in zip(part, responses, strict=True):
+                texts[request.problem] = response.text
+    return [
+        Judgement(MEANING.get(texts[i].strip(), "invalid"), cut)
+        for i, (_, cut) in enumerate(prompts)
+    ]
 
 
-def _prompt(tokenizer: Any, question: Question, limit: int) -> tuple[list[int], bool]:
+def _template(by: Judge) -> str:
+    """Return the wording of the prompt."""
+    if by.settings.template == "own":
+        return PROMPT
+    path = by.path / VERIFIER_TEMPLATE
+    try:
+        found = read_json(path)
+    except FileNotFoundError:
+        found = {}
+    if {k: v for k, v in found.items() if k != "text"} != by.settings.template.model_dump():
+        raise StudyError(
+            [
+                f"{path}: missing, or another than the study's; remove {by.path} and run snakemake again"
+            ]
+        )
+    text: str = found["text"]
+    return text
+
+
+def _batches(requests: list[Request], by: Judge) -> Iterator[list[Request]]:
+    """Yield the prompts in batches, long ones together; vLLM makes batches of its own."""
+    if by.backend == "vllm":
+        yield requests
+        return
+    batch: list[Request] = []
+    for request in sorted(requests, key=lambda r: len(r.prompt_ids)):
+        padded = (len(batch) + 1) * len(request.prompt_ids)
+        if batch and (len(batch) == by.settings.batch_size or padded > BATCH_TOKENS):
+            yield batch
+            batch = []
+        batch.append(request)
+    yield batch
+
+
+def _prompt(
+    tokenizer: Any, template: str, question: Question, limit: int
+) -> tuple[list[int], bool]:
     """Return the ids of a prompt; one that is too long loses the front of the response.
 
     Raises:
         ValueError: problem and reference answer alone do not fit.
     """
-    ids = _ids(tokenizer, question, question.response)
+    ids = _ids(tokenizer, template, question, question.response)
     if len(ids) <= limit:
         return ids, False
     response = tokenizer.encode(
@@ -97,7 +153,7 @@ def _prompt(tokenizer: Any, question: Question, limit: int) -> tuple[list[int], 
     keep = len(response) - (len(ids) - limit)
     while keep > 0:
         # Cutting changes how the rest is split into tokens: by a few, so a few rounds at most.
-        ids = _ids(tokenizer, question, tokenizer.decode(response[-keep:]))
+        ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
         keep -= len(ids) - limit
@@ -106,10 +162,12 @@ def _prompt(tokenizer: Any, question: Question, limit: int) -> tuple[list[int], 
     )
 
 
-def _ids(tokenizer: Any, question: Question, response: str) -> list[int]:
+def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
     """Return the ids of a prompt, whose only special tokens are those of the chat template."""
     # One pass over the template: braces in a response are text.
-    text = PROMPT.format(question=question.question, gold=question.gold, response=response)
+    text = template.format(
+        question=question.question, gold_answer=question.gold, llm_response=response
+    )
     text, hidden = _hide_special(tokenizer, text)
     if tokenizer.chat_template:
         text = tokenizer.apply_chat_template(
@@ -136,27 +194,3 @@ def _hide_special(tokenizer: Any, text: str) -> tuple[str, dict[str, str]]:
     for mark, token in hidden.items():
         text = text.replace(token, mark)
     return text, hidden
-
-
-def _greedy(model: Any, tokenizer: Any, prompts: list[list[int]], limit: int) -> list[str]:
-    longest = max(len(ids) for ids in prompts)
-    filler = (
-        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    )
-    ids = torch.tensor([[filler] * (longest - len(p)) + p for p in prompts])
-    attended = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
-    settings = GenerationConfig(
-        do_sample=False,
-        max_new_tokens=limit,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=filler,
-    )
-    model.generation_config = settings
-    with torch.inference_mode():
-        output = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=attended.to(model.device),
-            generation_config=settings,
-        )
-    texts: list[str] = tokenizer.batch_decode(output[:, longest:], skip_special_tokens=True)
-    return texts

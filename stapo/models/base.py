@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stapo.artifacts import replace_directory, write_json
+from stapo.artifacts import VERIFIER_TEMPLATE, replace_directory, write_json
 from stapo.hub import persistently
+from stapo.models.template import template_text
 from stapo.provenance import write_sums
-from stapo.schema import HubModel, Model, TinyModel
+from stapo.schema import HubModel, Model, Template, TinyModel
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
 """Weights as safetensors only; nothing that could carry code."""
@@ -17,7 +18,7 @@ SOURCE = "source.json"
 """Where a model of the Hub came from: repository, revision as asked for, commit."""
 
 
-def write_base(config: dict[str, Any], path: Path) -> None:
+def write_base(config: dict[str, Any], path: Path, template: Template | None = None) -> None:
     """Write a base model and its tokenizer to a directory, atomically.
 
     A supervised start that is killed resumes from a hidden file beside the directory.
@@ -25,6 +26,7 @@ def write_base(config: dict[str, Any], path: Path) -> None:
     Args:
         config: as `Study.models`: a builder's settings, or `hub` and `revision`.
         path: the directory.
+        template: wording of a verifier's prompt, which is written beside its weights.
     """
     model: HubModel | TinyModel = TypeAdapter(Model).validate_python(config)
     state = path.with_name(f".{path.name}.supervised")
@@ -35,6 +37,9 @@ def write_base(config: dict[str, Any], path: Path) -> None:
             build_tiny(model, aside, state)
         else:
             _download(model, aside)
+        if template:
+            about = {**template.model_dump(), "text": template_text(template)}
+            write_json(aside / VERIFIER_TEMPLATE, about)
         write_sums(aside)
     state.unlink(missing_ok=True)
 

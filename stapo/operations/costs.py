@@ -35,6 +35,8 @@ GRADED_PER_SECOND = 1000.0
 """Responses graded in one process, our assumption; 7,000 were measured where answers repeat often."""
 REJECTED = 0.5
 """Share of the responses that a verifier is asked about, our assumption."""
+REPLY_TOKENS = 2
+"""Of a verifier: a letter and the end, whatever it is allowed."""
 SUPERVISED_TOKENS = 40
 """Mean tokens of a worked solution of the tiny world with its question, our assumption."""
 TEXT_BYTES = 4.0
@@ -278,6 +280,6 @@ def judge_seconds(
 ) -> float:
     """Return how long a verifier takes for the rejected ones of some responses, its start apart."""
     asked, length = REJECTED * responses, min(length, verifier.max_prompt_tokens)
-    steps = ceil(asked / verifier.batch_size) * verifier.max_response_tokens
+    steps = ceil(asked / verifier.batch_size) * REPLY_TOKENS
     reading = shape.forward(asked * length, length / 2) / (device.flops * COMPUTE_UTILISATION)
     return reading + steps * shape.layers * STEP_SECONDS_PER_LAYER["transformers"]

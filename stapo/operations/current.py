@@ -44,11 +44,10 @@ def is_built(study: Study, root: Path, size: str) -> bool:
     place, settings = artifacts.BASE_RECORD, study.models.get(size)
     wanted = settings.model_dump(mode="json") if settings else {}
     if size == "verifier":
-        place, verifier = artifacts.VERIFIER_RECORD, study.evaluation.verifier
-        wanted = verifier.model_dump(mode="json") if verifier else {}
+        place, wanted = artifacts.VERIFIER_RECORD, study.verifier_config()
     with suppress(ValueError, RecursionError):
         found = json.loads(text_of(root / place.format(study=study.name, size=size)))
-        return isinstance(found, dict) and all(wanted.get(k) == v for k, v in found.items())
+        return bool(wanted) and found == wanted
     return False
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stapo.artifacts import replace_file
 from stapo.hub import persistently
-from stapo.schema import HubData, HubModel
+from stapo.schema import HubData, HubModel, Template
 from stapo.study import Study, benchmark_definitions
 from stapo.text import plain
 
@@ -32,6 +32,9 @@ def needs(study: Study) -> Iterator[Item]:
     if verifier:
         pinned = HubModel(hub=verifier.hub, revision=verifier.revision)
         yield f"verifier: {verifier.hub} at {verifier.revision[:8]}", _model(pinned)
+        if (wording := verifier.template) != "own":
+            at = f"{wording.github} at {wording.revision[:8]}"
+            yield f"verifier's template: {wording.name} of {at}", _template(wording)
     if isinstance(study.data, HubData):
         data = study.data
         yield f"prompts: {data.hub} at {data.revision[:8]}", lambda: _prompts(data)
@@ -46,6 +49,15 @@ def _model(model: HubModel) -> Callable[[], object]:
         from stapo.models.base import cached
 
         return cached(model)
+
+    return get
+
+
+def _template(template: Template) -> Callable[[], object]:
+    def get() -> object:
+        from stapo.models.template import template_text
+
+        return template_text(template)
 
     return get
 

@@ -68,8 +68,8 @@ def _origin_errors(results: Results) -> Iterator[str]:
     made_from = {
         f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes
     }
-    if verifier := study.evaluation.verifier:
-        made_from["models/verifier.json"] = verifier.model_dump(include={"hub", "revision"})
+    if study.evaluation.verifier:
+        made_from["models/verifier.json"] = study.verifier_config()
     for path, expected in made_from.items():
         if untrusted.read_json(results.folder / path) != expected:
             yield f"{path}: another model than the study's"

@@ -11,12 +11,17 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
+def verifier_options():
+    """Options of `stapo base` for the study's verifier."""
+    config = STUDY.verifier_config()
+    wording = config.pop("template", None)
+    parts = ["--config", canonical(config)]
+    return shlex.join(parts + ["--template", canonical(wording)] * bool(wording))
+
+
 def judge_options(directory):
     """Options of `stapo score` for the study's verifier, none without one."""
-    if not directory:
-        return ""
-    config = STUDY.evaluation.verifier.model_dump_json()
-    return f"--verifier {shlex.quote(str(directory))} --verifier-config {shlex.quote(config)}"
+    return f"--verifier {shlex.quote(str(directory))}" if directory else ""
 
 
 def drawn_from(figure):

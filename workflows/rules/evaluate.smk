@@ -46,4 +46,4 @@ rule score:
     shell:
         STAPO
         + " score --completions {input.completions} --identity {params.identity:q}"
-        " --out {output} {params.judge} --gpus {resources.gpu} > {log} 2>&1"
+        " --study {STUDY_JSON:q} --out {output} {params.judge} --gpus {resources.gpu} > {log} 2>&1"

@@ -56,9 +56,7 @@ if STUDY.evaluation.verifier:
             log_of(artifacts.VERIFIER),
         localrule: True
         params:
-            config=canonical(
-                STUDY.evaluation.verifier.model_dump(include={"hub", "revision"})
-            ),
+            options=verifier_options(),
         shell:
             STAPO
-            + " base --config {params.config:q} --out {output.model} --record {output.record} > {log} 2>&1"
+            + " base {params.options} --out {output.model} --record {output.record} > {log} 2>&1"

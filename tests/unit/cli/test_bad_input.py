@@ -75,9 +75,14 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
             "--identity: NaN is not a number",
         ),
         (
-            'score --out o --completions c --identity {} --verifier v --verifier-config {"batch_size":0}',
+            'base --out o --config {"hub":"a/b","revision":"main"} --template {"github":"a/b"}',
             2,
-            "--verifier-config: batch_size: Input should be greater than or equal to 1",
+            "--template: revision: missing; add it",
+        ),
+        (
+            "score --out o --completions c --identity {} --verifier v",
+            2,
+            "--study: missing; it says how the verifier is asked",
         ),
     ],
 )

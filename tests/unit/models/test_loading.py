@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from datasets import Dataset, load_dataset
 from safetensors.torch import load_file
 
@@ -108,7 +109,8 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
     }  # fmt: skip
     write_jsonl(tmp_path / "c.jsonl", [answered])
     study = ["--study", str(ROOT / "workflows" / "studies" / "smoke.yaml")]
-    settings = json.dumps({"hub": "a/b", "revision": "0" * 40})
+    judged = {**yaml.safe_load(Path(study[1]).read_text())}
+    judged["evaluation"] |= {"verifier": {"hub": "a/b", "revision": "0" * 40, "template": "own"}}
     commands = [
         ["evaluate", model, "--benchmark", "chain-2", "--decoding", "t1.0-p1.0"],
         ["generate", *study, "--checkpoint", "tiny/base", "--decoding", "t1.0-p1.0", "--model", model,
@@ -116,7 +118,7 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
         ["train", *study, "--size", "tiny", "--method", "grpo", "--seed", "0", "--base", model,
          "--prompts", "p.jsonl", "--work", "train", "--out", "trained", "--metrics", "m.jsonl"],
         ["score", "--completions", "c.jsonl", "--identity", "{}", "--out", "s.parquet",
-         "--verifier", model, "--verifier-config", settings],
+         "--verifier", model, "--study", json.dumps(judged)],
     ]  # fmt: skip
     told = on_a_terminal_told_yes(RUN.format(commands=commands), tmp_path)
     assert not (tmp_path / "marker").exists(), told

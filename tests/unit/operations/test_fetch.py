@@ -32,6 +32,7 @@ def study(raw_study, monkeypatch):
     }  # fmt: skip
     for place in ("stapo.study", "stapo.operations.fetch"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
+    monkeypatch.setattr("stapo.models.template.template_text", lambda template: template.name)
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
     raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
     raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}
@@ -58,7 +59,9 @@ def test_each_item_is_got_and_a_failure_stops_no_other(study, monkeypatch, tmp_p
     assert not fetch(study, said.append)
     # A network may come back, so that it is asked for more than once.
     assert asked == ["some/model 1", *["some/judge 3"] * ATTEMPTS, "some/prompts", "some/set"]
-    assert [line.split()[0] for line in said] == ["ok", "missing", "ok", "ok"]
+    assert [line.split()[0] for line in said] == ["ok", "missing", "ok", "ok", "ok"]
+    wording = "CV_PROMPT of open-compass/CompassVerifier at 2d7cba6d"
+    assert said[2] == f"ok       verifier's template: {wording}"
     assert said[1] == "missing  verifier: some/judge at 33333333: no network"
 
 

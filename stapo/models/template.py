@@ -1,0 +1,84 @@
+"""The published wording of a verifier's prompt: fetched, checked, and read out of source that never runs."""
+
+import ast
+import os
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from string import Formatter
+
+from stapo.artifacts import replace_file
+from stapo.hub import persistently
+from stapo.schema import Template
+from stapo.study import StudyError
+
+ADDRESS = "https://raw.githubusercontent.com"
+FIELDS = ("question", "gold_answer", "llm_response")
+SECONDS = 30.0
+
+
+def template_text(template: Template) -> str:
+    """Return the wording, from the cache or from GitHub.
+
+    Raises:
+        StudyError: it cannot be had, is another than the study says, or is no template.
+    """
+    place = f"{template.github} at {template.revision[:8]}, {template.file}"
+    source = _source(template, place)
+    tree = ast.parse(source)
+    texts = [
+        node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(name, ast.Name) and name.id == template.name for name in node.targets)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    if len(texts) != 1:
+        raise StudyError([f"{place}: {len(texts)} texts called {template.name}, expected one"])
+    # Plain fields only: a format string may also reach into attributes.
+    found = Counter(
+        (name, spec, conversion)
+        for _, name, spec, conversion in Formatter().parse(texts[0])
+        if name is not None
+    )
+    if found != Counter((name, "", None) for name in FIELDS):
+        raise StudyError([f"{place}: {template.name} has not {', '.join(FIELDS)}, each once"])
+    return texts[0]
+
+
+def _source(template: Template, place: str) -> str:
+    from httpx import HTTPError
+    from huggingface_hub import constants
+
+    kept = Path(constants.HF_HOME) / "stapo" / f"{template.sha256}.py.txt"
+    if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
+        return content.decode()
+    try:
+        content = _downloaded(template)
+    except (OSError, HTTPError) as error:
+        raise StudyError(
+            [
+                f"{place}: not to be had ({error}); run `stapo fetch` where there is a network, or set "
+                "evaluation.verifier.template: own for the suite's own wording"
+            ]
+        ) from error
+    if (found := sha256(content).hexdigest()) != template.sha256:
+        raise StudyError([f"{place}: has SHA-256 {found}, the study says {template.sha256}"])
+    with replace_file(kept, "wb") as stream:
+        stream.write(content)
+    return content.decode()
+
+
+def _downloaded(template: Template) -> bytes:
+    import httpx
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
+        raise FileNotFoundError("not in the cache, and the network is switched off")
+    address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
+
+    def get() -> bytes:
+        return httpx.get(address, timeout=SECONDS).raise_for_status().content
+
+    return persistently(get)
