@@ -1,8 +1,8 @@
 r"""One function that says whether a response answers a problem, for everybody who asks.
 
-The answer is what stands in the last \boxed{...}. It is hostile text: math-verify sees it only in a
-worker process with limits of memory and processor time, which the kernel ends at the limit and which is
-replaced. A limit, a crash, an answer that cannot be read, no box and a wrong answer are different verdicts.
+The answer is what stands in the last \boxed{...}; of several, see `boxes`. It is hostile text: math-verify
+sees it only in a worker process with limits of memory and processor time, which the kernel ends at the limit
+and which is replaced. A limit, a crash, an answer that cannot be read, no box and a wrong answer are different verdicts.
 
 Processor time, since a verdict must not depend on what else the machine does. What stays: on a slower
 machine an answer that needs nearly the whole limit is a timeout that is none on a faster one.
@@ -29,6 +29,9 @@ from typing import Literal
 
 from tqdm import tqdm
 
+from stapo.evaluation.boxes import final_answer
+from stapo.evaluation.boxes import last_boxed as last_boxed
+
 Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
 
 MAX_FAILURE_FRACTION = 0.05
@@ -52,7 +55,6 @@ NUMBER = re.compile(
     r"(-?)(?:([0-9]{1,18}(?:\.[0-9]{1,18})?)(?:\s*\\(?:times|cdot)\s*10\^\{(-?[0-9]{1,2})\})?"
     rf"|{_WHOLE}/{_WHOLE}|\\[dt]?frac\{{{_WHOLE}\}}\{{{_WHOLE}\}})"
 )
-BRACES = re.compile(r"\\boxed\{|[{}]")
 
 _idle: defaultdict[int, list["subprocess.Popen[str]"]] = defaultdict(list)
 """Workers by memory limit. A fork must not talk to, or end, those of its parent."""
@@ -65,29 +67,12 @@ class Grade:
 
     verdict: Verdict
     answer: str | None
-    """The content of the last box."""
+    """The content of the last box, or of several for a gold of several parts."""
 
     @property
     def correct(self) -> bool:
         """Whether the response counts as correct."""
         return self.verdict == "correct"
-
-
-def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...} whose braces close; None without one.
-
-    In a response cut off inside its last box, what was boxed before stands.
-    """
-    opened: list[tuple[bool, int]] = []
-    start = end = -1
-    for match in BRACES.finditer(text):
-        if match[0] != "}":
-            opened.append((match[0] != "{", match.end()))
-        elif opened:
-            is_box, position = opened.pop()
-            if is_box and position > start:
-                start, end = position, match.start()
-    return None if start < 0 else text[start:end]
 
 
 def normalise(text: str) -> str:
@@ -131,7 +116,7 @@ def grade_all(
     Raises:
         RuntimeError: the worker does not start.
     """
-    answers = [last_boxed(response) for _, response in pairs]
+    answers = [final_answer(gold, response) for gold, response in pairs]
     verdicts: dict[tuple[str, str], Verdict] = {}
     unequal = []
     for (gold, _), answer in zip(pairs, answers, strict=True):

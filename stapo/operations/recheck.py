@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from stapo import artifacts
-from stapo.evaluation.grading import Grade, grade_all, last_boxed
+from stapo.evaluation.boxes import final_answer
+from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.scores import METADATA_KEY, duplicates, refusal
 from stapo.evaluation.task import are_rows_of
 from stapo.operations.published import Results
@@ -52,7 +53,7 @@ class Grader:
         Raises:
             Overdue: those of this folder take longer than any honest ones.
         """
-        keys = [(gold, last_boxed(response)) for gold, response in pairs]
+        keys = [(gold, final_answer(gold, response)) for gold, response in pairs]
         new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self.known}
         items = list(new.items())
         for start in range(0, len(items), CHUNK):

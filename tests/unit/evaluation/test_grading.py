@@ -310,7 +310,7 @@ def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_pa
             (rf"\frac{{{10 + 4 * i}}}{{4}}", rf"\boxed{{{i}+2.5}}"),
         ]
     # As the answer to be judged: the last box would be a harmless one.
-    monkeypatch.setattr(grading, "last_boxed", lambda response: response[len(r"\boxed{") : -1])
+    monkeypatch.setattr(grading, "final_answer", lambda _, response: response[len(r"\boxed{") : -1])
     grades = grade_all(pairs, seconds=1.0)
     assert [g.verdict for g in grades[1::2]] == ["correct"] * len(HOSTILE)
     hostile = dict(zip(HOSTILE, (g.verdict for g in grades[::2]), strict=True))
