@@ -2,7 +2,8 @@ r"""One function that says whether a response answers a problem, for everybody w
 
 The answer is what stands in the last \boxed{...}; of several, see `boxes`. It is hostile text: math-verify
 sees it only in a worker process with limits of memory and processor time, which the kernel ends at the limit
-and which is replaced. A limit, a crash, an answer that cannot be read, no box and a wrong answer are different verdicts.
+and which is replaced. A limit, a crash, an answer that cannot be read, no box and a wrong answer are
+different verdicts.
 
 Processor time, since a verdict must not depend on what else the machine does. What stays: on a slower
 machine an answer that needs nearly the whole limit is a timeout that is none on a faster one.
