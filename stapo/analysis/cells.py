@@ -34,6 +34,8 @@ COLUMNS = {
     "truncated": pa.types.is_boolean,
     "duplicate": pa.types.is_boolean,
     "correct_with_verifier": pa.types.is_boolean,
+    "verifier": pa.types.is_string,
+    "verifier_cut": pa.types.is_boolean,
 }
 """What is read of a score file; only answers may be null."""
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
@@ -61,6 +63,16 @@ class Cell:
     """Responses without a verdict, counted as wrong."""
     majority: float
     """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
+    rule: float
+    """Share of responses that are correct by the rules."""
+    with_verifier: float
+    """Share of responses that are correct by the rules or by the verifier."""
+    judged: int
+    """Responses that the verifier was asked about."""
+    flips: int
+    """Responses that the rules reject and the verifier accepts."""
+    verifier_cut: int
+    """Responses of which the verifier read the end only."""
 
 
 @dataclass
@@ -251,6 +263,17 @@ def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
         crashes=verdicts.count("crash"),
         failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
         majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
+        rule=float(np.mean([right for rows in seeds for right in rows["correct"]])),
+        with_verifier=float(
+            np.mean([right for rows in seeds for right in rows["correct_with_verifier"]])
+        ),
+        judged=sum(said != "not_asked" for rows in seeds for said in rows["verifier"]),
+        flips=sum(
+            right and not by_rule
+            for rows in seeds
+            for by_rule, right in zip(rows["correct"], rows["correct_with_verifier"], strict=True)
+        ),
+        verifier_cut=sum(cut for rows in seeds for cut in rows["verifier_cut"]),
     )
 
 

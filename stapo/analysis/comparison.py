@@ -7,6 +7,7 @@ import numpy as np
 
 from stapo.analysis.cells import Cell, Scores
 from stapo.analysis.selection import Choice, rule_text
+from stapo.analysis.verdicts import Verdicts, verdict_rows, verifier_notes
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -104,6 +105,8 @@ class MainTable:
     choices: list[Choice]
     """Of each training with several checkpoints."""
     notes: list[str]
+    verdicts: list[Verdicts]
+    """Rules and verifier side by side; none without a verifier."""
     made_by: str
     """Fingerprint of everything that leads to this table."""
 
@@ -169,6 +172,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         comparisons=comparisons,
         choices=scores.choices if study.kept_steps() else [],
         notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
+        verdicts=verdict_rows(study, scores.cells),
         made_by=study.table_fingerprint(decoding),
     )
     targets, baselines = study.compared()
@@ -356,10 +360,7 @@ def notes(study: Study) -> list[str]:
         ]
     if study.kept_steps():
         lines.append(rule_text(study.evaluation.select, study.evaluation.development))
-    if study.evaluation.verdict == "verifier" and study.evaluation.verifier:
-        lines.append(
-            f"Answers that the rules reject count where {study.evaluation.verifier.hub} accepts them."
-        )
+    lines += verifier_notes(study)
     if 1 < seeds < FEW_SEEDS:
         lines.append(
             f"{seeds} training seeds: so few do not show their own spread, intervals are too short."

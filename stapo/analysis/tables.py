@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2
@@ -139,12 +140,39 @@ def _csv(table: MainTable) -> str:
             for metric, value in further.items():
                 line = [*where, metric, f"{value:.6f}", "", "", problems, samples, row.seeds]
                 writer.writerow(line)
+    writer.writerows(_verdict_lines(table))
     return stream.getvalue()
 
 
 def _counts(benchmark: str, column: str) -> bool:
     """Return whether a column of the table is of a benchmark, or an average over it."""
     return column in (benchmark, AVERAGE) or (column == WITHOUT and benchmark != CONTROL)
+
+
+def _verdict_lines(table: MainTable) -> Iterator[list[str | int]]:
+    """Yield the lines of the CSV that set rules and verifier side by side."""
+    seeds = {(row.size, row.method): row.seeds for row in table.rows}
+    for row in table.verdicts:
+        of = seeds[row.size, row.method]
+        for name, heading in table.benchmarks.items():
+            samples = heading.rsplit("@", 1)[1]
+            counts = {"flips": row.flips, "judged": row.judged, "cut": row.cut}
+            values = {
+                f"avg@{samples} by the rules": f"{row.rule[name]:.6f}",
+                f"avg@{samples} with the verifier": f"{row.with_verifier[name]:.6f}",
+                **{what: str(count[name]) for what, count in counts.items()},
+            }
+            for metric, value in values.items():
+                where = [row.size, row.method, name, metric, value, "", ""]
+                yield [*where, table.problems[name], samples, of]
+        averages = {
+            "avg@N by the rules": row.rule_average,
+            "avg@N with the verifier": row.verifier_average,
+        }
+        problems = sum(table.problems.values())
+        for metric, average in averages.items():
+            where = [row.size, row.method, AVERAGE, metric, f"{average:.6f}", "", ""]
+            yield [*where, problems, "", of]
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:

@@ -1,0 +1,110 @@
+"""Rules and verifier side by side: averages, flips and cut responses of every cell, in every format."""
+
+import csv
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from synthetic import write_score
+
+from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import AVERAGE, main_table
+from stapo.analysis.tables import render
+from stapo.study import parse_study
+
+DECODING = "t1.0-p1.0"
+FLIPS = 3
+
+
+def judged(path, flips):
+    """A verifier's word on every response that the rules reject; the first ones it accepts, one it cuts."""
+    table = pq.read_table(path)
+    rows, left = table.to_pylist(), flips
+    for row in rows:
+        if not row["correct"]:
+            row["verifier"] = "accepted" if left > 0 else "rejected"
+            row["correct_with_verifier"] = left > 0
+            row["verifier_cut"] = left == flips
+            left -= 1
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    return rows
+
+
+@pytest.fixture(params=["rule", "verifier"])
+def judged_study(request, raw_study, tmp_path):
+    raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2", "linear-equation"]}
+    raw_study["evaluation"] |= {"verifier": {"revision": "1" * 40}, "verdict": request.param}
+    study = parse_study(raw_study)
+    rows = {
+        (checkpoint, benchmark): judged(write_score(tmp_path, study, checkpoint, benchmark), FLIPS)
+        for checkpoint in study.checkpoints()
+        for benchmark in study.run.benchmarks
+    }
+    return study, main_table(study, DECODING, read_scores(study, DECODING, tmp_path)), rows
+
+
+def test_both_verdicts_are_shown_whichever_counts(judged_study):
+    study, table, rows = judged_study
+    assert [row.method for row in table.verdicts] == ["base", *study.run.methods]
+    for row, counted in zip(table.verdicts, table.rows, strict=True):
+        checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
+        for benchmark in study.run.benchmarks:
+            own = rows[checkpoint, benchmark]
+            right = np.mean([one["correct"] for one in own])
+            assert row.rule[benchmark] == pytest.approx(100 * right)
+            flipped = 100 * (right + FLIPS / len(own))
+            assert row.with_verifier[benchmark] == pytest.approx(flipped)
+            assert row.flips[benchmark] == FLIPS
+            assert row.judged[benchmark] == sum(not one["correct"] for one in own)
+            assert row.cut[benchmark] == 1
+        both = {"rule": row.rule_average, "verifier": row.verifier_average}
+        assert counted.cells[AVERAGE].value == pytest.approx(both[study.evaluation.verdict])
+
+
+def test_the_csv_has_both_averages_and_the_counts(judged_study):
+    _, table, _ = judged_study
+    lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    for row in table.verdicts:
+        found = {
+            (line["benchmark"], line["metric"]): line["value"]
+            for line in lines
+            if (line["size"], line["method"]) == (row.size, row.method)
+        }
+        assert float(found[AVERAGE, "avg@N by the rules"]) == pytest.approx(row.rule_average)
+        both = float(found[AVERAGE, "avg@N with the verifier"])
+        assert both == pytest.approx(row.verifier_average)
+        assert found["chain-2", "flips"] == str(FLIPS)
+        assert found["chain-2", "cut"] == "1"
+        assert found["chain-2", "judged"] == str(row.judged["chain-2"])
+        assert float(found["chain-2", "avg@4 by the rules"]) == pytest.approx(row.rule["chain-2"])
+
+
+def test_markdown_shows_the_block_and_whose_words_the_verifier_was_asked_in(judged_study):
+    study, table, _ = judged_study
+    text = render(table, "md")
+    first = table.verdicts[0]
+    line = f"| {first.rule_average:.2f} | {first.verifier_average:.2f} | {FLIPS} of "
+    assert line in text
+    assert "asked with CV\\_PROMPT of open-compass/CompassVerifier at 2d7cba6d" in text
+    counts = study.evaluation.verdict == "verifier"
+    assert ("reject count where" in text) == counts
+    assert ("reject are not counted here" in text) != counts
+
+
+def test_the_suites_own_words_are_named(raw_study, tmp_path):
+    raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2"]}
+    raw_study["evaluation"]["verifier"] = {"revision": "1" * 40, "template": "own"}
+    study = parse_study(raw_study)
+    for checkpoint in study.checkpoints():
+        write_score(tmp_path, study, checkpoint, "chain-2")
+    table = main_table(study, DECODING, read_scores(study, DECODING, tmp_path))
+    assert "in this suite's own words, not in those that its authors publish" in render(table, "md")
+
+
+def test_without_a_verifier_there_is_no_such_block(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    assert table.verdicts == []
+    for suffix in ("md", "csv"):
+        assert "verifier" not in render(table, suffix)
