@@ -136,7 +136,7 @@ def _read_all(
             )
             expected = study.score_identity(checkpoint, decoding, benchmark)
             try:
-                table, identity = _read(root / path)
+                table, identity = read_score(root / path)
             except FileNotFoundError:
                 errors.append(f"{path}: missing; run snakemake")
                 continue
@@ -157,7 +157,7 @@ def _read_all(
     return rows
 
 
-def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+def read_score(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """Return a score file, and what it says of itself.
 
     Raises:
@@ -223,15 +223,9 @@ def _problems(
             f"{expected['fingerprint']}; run snakemake again"
         ]
     errors = []
-    rows, samples = table.num_rows, expected["samples"]
-    if rows == 0 or rows % samples:
-        errors.append(
-            f"{path}: {rows} rows are no multiple of {samples} samples; {artifacts.AGAIN}"
-        )
-    else:
-        cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
-        if set(cells) != set(product(range(rows // samples), range(samples))):
-            errors.append(f"{path}: not {samples} samples of every problem; {artifacts.AGAIN}")
+    samples = expected["samples"]
+    if fault := missing_samples(table, samples):
+        errors.append(f"{path}: {fault}; {artifacts.AGAIN}")
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
     if others:
         pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
@@ -247,14 +241,27 @@ def _problems(
     return errors
 
 
+def missing_samples(table: pa.Table, samples: int) -> str:
+    """Return why a score file has not N samples of every problem, nothing where it has."""
+    rows = table.num_rows
+    if rows == 0 or rows % samples:
+        return f"{rows} rows are no multiple of {samples} samples"
+    cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
+    if set(cells) != set(product(range(rows // samples), range(samples))):
+        return f"not {samples} samples of every problem"
+    return ""
+
+
+def by_problem(rows: dict[str, list[Any]], samples: int, column: str) -> Array:
+    """Return a column of a score file as an array (problems, samples), whatever the order of its rows."""
+    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
+    return np.array(rows[column], dtype=float)[order].reshape(-1, samples)
+
+
 def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
-    correct = []
-    for rows in seeds:
-        order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-        correct.append(np.array(rows[column], dtype=float)[order].reshape(-1, samples))
     verdicts = [verdict for rows in seeds for verdict in rows["verdict"]]
     return Cell(
-        correct=np.stack(correct),
+        correct=np.stack([by_problem(rows, samples, column) for rows in seeds]),
         num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
         truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
         duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),

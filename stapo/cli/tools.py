@@ -146,6 +146,27 @@ def evaluate(
     list_paths(run(model, benchmark, decoding, settings))
 
 
+@app.command(name="compare-engines")
+def compare_engines(
+    one: Annotated[Path, typer.Argument(help="Score file, or directory of scores")],
+    other: Annotated[Path, typer.Argument(help="The same of another engine or version")],
+) -> None:
+    """Compare scores of the same checkpoints by two engines, paired by problem: the engines' noise floor.
+
+    Exit code 1 where they differ by more than chance (5 % over all lines, by Holm), 2 where the two sides
+    were not asked the same.
+
+    Example: stapo compare-engines results/evaluate-model-1a2b3c4d results/evaluate-model-5e6f7a8b
+    """
+    from rich.console import Console
+
+    from stapo.operations.engine_check import compare_engines as run
+    from stapo.operations.engine_check import print_engines
+
+    if not print_engines(run(one, other), Console()):
+        raise typer.Exit(1)
+
+
 @app.command()
 def regrade(
     completions: Annotated[Path, typer.Argument(help="Responses, as `stapo generate` writes them")],

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from judge_model import build
 
 pytest.importorskip("vllm", reason="make test-vllm")
 
 from stapo.artifacts import read_jsonl
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.replay import regrade
-from stapo.evaluation.scores import score
+from stapo.evaluation.scores import Judge, score
+from stapo.evaluation.verifier import Question, judge
 from stapo.models.tiny import build_tiny
-from stapo.schema import Decoding, Engine, Evaluation, TinyModel
+from stapo.operations.engine_check import compare_engines
+from stapo.operations.evaluate import checkpoint, study_of
+from stapo.schema import Decoding, Engine, Evaluation, TinyModel, Verifier
 from stapo.study import benchmark_definitions
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -108,3 +112,33 @@ if __name__ == "__main__":
     assert have >= 1
     assert answer(model, tmp_path, "vllm") == 200 - have
     assert len(read_jsonl(tmp_path / f"{NAME}.jsonl")) == 100
+
+
+@pytest.mark.parametrize(("reply", "verdict"), [("A", "accepted"), ("B", "rejected")])
+def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path, reply, verdict):
+    path = build(tmp_path / reply, reply)
+    settings = Verifier(
+        revision="0" * 40, template="own", max_prompt_tokens=800, max_response_tokens=4
+    )
+    asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
+    hf, vllm = (judge(Judge(path, settings, b, SETTINGS), asked) for b in ("hf", "vllm"))
+    assert hf == vllm
+    assert [j.verdict for j in vllm] == [verdict] * 6
+    assert [j.cut for j in vllm] == [False, False, False, True, False, False]
+
+
+def test_two_engines_are_within_chance_of_each_other(model, tmp_path):
+    found = checkpoint(str(model))
+    for backend in ("hf", "vllm"):
+        settings = {"backend": backend, "batch_size": 50, "max_response_tokens": 32}
+        study = study_of(found, [NAME], ["t1.0-p1.0"], settings)
+        identity = study.score_identity(f"{found.name}/base", "t1.0-p1.0", NAME)
+        answer(model, tmp_path / backend, backend)
+        completions = tmp_path / backend / f"{NAME}.jsonl"
+        score(completions, {**identity, "samples": 2}, tmp_path / f"{backend}.parquet")
+    (line,) = compare_engines(tmp_path / "hf.parquet", tmp_path / "vllm.parquet")
+    assert [engine.split()[0] for engine in line.engines] == ["transformers", "vllm"]
+    # 100 problems, 2 samples each: chance alone fails one run in a thousand.
+    assert line.difference.p_value > 0.001
+    (other,) = compare_engines(tmp_path / "vllm.parquet", tmp_path / "hf.parquet")
+    assert other.difference.value == -line.difference.value

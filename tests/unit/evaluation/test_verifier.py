@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import torch
+from judge_model import build
 from tokenizers import Tokenizer, decoders
-from tokenizers.models import BPE, WordLevel
-from tokenizers.pre_tokenizers import ByteLevel, Split
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 from stapo.artifacts import VERIFIER_TEMPLATE, DamagedFileError, write_json, write_jsonl
 from stapo.evaluation.sampling import Request
@@ -30,41 +30,9 @@ from stapo.provenance import write_sums
 from stapo.schema import Template, Verifier
 from stapo.study import StudyError, benchmark_definitions
 
-CHARACTERS = sorted(
-    {*PROMPT, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\\{}[]%"}
-)
 SETTINGS = Verifier(
     revision="0" * 40, template="own", batch_size=3, max_prompt_tokens=800, max_response_tokens=4
 )
-
-
-def build(path: Path, reply: str) -> Path:
-    """A model whose weights make it reply with one letter, whatever it reads, and then end."""
-    words = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
-    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    backend.pre_tokenizer = Split("", behavior="isolated")
-    backend.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    )
-    tokenizer.save_pretrained(path)
-    config = Qwen3Config(
-        vocab_size=len(words), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
-        num_attention_heads=1, num_key_value_heads=1, head_dim=8, tie_word_embeddings=False,
-    )  # fmt: skip
-    model = Qwen3ForCausalLM(config)
-    letter, end = words.index(reply), words.index("<eos>")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.model.norm.weight.fill_(1.0)
-        # All tokens point one way, the letter another: after it comes the end.
-        model.model.embed_tokens.weight[:, 0] = 1.0
-        model.model.embed_tokens.weight[letter] = torch.tensor([0, 1.0, 0, 0, 0, 0, 0, 0])
-        model.lm_head.weight[letter, 0] = 1.0
-        model.lm_head.weight[end, 1] = 1.0
-    model.save_pretrained(path)
-    return path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""A tiny verifier that says what it is built to say, on any engine."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from stapo.evaluation.verifier import PROMPT
+
+CHARACTERS = sorted(
+    {*PROMPT, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\\{}[]%"}
+)
+WIDTH = 32
+"""vLLM has no kernels for smaller heads."""
+
+
+def build(path: Path, reply: str) -> Path:
+    """Write a model whose weights make it reply with one letter, whatever it reads, and then end."""
+    words = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
+    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = Split("", behavior="isolated")
+    backend.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+    tokenizer.save_pretrained(path)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=WIDTH, intermediate_size=WIDTH, num_hidden_layers=1,
+        num_attention_heads=1, num_key_value_heads=1, head_dim=WIDTH, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    letter, end = words.index(reply), words.index("<eos>")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.model.norm.weight.fill_(1.0)
+        # All tokens point one way, the letter another: after it comes the end.
+        model.model.embed_tokens.weight[:, 0] = 1.0
+        model.model.embed_tokens.weight[letter] = torch.eye(WIDTH)[1]
+        model.lm_head.weight[letter, 0] = 1.0
+        model.lm_head.weight[end, 1] = 1.0
+    model.save_pretrained(path)
+    return path
