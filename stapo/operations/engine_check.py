@@ -175,12 +175,16 @@ def _differences(
         parts.append((AVERAGE, list(range(len(pairs)))))
     lines: list[Line] = []
     for name, which in parts:
-        ours, theirs = [first[i] for i in which], [second[i] for i in which]
-        values = tuple(float(np.mean([average_at_n(x) for x in side])) for side in (ours, theirs))
+        sides = [first[i] for i in which], [second[i] for i in which]
+        values = _mean(sides[0]), _mean(sides[1])
         gap = np.mean([draws[i] for i in which], axis=0)
-        difference = paired_difference(theirs, ours, gap, rng)
-        lines.append((checkpoint, decoding, engines, name, (values[0], values[1]), difference))
+        difference = paired_difference(sides[1], sides[0], gap, rng)
+        lines.append((checkpoint, decoding, engines, name, values, difference))
     return lines
+
+
+def _mean(cells: Sequence[Array]) -> float:
+    return float(np.mean([average_at_n(cell) for cell in cells]))
 
 
 def _engines(scores: Sequence[Score]) -> str:
