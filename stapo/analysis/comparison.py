@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stapo.analysis.cells import Cell, Scores
-from stapo.analysis.selection import Choice, rule_text
-from stapo.analysis.verdicts import Verdicts, verdict_rows, verifier_notes
+from stapo.analysis.notes import SIGNIFICANT, failure_notes, mark, notes, overlap_notes
+from stapo.analysis.selection import Choice
+from stapo.analysis.verdicts import Verdicts, verdict_rows
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -28,10 +29,6 @@ CONTROL = "aime24"
 """What methods may be tuned on unawares: its problems are older than the models (arXiv 2504.07086)."""
 WITHOUT = "Avg without AIME24"
 BOOTSTRAP_SEED = 0
-SIGNIFICANT = 0.05
-FEW_SEEDS = 5
-MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
-"""Dagger, double dagger, section sign, pilcrow, double bar: one for each target, then doubled."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,8 @@ class Row:
     """By benchmark, in percent."""
     marks: str
     """Those of the targets whose Avg differs from this row's, after Holm's adjustment."""
+    source: str
+    """Where the method comes from and what the study changed of it; empty for the base model."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +261,7 @@ def _rows(
                 marks="".join(
                     mark(i) for i, name in enumerate(targets) if (size, name, method) in differs
                 ),
+                source="" if method == "base" else study.method(method).source,
             )
         )
     return rows
@@ -331,68 +331,4 @@ def _comparisons(
     return [
         Comparison(*pair, difference, p, without)
         for pair, (difference, without), p in zip(pairs, found, adjusted, strict=True)
-    ]
-
-
-def mark(position: int) -> str:
-    """Return the mark of the target at a position of the list."""
-    return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
-
-
-def notes(study: Study) -> list[str]:
-    """Return what a reader of the table must know."""
-    seeds, (targets, baselines) = len(study.run.seeds), study.compared()
-    lines = [
-        "Mean over samples, then problems; 95 % intervals by bootstrap over problems"
-        + (" and training seeds." if seeds > 1 else "."),
-        "Avg is the plain mean of the benchmarks.",
-    ]
-    if targets and baselines:
-        lines[-1] += (
-            " Differences are paired by problem; p-values by sign flips, adjusted by Holm over all "
-            "differences of this table. Questions are summed over the benchmarks. "
-            "Detectable: the smallest difference found with a chance of 80 %."
-        )
-        lines += [
-            f"{mark(i)} Avg of {study.method(name).title} differs from this one "
-            f"(adjusted p < {SIGNIFICANT})."
-            for i, name in enumerate(targets)
-        ]
-    if study.kept_steps():
-        lines.append(rule_text(study.evaluation.select, study.evaluation.development))
-    lines += verifier_notes(study)
-    if 1 < seeds < FEW_SEEDS:
-        lines.append(
-            f"{seeds} training seeds: so few do not show their own spread, intervals are too short."
-        )
-    if seeds == 1:
-        lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
-    return lines
-
-
-def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
-    """Return on how many answers of which cells the grader failed; nothing where on none."""
-    found = [
-        f"{size} {method} {benchmark} {cell.timeouts} timeouts, {cell.crashes} crashes "
-        f"of {cell.correct.size}"
-        for (size, method, benchmark), cell in cells.items()
-        if cell.timeouts or cell.crashes
-    ]
-    if not found:
-        return []
-    return [f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."]
-
-
-def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return how many problems a training has seen, as far as words show it; nothing without trainings."""
-
-    def counted(kind: str) -> str:
-        found = [f"{name} {count}" for name, count in overlap[kind].items() if count]
-        return ", ".join(found) or "none"
-
-    if not overlap:
-        return []
-    return [
-        f"Problems that are training prompts: {counted('shared')}; "
-        f"with 13 words in a row in common with one: {counted('sharing_13_words')}."
     ]

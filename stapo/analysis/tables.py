@@ -17,14 +17,13 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import (
     AVERAGE,
     CONTROL,
-    MARKS,
     WITHOUT,
     Comparison,
     Headline,
     MainTable,
     main_table,
-    notes,
 )
+from stapo.analysis.notes import MARKS, notes
 from stapo.study import Study
 from stapo.text import markdown, visible
 
@@ -68,6 +67,11 @@ def comparison_text(table: MainTable, comparison: Comparison) -> str:
     return f"{text}; without AIME24 {bounds}"
 
 
+def sources(table: MainTable) -> dict[str, str]:
+    """Return where each method of a table comes from, and what was changed of it, by title."""
+    return {row.title: row.source for row in table.rows if row.source}
+
+
 def _environment(suffix: str) -> jinja2.Environment:
     latex = suffix == "tex"
     environment = jinja2.Environment(
@@ -103,7 +107,7 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
     if suffix == "csv":
         return _csv(table)
     template = _environment(suffix).get_template(f"main.{suffix}.j2")
-    return template.render(table=table, average=AVERAGE, against=against)
+    return template.render(table=table, sources=sources(table), average=AVERAGE, against=against)
 
 
 def _csv(table: MainTable) -> str:
@@ -121,6 +125,7 @@ def _csv(table: MainTable) -> str:
             "problems",
             "samples",
             "seeds",
+            "source",
         ]
     )
     for row in table.rows:
@@ -131,15 +136,25 @@ def _csv(table: MainTable) -> str:
             numbers = [f"{x:.6f}" for x in (cell.value, cell.low, cell.high)]
             where = [row.size, row.method, column]
             writer.writerow(
-                [*where, f"avg@{samples or 'N'}", *numbers, problems, samples, row.seeds]
+                [
+                    *where,
+                    f"avg@{samples or 'N'}",
+                    *numbers,
+                    problems,
+                    samples,
+                    row.seeds,
+                    row.source,
+                ]
             )
             if average:
                 continue
             further = {f"pass@{k}": value for k, value in row.pass_at_k[column].items()}
             further[f"majority@{samples}"] = row.majority[column]
             for metric, value in further.items():
-                line = [*where, metric, f"{value:.6f}", "", "", problems, samples, row.seeds]
-                writer.writerow(line)
+                numbers = [f"{value:.6f}", "", ""]
+                writer.writerow(
+                    [*where, metric, *numbers, problems, samples, row.seeds, row.source]
+                )
     writer.writerows(_verdict_lines(table))
     return stream.getvalue()
 
@@ -151,9 +166,11 @@ def _counts(benchmark: str, column: str) -> bool:
 
 def _verdict_lines(table: MainTable) -> Iterator[list[str | int]]:
     """Yield the lines of the CSV that set rules and verifier side by side."""
-    seeds = {(row.size, row.method): row.seeds for row in table.rows}
+    of_row: dict[tuple[str, str], list[str | int]] = {
+        (row.size, row.method): [row.seeds, row.source] for row in table.rows
+    }
     for row in table.verdicts:
-        of = seeds[row.size, row.method]
+        of = of_row[row.size, row.method]
         for name, heading in table.benchmarks.items():
             samples = heading.rsplit("@", 1)[1]
             counts = {"flips": row.flips, "judged": row.judged, "cut": row.cut}
@@ -164,7 +181,7 @@ def _verdict_lines(table: MainTable) -> Iterator[list[str | int]]:
             }
             for metric, value in values.items():
                 where = [row.size, row.method, name, metric, value, "", ""]
-                yield [*where, table.problems[name], samples, of]
+                yield [*where, table.problems[name], samples, *of]
         averages = {
             "avg@N by the rules": row.rule_average,
             "avg@N with the verifier": row.verifier_average,
@@ -172,7 +189,7 @@ def _verdict_lines(table: MainTable) -> Iterator[list[str | int]]:
         problems = sum(table.problems.values())
         for metric, average in averages.items():
             where = [row.size, row.method, AVERAGE, metric, f"{average:.6f}", "", ""]
-            yield [*where, problems, "", of]
+            yield [*where, problems, "", *of]
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:

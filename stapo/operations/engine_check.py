@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.analysis.cells import by_problem, missing_samples, read_score
-from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED, SIGNIFICANT
+from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED
+from stapo.analysis.notes import SIGNIFICANT
 from stapo.artifacts import DamagedFileError
 from stapo.evaluation.statistics import (
     Array,

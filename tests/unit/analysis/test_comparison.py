@@ -12,7 +12,8 @@ from synthetic import PROBLEMS, write_score
 
 from stapo import artifacts
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, WITHOUT, main_table, mark
+from stapo.analysis.comparison import AVERAGE, WITHOUT, main_table
+from stapo.analysis.notes import mark
 from stapo.analysis.tables import comparison_text, headline_texts, print_table, render
 from stapo.study import StudyError, parse_study
 

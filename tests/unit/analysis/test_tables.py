@@ -13,7 +13,8 @@ from synthetic import write_score
 
 from stapo import artifacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.comparison import AVERAGE, headline, main_table, mark
+from stapo.analysis.comparison import AVERAGE, headline, main_table
+from stapo.analysis.notes import mark
 from stapo.analysis.tables import headline_texts, print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
 from stapo.study import parse_study
@@ -236,3 +237,16 @@ def test_problems_that_the_training_has_seen_are_named_under_the_table(study, fi
     artifacts.write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     assert "training prompts: none; with" in table.notes[-1]
+
+
+def test_every_table_says_what_was_changed_of_a_method(study, finished):
+    raw = study.model_dump(exclude_none=True)
+    raw["all_methods"] = {"dual_clip": 10.0}
+    changed = parse_study(raw)
+    for checkpoint in changed.checkpoints():
+        for benchmark in changed.run.benchmarks:
+            write_score(finished, changed, checkpoint, benchmark)
+    table = main_table(changed, DECODING, read_scores(changed, DECODING, finished))
+    for suffix in ("md", "tex", "csv"):
+        shown = render(table, suffix).replace("\\", "")
+        assert "v5, Algorithm 1; here dual_clip 10" in shown, suffix
