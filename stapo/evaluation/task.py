@@ -11,7 +11,7 @@ from stapo.models.arithmetic import benchmark_problems
 from stapo.study import TASK_PREFIX, benchmark_definitions
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
-"""The paper's, appended after one space."""
+"""The paper's words; the single space before them is JustRL's, the paper does not show it."""
 SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
 
