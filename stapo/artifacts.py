@@ -20,6 +20,7 @@ from stapo.study import Study, canonical
 # weights after a step before the last, `size/method/seedK/stepN`.
 RESULTS = "results/{study}"
 PROMPTS = "results/{study}/data/prompts.jsonl"
+PROMPTS_RECORD = "results/{study}/data/prompts.json"
 OVERLAP = "results/{study}/data/overlap.json"
 BASE_MODEL = "results/{study}/models/{size}/base"
 BASE_RECORD = "results/{study}/models/{size}/base.json"
@@ -346,7 +347,7 @@ def published_paths(study: Study) -> list[str]:
     All of them are asked for by name: Snakemake takes a file that is missing for one that is not needed
     as long as what was made from it is there.
     """
-    about = (PROMPTS, OVERLAP, REPORT, PROVENANCE)
+    about = (PROMPTS, PROMPTS_RECORD, OVERLAP, REPORT, PROVENANCE)
     return [
         *(path.format(study=study.name) for path in about),
         *base_record_paths(study),

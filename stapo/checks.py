@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
-from stapo.schema import Seed, Steps, Whole
+from stapo.schema import REWARDS, Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
@@ -56,6 +56,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _method_settings(raw)
     yield from _equal_titles(raw)
     yield from _batches(raw)
+    yield from _rewards(raw)
     yield from _amounts(raw)
 
 
@@ -302,6 +303,23 @@ def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iter
     if steps is not None and steps * mini > MAX_PROMPTS:
         about = f"{steps} steps of {mini} prompts are more than {MAX_PROMPTS} prompts; choose fewer"
         yield ("training", "steps"), about
+
+
+def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a reward that could change in silence, and a penalty that every response would have."""
+    training = _section(raw, "training")
+    reward, sha256 = training.get("reward"), training.get("reward_sha256")
+    place = ("training", "reward_sha256")
+    if isinstance(reward, str) and ":" in reward:
+        if sha256 is None:
+            yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
+    elif sha256 is not None:
+        yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
+    keys = ("overlong_buffer_tokens", "max_response_tokens")
+    buffer, limit = (_read(training.get(key)) for key in keys)
+    if buffer is not None and limit is not None and buffer >= limit > 0:
+        about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
+        yield ("training", "overlong_buffer_tokens"), about
 
 
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:

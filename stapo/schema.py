@@ -103,6 +103,10 @@ COMMIT = r"^[0-9a-f]{40}$"
 SHA256 = r"^[0-9a-f]{64}$"
 REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+REWARDS = ("boxed", "dapo")
+"""Training rewards of our own: +1 for a right answer, -1 for any other response."""
+_WORD = PYTHON_NAME.strip("^$")
+REWARD = rf"^({'|'.join(REWARDS)}|{_WORD}(\.{_WORD})*:{_WORD})$"
 IN_WORDS = {
     NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
     TITLE: "1 to 40 characters in one line, without spaces at its ends",
@@ -113,6 +117,7 @@ IN_WORDS = {
     SHA256: "a SHA-256, 64 hex digits",
     REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
     PYTHON_NAME: "a name of Python's",
+    REWARD: f"{', '.join(REWARDS)}, or package.module:function",
 }
 """What the patterns say, for errors."""
 
@@ -127,12 +132,16 @@ Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible
 HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
 """A commit; `main` where none is known yet, of which `check` and `doctor` warn."""
+Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
 
 
 class Strict(BaseModel):
     """Unknown keys are errors; NaN and infinity are no numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+EndTokens = Annotated[list[Line], Field(max_length=100)]
 
 
 class HubModel(Strict):
@@ -164,6 +173,16 @@ class HubData(Strict):
     hub: HubId
     revision: Revision
     split: Annotated[str, StringConstraints(pattern=SPLIT)] = "train"
+    wrapper: Literal["strip", "keep"] = Field(
+        "strip",
+        description="DAPO-Math-17k's words around every question: taken off every row, or left on",
+    )
+    unique_prompts: Rows | None = Field(
+        None, description="Different prompts that must be there, those with conflicting answers too"
+    )
+    sha256: Sha256 | None = Field(
+        None, description="Of the prompts, as `stapo prompts` prints it; others are refused"
+    )
 
 
 class TinyData(Strict):
@@ -221,6 +240,17 @@ class Training(Strict):
     )
     instruction: Annotated[str, AfterValidator(_visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
+    )
+    reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=200)] = Field(
+        "boxed",
+        description="boxed (the last box), dapo (the last `Answer:`), or package.module:function",
+    )
+    reward_sha256: Sha256 | None = Field(
+        None, description="Of the file that holds the function; asked for with one"
+    )
+    overlong_buffer_tokens: Tokens | None = Field(
+        None,
+        description="Last tokens below the limit over which a penalty falls from 0 to -1; off if null",
     )
     checkpoint_every: Steps = Field(
         1,
@@ -309,7 +339,7 @@ class Template(Strict):
     name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
         description="Of the variable that holds the text"
     )
-    sha256: Annotated[str, StringConstraints(pattern=SHA256)] = Field(description="Of the file")
+    sha256: Sha256 = Field(description="Of the file")
 
 
 COMPASS_TEMPLATE = Template(
@@ -345,11 +375,6 @@ class Evaluation(Strict):
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Rows = Field(
         description="Responses generated together; a kill loses at most so many"
-    )
-    end_tokens: list[Line] = Field(
-        ["<|im_end|>"],
-        max_length=100,
-        description="Tokens that end a response besides the tokenizer's own, where it has them",
     )
     max_response_tokens: Tokens
     seed: Seed = 1234

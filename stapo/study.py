@@ -26,8 +26,10 @@ from stapo.schema import (
     Compare,
     Data,
     Decoding,
+    EndTokens,
     Engine,
     Evaluation,
+    HubData,
     MethodSettings,
     Model,
     Name,
@@ -50,7 +52,7 @@ MAX_CHARACTERS = 100_000
 ENGINE_SETTINGS = ("backend", "batch_size")
 """Of an evaluation: who answers, not what is asked."""
 
-RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 2, "generate": 3, "score": 4}
+RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 3, "generate": 3, "score": 4}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -63,6 +65,11 @@ class Study(Strict):
     name: Name
     models: dict[Name, Model]
     data: Data
+    end_tokens: EndTokens = Field(
+        ["<|im_end|>"],
+        description="Tokens that end a response in training and evaluation, where the tokenizer has "
+        "them, besides its own",
+    )
     training: Training
     engine: Engine = Engine()
     all_methods: AllMethods = Field(
@@ -139,14 +146,19 @@ class Study(Strict):
         return [*self.run.benchmarks, *self.evaluation.development]
 
     def unpinned(self) -> list[str]:
-        """Return a line for each thing from the Hub that is not pinned to a commit."""
+        """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
         sources: dict[str, Any] = {f"models.{size}": self.models[size] for size in self.run.sizes}
         sources |= {"data": self.data, "evaluation.verifier": self.evaluation.verifier}
-        return [
+        lines = [
             f"{place}.revision: {source.hub} at main is whatever it is on that day; pin the commit"
             for place, source in sources.items()
             if getattr(source, "revision", None) == "main"
         ]
+        if isinstance(self.data, HubData) and self.data.sha256 is None:
+            about = "null: other training prompts would not be noticed"
+            where = f"results/{self.name}/data/prompts.json"
+            lines.append(f"data.sha256: {about}; write the one that the first run finds, in {where}")
+        return lines
 
     def gpus_of(self, rule: str) -> int:
         """Return how many GPUs a job of `train`, `generate` or `score` asks for by default."""
@@ -160,7 +172,9 @@ class Study(Strict):
 
     def data_config(self) -> dict[str, Any]:
         """Return what determines the training prompts."""
-        return {"recipe": RECIPES["data"], "data": self.data.model_dump()}
+        # Number and checksum only check: to write them into a study trains nothing anew.
+        data = self.data.model_dump(exclude={"unique_prompts", "sha256"})
+        return {"recipe": RECIPES["data"], "data": data}
 
     def overlap_config(self) -> dict[str, Any]:
         """Return what determines how many problems are training prompts, the prompts apart."""
@@ -191,6 +205,7 @@ class Study(Strict):
             "data": self.data_config(),
             "method": {k: v for k, v in resolved.items() if k not in NAMES_OF_METHODS},
             "training": training,
+            "end_tokens": self.end_tokens,
             "seed": seed,
         }
 
@@ -209,6 +224,7 @@ class Study(Strict):
             "recipe": RECIPES["generate"],
             "checkpoint": self.checkpoint_config(checkpoint),
             "decoding": self.decodings[decoding].model_dump(),
+            "end_tokens": self.end_tokens,
             "evaluation": self.evaluation.model_dump(
                 exclude={"verifier", "verdict", "select", "development"}
             ),

@@ -15,6 +15,11 @@ Problem = tuple[Place, str]
 
 KINDS = ("hub", "builder")
 """Of models and data: tags that pydantic puts into places, not in the file."""
+MOVED: dict[Place, str] = {
+    ("evaluation", "end_tokens"): "it holds for training too and stands at the top of a study now; "
+    "move it there",
+}
+"""Keys that earlier versions had, and where they are."""
 TAGGED: dict[str | int, int] = {"data": 1, "models": 2}
 """Section of a study to the depth at which the tag stands."""
 MAX_SHOWN = 60
@@ -69,6 +74,7 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
     for place in extra:
         meant = _meant(place, missing, _keys(schema, place[:-1]))
         hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
+        hint = MOVED.get(place, hint)
         problems.append((place, f"unknown key; {hint}"))
         missing.pop((*place[:-1], meant or ""), None)
     problems += missing.items()

@@ -96,6 +96,8 @@ TRAINING = {
     "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "x" * 10_000, "\u3042" * 10_000]),
     "checkpoint_every": near(1, 10**6),
     "keep_checkpoints": near(1, 10**6),
+    "reward": st.sampled_from(["boxed", "dapo"]),
+    "overlong_buffer_tokens": st.none() | near(1, 2**20),
 }
 TINY = {
     "hidden_size": near(1, 4096),
@@ -119,7 +121,6 @@ DECODING = {
 EVALUATION = {
     "batch_size": near(1, 10**6),
     "seed": near(0, 2**31 - 1),
-    "end_tokens": st.lists(TEXTS, max_size=3),
 }
 
 
@@ -148,6 +149,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     decoding = {"temperature": 1.0, "top_p": 1.0}
     raw["decodings"] = {name: decoding | draw(some(DECODING)) for name in decodings}
     raw["evaluation"] |= draw(some(EVALUATION))
+    raw |= draw(some({"end_tokens": st.lists(TEXTS, max_size=3)}))
     if draw(st.booleans()):
         raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
         raw["evaluation"]["select"] = draw(st.sampled_from(["last", every, str(every), steps]))

@@ -32,15 +32,25 @@ from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
 
 
 @app.command()
-def prompts(config: ConfigOption, out: OutOption) -> None:
-    """Write the training prompts.
+def prompts(
+    config: ConfigOption,
+    out: OutOption,
+    record: Annotated[Path | None, typer.Option(help="JSON file that counts them")] = None,
+) -> None:
+    """Write the training prompts, and say how many they are and their checksum.
 
     Example: stapo prompts --config '{"builder": "tiny-arithmetic", "prompts": 64}' --out p.jsonl
     """
     data = settings_of("--config", config, Data)
     from stapo.training.prompts import write_prompts
 
-    write_prompts(data, out)
+    found = write_prompts(data, out, record)
+    typer.echo(
+        "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
+        "answers".format(**found)
+    )
+    known = isinstance(data, HubData) and data.sha256 is None
+    typer.echo(f"sha256 {found['sha256']}" + "; write it into the study as data.sha256" * known)
 
 
 @app.command()
@@ -125,6 +135,10 @@ def train(
         ):
             typer.echo(f"all {found.training.steps} steps were done before: nothing to train")
             return
+        from stapo.training.rewards import reward_fault
+
+        if fault := reward_fault(found.training):
+            raise StudyError([fault])
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
         if gpus is not None:
             _launch(found, size, gpus, nodes)
@@ -133,6 +147,7 @@ def train(
     run(
         config=config,
         training=found.training_of(method),
+        end_tokens=found.end_tokens,
         method=found.method(method),
         seed=seed,
         base=base,
@@ -195,7 +210,14 @@ def generate(
     config = found.generate_config(checkpoint, decoding)
     _begin(fingerprint(config))
     generated = run(
-        model, config, found.decodings[decoding], found.evaluation, benchmarks, work, found.engine
+        model,
+        config,
+        found.decodings[decoding],
+        found.evaluation,
+        benchmarks,
+        work,
+        found.engine,
+        found.end_tokens,
     )
     typer.echo(f"generated {generated} responses" if generated else "all responses were there")
 

@@ -33,7 +33,9 @@ def check(study: StudyFile) -> None:
         f"{answers} responses each"
     )
     print_methods(found, Console())
-    for line in found.unpinned():
+    from stapo.training.rewards import reward_fault
+
+    for line in [*found.unpinned(), *filter(None, [reward_fault(found.training)])]:
         typer.echo(f"warning: {line}")
 
 

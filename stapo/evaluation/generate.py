@@ -6,6 +6,7 @@ Each response is one line of the store of its benchmark, written as it comes: a 
 evaluation generates what is missing or damaged and nothing else.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def generate(
     benchmarks: list[Benchmark],
     work: Path,
     settings: Engine | None = None,
+    end_tokens: Sequence[str] = (),
 ) -> int:
     """Write the responses to every benchmark; return how many had to be generated.
 
@@ -62,6 +64,7 @@ def generate(
         benchmarks: what to answer.
         work: directory of the stores.
         settings: how the engine runs; nothing in it determines a response.
+        end_tokens: of the study; the tokenizer's own always ends a response.
 
     Raises:
         BusyError: another process generates into `work`.
@@ -69,7 +72,7 @@ def generate(
     """
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):
-        prompter = Prompter(model, evaluation)
+        prompter = Prompter(model, end_tokens)
         tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
         of = [config, sums_of(model), prompter.identity()]
         asked = [_ask(prompter, tasks, of, evaluation, b, work) for b in benchmarks]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stapo.models.loading import load_tokenizer
+from stapo.models.loading import end_token_ids, load_tokenizer
 from stapo.schema import Decoding, Evaluation
 from stapo.study import canonical, fingerprint
 
@@ -69,15 +69,12 @@ class Prompter:
 
     Args:
         model: directory of the checkpoint.
-        evaluation: which further tokens end a response.
+        end_tokens: of the study.
     """
 
-    def __init__(self, model: Path | str, evaluation: Evaluation) -> None:
+    def __init__(self, model: Path | str, end_tokens: Sequence[str]) -> None:
         self.tokenizer: Any = load_tokenizer(model)
-        vocabulary = self.tokenizer.get_vocab()
-        ends = {self.tokenizer.eos_token_id}
-        ends |= {vocabulary[token] for token in evaluation.end_tokens if token in vocabulary}
-        self.eos_token_ids = tuple(sorted(ends))
+        self.eos_token_ids = end_token_ids(self.tokenizer, end_tokens)
 
     def identity(self) -> dict[str, Any]:
         """Return what, beside the question, determines a prompt and its end."""

@@ -4,7 +4,7 @@ Left to its default, Transformers asks on a terminal whether a model's own code 
 is loaded through these functions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,22 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
         path,
         lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings),
     )
+
+
+def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
+    """Return the ids of what ends a response: the tokenizer's own, and those of a study that it has.
+
+    Training and evaluation end responses by these and by nothing that a checkpoint says beside them.
+
+    Raises:
+        StudyError: there is none.
+    """
+    vocabulary = tokenizer.get_vocab()
+    ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
+    ends |= {tokenizer.eos_token_id} - {None}
+    if not ends:
+        raise StudyError(["end_tokens: the tokenizer has none of them; name one that it has"])
+    return tuple(sorted(ends))
 
 
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:

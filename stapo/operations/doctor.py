@@ -33,6 +33,7 @@ from stapo.operations.traces import text_of
 from stapo.provenance import LOCK, provenance
 from stapo.study import ROOT, Study
 from stapo.text import plain, visible
+from stapo.training.rewards import reward_fault
 
 PYTHON = (3, 11)
 """What the lock is made for."""
@@ -56,6 +57,7 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from packages()
     yield from git()
     yield from revisions(study)
+    yield from reward(study)
     yield from gpus(study)
     yield from vllm(study)
     yield from disk(needed_bytes)
@@ -145,6 +147,15 @@ def revisions(study: Study) -> Iterator[Check]:
         yield Check("warning", what, remedy)
     if not study.unpinned():
         yield Check("ok", "everything from the Hub is pinned to a commit")
+
+
+def reward(study: Study) -> Iterator[Check]:
+    """Look whether the function that rewards the trainings is there, and the one that is meant."""
+    if fault := reward_fault(study.training):
+        what, _, remedy = fault.rpartition("; ")
+        yield Check("error", what, remedy)
+    else:
+        yield Check("ok", f"the training reward {study.training.reward} is there")
 
 
 def needs_vllm(study: Study) -> bool:

@@ -188,7 +188,8 @@ def evaluate(
         store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
         work = Path(artifacts.GENERATE_WORK.format(**{**at, "study": store}))
         config = study.generate_config(row, decoding)
-        generate(found.path, config, study.decodings[decoding], study.evaluation, asked, work)
+        how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
+        generate(found.path, config, *how, asked, work, end_tokens=ends)
         for one in asked:
             identity = study.score_identity(row, decoding, one.name)
             score(one.output, identity, Path(artifacts.SCORES.format(**at, benchmark=one.name)))

@@ -7,14 +7,18 @@ from stapo.evaluation.task import rows_shown
 from stapo.operations import untrusted
 from stapo.operations.publish import about_study
 from stapo.operations.published import MAX_PROMPTS, PROMPT_BYTES, Results
-from stapo.schema import HubModel, TinyData
+from stapo.schema import HubData, HubModel, TinyData
 from stapo.study import StudyError
-from stapo.training.prompts import check_overlap, tiny_prompts
+from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
+
+COUNTS = ("conflicting", "prompts", "rows", "unique")
+"""Of `data/prompts.json`, besides the checksum."""
 
 
 def input_errors(results: Results) -> Iterator[str]:
     """Yield a line for each input of the trainings that is not the study's."""
-    yield from _prompt_errors(results)
+    prompts = list(_prompt_errors(results))
+    yield from prompts or _count_errors(results)
     yield from _overlap_errors(results)
     yield from _origin_errors(results)
 
@@ -42,6 +46,33 @@ def _prompt_errors(results: Results) -> Iterator[str]:
         if found != made:
             yield f"data/prompts.jsonl: line {number}: another prompt than the study's data give"
             return
+
+
+def _count_errors(results: Results) -> Iterator[str]:
+    """Yield what is said of the prompts that they, or the study, contradict."""
+    name, data = "data/prompts.json", results.study.data
+    about = untrusted.read_json(results.folder / name)
+    if not isinstance(about, dict) or about.keys() != {*COUNTS, "sha256"}:
+        yield f"{name}: expected {', '.join(COUNTS)} and sha256"
+        return
+    if not all(type(about[key]) is int and about[key] >= 0 for key in COUNTS):
+        yield f"{name}: something is no number of prompts"
+        return
+    try:
+        found = read_prompts(results.folder / "data/prompts.jsonl")
+    except StudyError:
+        return  # There are none, which is said where their overlap is looked at.
+    if (about["prompts"], about["sha256"]) != (len(found), checksum(found)):
+        yield f"{name}: of other prompts than data/prompts.jsonl"
+    if not about["rows"] >= about["unique"] == about["conflicting"] + about["prompts"]:
+        yield f"{name}: numbers that do not go together"
+    if isinstance(data, HubData):
+        wanted = {"unique": data.unique_prompts, "sha256": data.sha256}
+    else:
+        wanted = {"rows": data.prompts, "unique": data.prompts}
+    for key, value in wanted.items():
+        if value is not None and value != about[key]:
+            yield f"{name}: {key} {about[key]}, by the study {value}"
 
 
 def _overlap_errors(results: Results) -> Iterator[str]:

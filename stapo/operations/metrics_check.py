@@ -1,7 +1,7 @@
 """Whether the metrics of a training are those of its settings: what its study and method imply of each step.
 
-Much of a record follows from other numbers of it: rewards are +1 or -1, so that their mean over a mini-batch
-is one of few numbers; a method that silences nothing keeps every token; the schedule gives the learning
+Much of a record follows from other numbers of it: rewards of our own are +1 or -1, so that their mean over a
+mini-batch is one of few numbers; a method that silences nothing keeps every token; the schedule gives the learning
 rate. None of it needs the training.
 """
 
@@ -11,7 +11,7 @@ from math import ceil, floor, isclose, isfinite
 from typing import Any
 
 from stapo.methods import Method
-from stapo.schema import Training
+from stapo.schema import REWARDS, Training
 from stapo.training.measure import ENTROPY_QUANTILES, SCOPED
 
 NUMBERS = (
@@ -136,17 +136,31 @@ def _size_faults(record: Mapping[str, Any], training: Training) -> Iterator[str]
         yield f"a mean length of {record['response_length']}, its tokens give {length}"
     if not all(-ROUNDING <= record[name] <= 1 + ROUNDING for name in SHARES):
         yield "a share outside of 0 to 1"
-    right = (record["reward"] + 1) / 2
     counted = {
-        "reward": (right, responses, 0 <= right <= 1),
-        "truncated_fraction": (record["truncated_fraction"], responses, True),
-        "zero_advantage_fraction": (record["zero_advantage_fraction"], groups, True),
-        "clip_low_fraction": (record["clip_low_fraction"], tokens, True),
-        "clip_high_fraction": (record["clip_high_fraction"], tokens, True),
+        "truncated_fraction": (record["truncated_fraction"], responses),
+        "zero_advantage_fraction": (record["zero_advantage_fraction"], groups),
+        "clip_low_fraction": (record["clip_low_fraction"], tokens),
+        "clip_high_fraction": (record["clip_high_fraction"], tokens),
     }
-    for name, (share, of, allowed) in counted.items():
-        if not allowed or abs(share * of - round(share * of)) > max(1e-3, ROUNDING * of):
+    yield from _reward_faults(record["reward"], responses, training)
+    for name, (share, of) in counted.items():
+        if abs(share * of - round(share * of)) > max(1e-3, ROUNDING * of):
             yield f"{name} {record[name]} is no share of {of}"
+
+
+def _reward_faults(reward: float, responses: int, training: Training) -> Iterator[str]:
+    """Yield why a mean reward cannot be one; of a function of one's own any number can be."""
+    if training.reward not in REWARDS:
+        return
+    if training.overlong_buffer_tokens is not None:
+        if not -2 - ROUNDING <= reward <= 1 + ROUNDING:
+            yield f"reward {reward} is not within -2, wrong and overlong, and 1"
+        return
+    right = (reward + 1) / 2
+    if not 0 <= right <= 1 or abs(right * responses - round(right * responses)) > max(
+        1e-3, ROUNDING * responses
+    ):
+        yield f"reward {reward} is no share of {responses}"
 
 
 def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str]:

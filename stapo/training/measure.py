@@ -3,7 +3,7 @@
 B sequences of the whole mini-batch, T response positions; shares are of its response tokens.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ def measure(
     mask: Tensor,
     keep: Tensor,
     method: Method,
-    eos_token_id: int,
+    eos_token_ids: Sequence[int],
 ) -> dict[str, Any]:
     """Return the record of a mini-batch, as far as it is known before the update.
 
@@ -38,14 +38,15 @@ def measure(
         mask: (B, T) bool, response tokens.
         keep: (B, T) bool, tokens that contribute to the loss.
         method: of the training.
-        eos_token_id: a response without it was cut off.
+        eos_token_ids: a response without any of them was cut off.
     """
     num_tokens = max(int(mask.sum()), 1)
     tau_p = float(method.selection_args.get("tau_p", DIAGNOSTIC_TAU_P))
     candidates = spurious_candidates(statistics[0], batch["advantages"], mask, tau_p)
     entropies = batch["old_entropies"][mask].double()
     levels = torch.tensor(ENTROPY_QUANTILES, dtype=torch.double, device=mask.device)
-    ended = (batch["completion_ids"] == eos_token_id) & mask
+    ends = torch.tensor(eos_token_ids, device=mask.device)
+    ended = torch.isin(batch["completion_ids"], ends) & mask
     silenced = int((candidates & ~keep).sum()) if "tau_p" in method.selection_args else 0
     return {
         "reward": batch["rewards"].mean().item(),

@@ -1,17 +1,20 @@
 """Training prompts: made or loaded, checked against the benchmarks, put in order."""
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.artifacts import read_published, write_jsonl
+from stapo.artifacts import read_published, write_json, write_jsonl
 from stapo.hub import persistently
 from stapo.models.arithmetic import training_problems
 from stapo.schema import Data, HubData, TinyData
-from stapo.study import StudyError, fingerprint
+from stapo.study import StudyError, canonical, fingerprint
+from stapo.text import plain
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -23,10 +26,59 @@ RUN_OF_WORDS = 13
 """In common with a prompt: the usual measure of contamination."""
 
 
-def write_prompts(data: Data, path: Path) -> None:
-    """Write the unique prompts as JSON lines with question and answer, in a fixed order."""
-    records = list(tiny_prompts(data)) if isinstance(data, TinyData) else _hub_prompts(data)
+def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[str, Any]:
+    """Write the unique prompts as JSON lines with question and answer, in a fixed order.
+
+    Args:
+        data: where they come from, and what must be true of them.
+        path: of the prompts.
+        record: of what is returned.
+
+    Returns:
+        Numbers of `rows`, of `unique` prompts in them, of those left out for `conflicting` answers, of
+        `prompts` written, and their `sha256`.
+
+    Raises:
+        StudyError: they are not what the study says.
+    """
+    if isinstance(data, TinyData):
+        records = list(tiny_prompts(data))
+        found = {"rows": len(records), "unique": len(records)}
+    else:
+        answers = hub_answers(data)
+        # A prompt with conflicting answers would reward chance.
+        records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+        found = {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
+    found |= {"conflicting": found["unique"] - len(records), "prompts": len(records)}
+    about = {**found, "sha256": checksum(records)}
+    if isinstance(data, HubData):
+        _require(data, about)
     write_jsonl(path, records)
+    if record:
+        write_json(record, about)
+    return about
+
+
+def checksum(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the SHA-256 of the canonical JSON of questions and answers, in order."""
+    plain = [[record["question"], record["answer"]] for record in records]
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
+
+
+def _require(data: HubData, about: Mapping[str, Any]) -> None:
+    """Refuse prompts that are not those of the study."""
+    source, errors = f"{data.hub} at {data.revision[:8]}", []
+    stated = {"unique_prompts": data.unique_prompts, "sha256": data.sha256}
+    for (key, wanted), found in zip(
+        stated.items(), (about["unique"], about["sha256"]), strict=True
+    ):
+        if wanted is not None and wanted != found:
+            remedy = "write what was found into the study, if that is what is meant"
+            errors.append(f"data.{key}: the study says {wanted}, {source} has {found}; {remedy}")
+    if not about["prompts"]:
+        errors.append(f"data: {source} has no prompt with one answer; choose other data")
+    if errors:
+        raise StudyError(errors)
 
 
 def read_prompts(path: Path) -> list[dict[str, Any]]:
@@ -63,16 +115,67 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
     )
 
 
-def _hub_prompts(data: HubData) -> list[dict[str, Any]]:
+def hub_answers(data: HubData) -> dict[str, Counter[str]]:
+    """Return question to its answers, with how many rows have each, in the order of the data.
+
+    Raises:
+        StudyError: a row has no question and answer, or not the wrapper that is to be stripped.
+    """
     from datasets import load_dataset
 
     rows = persistently(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
-    answers: dict[str, set[str]] = {}
-    for row in rows:
-        question = row["prompt"][0]["content"].removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
-        answers.setdefault(question, set()).add(row["reward_model"]["ground_truth"])
-    # A prompt with conflicting answers would reward chance.
-    return [{"question": q, "answer": a.pop()} for q, a in answers.items() if len(a) == 1]
+    answers: dict[str, Counter[str]] = {}
+    for index, row in enumerate(rows):
+        place = f"data: row {index} of {data.hub} at {data.revision[:8]}"
+        try:
+            question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
+        except (LookupError, TypeError) as error:
+            about = "no prompt[0].content or no reward_model.ground_truth, as DAPO-Math-17k has them"
+            raise StudyError([f"{place}: {about}; choose data of this layout"]) from error
+        if not (isinstance(question, str) and isinstance(answer, str)):
+            raise StudyError([f"{place}: question or answer is no text; choose other data"])
+        if data.wrapper == "strip":
+            question = _stripped(question, place)
+        answers.setdefault(question, Counter())[answer] += 1
+    return answers
+
+
+def _stripped(question: str, place: str) -> str:
+    """Return a question without the wrapper of DAPO-Math-17k."""
+    bare = question.removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
+    if len(bare) != len(question) - len(DAPO_PREFIX) - len(DAPO_SUFFIX) or not bare.strip():
+        raise StudyError(
+            [
+                f"{place}: not the wrapper of DAPO-Math-17k around a question: begins "
+                f"{plain(question[:60])!r}; look at the row, and set data.wrapper: keep for prompts that have none"
+            ]
+        )
+    return bare
+
+
+def without_long(
+    records: Sequence[dict[str, Any]], instruction: str, tokenizer: Any, limit: int
+) -> list[dict[str, Any]]:
+    """Return the prompts whose chat, instruction included, has at most `limit` tokens.
+
+    Raises:
+        StudyError: none is left.
+    """
+    kept = []
+    for record in records:
+        chat = chat_prompt(record["question"], instruction)
+        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+        if len(ids) <= limit:
+            kept.append(record)
+    if not kept:
+        about = f"every one of {len(records)} prompts is longer than {limit} tokens; allow more"
+        raise StudyError([f"training.max_prompt_tokens: {about}"])
+    return kept
+
+
+def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
+    """Return the chat of which the model writes the next turn."""
+    return [{"role": "user", "content": question + instruction}]
 
 
 def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:

@@ -65,7 +65,12 @@ def attempts(work: Path) -> list[dict[str, Any]]:
 
 
 def run_provenance(
-    config: dict[str, Any], base: Path, prompts: Path, work: Path, outputs: list[Path]
+    config: dict[str, Any],
+    base: Path,
+    prompts: Path,
+    work: Path,
+    outputs: list[Path],
+    too_long: int = 0,
 ) -> dict[str, Any]:
     """Return what a finished run was made from and with, and the checksums of what it made.
 
@@ -75,6 +80,7 @@ def run_provenance(
         prompts: the training prompts.
         work: directory of the run.
         outputs: published files and directories, side by side; their paths are kept from there.
+        too_long: how many of the prompts it left out for their length.
     """
     metrics = read_jsonl(work / "metrics.jsonl")
     seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
@@ -87,6 +93,7 @@ def run_provenance(
         "environment": environment_now,
         "base": checksums([base], base),
         "prompts": file_sha256(prompts),
+        "prompts_too_long": too_long,
         "outputs": checksums(outputs, outputs[0].parent),
         "attempts": tried,
         "steps": len(metrics),

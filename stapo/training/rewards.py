@@ -1,30 +1,238 @@
-"""The training reward behind TRL's signature."""
+"""Training rewards behind TRL's signature: right answers, and a penalty of responses near the limit.
 
-from collections.abc import Sequence
+Nothing heavy is imported here: `stapo check` and `doctor` look for a function of one's own.
+"""
+
+import hashlib
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from stapo.evaluation.grading import last_boxed
+from stapo.schema import Training
+from stapo.study import StudyError
 
 RIGHT, WRONG = 1.0, -1.0
+BOX = r"\boxed{"
 TAIL = 100
 """Characters at the end of a response in which the box must stand."""
+ANSWER_TAIL = 300
+"""Characters at the end of a response in which the line of the answer must stand."""
+ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
+NO_ANSWER = "[INVALID]"
+
+Completions = Sequence[str | Sequence[dict[str, str]]]
+"""Responses, as text or as conversations whose last message they are."""
+Reward = Callable[..., Sequence[float]]
+"""TRL's signature: `completions`, `completion_ids` and the columns of the prompts, all by name."""
 
 
-def boxed_reward(
-    completions: Sequence[str | Sequence[dict[str, str]]], answer: Sequence[str], **_: Any
-) -> list[float]:
+def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
     r"""Return +1 where the last \boxed{...} at the end of a response is the answer, else -1.
 
     The content is compared as a string: no symbolic mathematics in the training reward.
 
     Args:
-        completions: the responses, as text or as conversations whose last message they are.
+        completions: the responses.
         answer: the ground truth of each response's prompt.
 
-    Source: JustRL's variant of the DAPO verifier: the last 100 characters of the last 300.
+    Source: the strict box of JustRL's and veRL's `math_dapo.py`: the last 100 characters of the last 300.
     """
-    contents = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
+    found = (box_content(text[-TAIL:]) for text in texts(completions))
+    return [RIGHT if one == truth else WRONG for one, truth in zip(found, answer, strict=True)]
+
+
+def box_content(text: str) -> str | None:
+    r"""Return what stands in the last \boxed{; None where it is not closed, whatever was boxed before.
+
+    Evaluation is kinder to a response that is cut off (`stapo.evaluation.grading.last_boxed`).
+    """
+    start = text.rfind(BOX)
+    depth = 0
+    for place in range(start, len(text)) if start >= 0 else ():
+        depth += (text[place] == "{") - (text[place] == "}")
+        if text[place] == "}" and depth == 0:
+            return text[start + len(BOX) : place]
+    return None
+
+
+def dapo_reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
+    """Return +1 where the last `Answer: ...` of a response is the answer, both normalised, else -1.
+
+    Made for the wrapper of DAPO-Math-17k, which asks for such a line (`wrapper: keep`).
+
+    Args:
+        completions: the responses.
+        answer: the ground truth of each response's prompt.
+
+    Source: veRL's `math_dapo.py` as DAPO (arXiv 2503.14476) trained with it, without the box that a later
+    revision falls back on; the normalisation is that of Minerva (arXiv 2206.14858, appendix D.1).
+    """
+    found = (_last_answer(text[-ANSWER_TAIL:]) for text in texts(completions))
     return [
-        RIGHT if last_boxed(content[-TAIL:]) == truth else WRONG
-        for content, truth in zip(contents, answer, strict=True)
+        RIGHT if normal_answer(one) == normal_answer(truth) else WRONG
+        for one, truth in zip(found, answer, strict=True)
     ]
+
+
+def _last_answer(text: str) -> str:
+    lines = ANSWER.findall(text)
+    return str(lines[-1]) if lines else NO_ANSWER
+
+
+REWRITTEN = {
+    "an ": "", "a ": "", ".$": "$", r"\$": "", r"\ ": "", " ": "", "mbox": "text",
+    r",\text{and}": ",", r"\text{and}": ",", r"\text{m}": r"\text{}",
+}  # fmt: skip
+"""Replaced one after another, in this order."""
+REMOVED = (
+    "square", "ways", "integers", "dollars", "mph", "inches", "hours", "km", "units", r"\ldots", "sue",
+    "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm", "pounds", "meters", "meals",
+    "edges", "students", "childrentickets", "multiples", r"\text{s}", r"\text{.}", "\\text{\ns}",
+    r"\text{}^2", r"\text{}^3", "\\text{\n}", r"\text{}", r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;",
+    r",\!", "{,}", '"', r"\dots",
+)  # fmt: skip
+"""Units and marks that say nothing, removed in this order."""
+UNWRAPPED = (
+    (re.compile(r"[^$\n]*\$([^$\n]*)\$.*"), r"$\1$"),
+    (re.compile(r"\\text\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\textbf\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\overline\{(.*?)\}"), r"\1"),
+    (re.compile(r"\\boxed\{(.*)\}"), r"\1"),
+    (re.compile(r"frac([^{])(.)"), r"frac{\1}{\2}"),
+    (re.compile(r"sqrt([^{])"), r"sqrt{\1}"),
+)
+"""Mathematics without what is around it, and fractions and roots with all their braces."""
+
+
+def normal_answer(answer: str) -> str:
+    """Return the answer as it is compared: what stands behind the last `=`, without units and marks."""
+    answer = answer.rpartition("=")[2]
+    for old, new in REWRITTEN.items():
+        answer = answer.replace(old, new)
+    for old in REMOVED:
+        answer = answer.replace(old, "")
+    for pattern, new in UNWRAPPED:
+        answer = pattern.sub(new, answer)
+    answer = answer.replace("$", "")
+    digits = answer.replace(",", "")
+    return digits if digits.isdigit() else answer.strip()
+
+
+def texts(completions: Completions) -> list[str]:
+    """Return the responses as text."""
+    return [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+
+
+BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward, "dapo": dapo_reward}
+
+
+def reward_functions(
+    training: Training, tokenizer: Any, end_token_ids: Sequence[int]
+) -> list[Reward]:
+    """Return the rewards of a training, of which TRL takes the sum.
+
+    Args:
+        training: which reward, and the buffer of the penalty of overlong responses, if any.
+        tokenizer: of the responses.
+        end_token_ids: what ends them.
+
+    Raises:
+        StudyError: there is no such function, or its file is another one.
+    """
+    function = BUILT_IN.get(training.reward) or own_reward(training)
+    rewards = [_of_texts_before_the_end(function, tokenizer, end_token_ids)]
+    if training.overlong_buffer_tokens is not None:
+        from trl.rewards import get_soft_overlong_punishment
+
+        limit, buffer = training.max_response_tokens, training.overlong_buffer_tokens
+        rewards.append(get_soft_overlong_punishment(limit, buffer))
+    return rewards
+
+
+def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[int]) -> Reward:
+    """Return a reward that is shown what evaluation reads: the response without its end token.
+
+    TRL decodes all tokens of a response, of which special ones are not shown; an end token may be none.
+    """
+    shown = {one for one in ends if tokenizer.decode([one], skip_special_tokens=True)}
+
+    @wraps(function)
+    def reward(
+        completions: Completions, completion_ids: Sequence[Sequence[int]], **columns: Any
+    ) -> list[float]:
+        read = list(completions)
+        for row, ids in enumerate(completion_ids):
+            if len(ids) and ids[-1] in shown:
+                text = tokenizer.decode(ids[:-1], skip_special_tokens=True)
+                one = completions[row]
+                read[row] = text if isinstance(one, str) else [{**one[-1], "content": text}]
+        given = function(completions=read, completion_ids=completion_ids, **columns)
+        found = [math.nan if one is None else float(one) for one in given]
+        if len(found) != len(read) or not all(map(math.isfinite, found)):
+            about = f"expected {len(read)} finite numbers, found {len(found)}: {str(found)[:60]}"
+            raise ValueError(f"training.reward: {about}; correct the function")
+        return found
+
+    return reward
+
+
+def own_reward(training: Training) -> Reward:
+    """Return the reward function of one's own that a study names.
+
+    Raises:
+        StudyError: there is none, or its file is another one than the study says.
+    """
+    if fault := reward_fault(training):
+        raise StudyError([fault])
+    module, _, name = training.reward.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as error:  # Whatever the module raises on its import.
+        about = f"{training.reward}: {type(error).__name__}: {error}"
+        raise StudyError([f"training.reward: {about}; correct the module"]) from error
+    if not callable(found):
+        kind = type(found).__name__
+        raise StudyError([f"training.reward: {training.reward} is no function but of type {kind}"])
+    function: Reward = found
+    return function
+
+
+def reward_fault(training: Training) -> str | None:
+    """Return why the reward of a training cannot be had on this machine, None if it can; runs nothing.
+
+    The checksum covers the file of the function alone: not what it imports, and no package's version.
+    """
+    if training.reward in BUILT_IN:
+        return None
+    module = training.reward.partition(":")[0]
+    path = _source(module)
+    if path is None:
+        about = f"no module {module} is found"
+        return f"training.reward: {about}; install its package, or name its folder in PYTHONPATH"
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != training.reward_sha256:
+        about = f"{path} has {found}, the study says {training.reward_sha256}"
+        return f"training.reward_sha256: {about}; write the one that is meant into the study"
+    return None
+
+
+def _source(module: str) -> Path | None:
+    """Return the file of a module; as `importlib.util.find_spec`, which would run the packages around it."""
+    where: Any = None
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        name = ".".join(parts[:depth])
+        specs = (finder.find_spec(name, where, None) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None:
+            return None
+        where = spec.submodule_search_locations
+        if where is None and depth < len(parts):
+            return None
+    path = Path(spec.origin) if spec and spec.has_location and spec.origin else None
+    return path if path and path.is_file() else None

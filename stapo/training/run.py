@@ -22,7 +22,7 @@ from stapo.artifacts import (
     write_json,
 )
 from stapo.methods import Method
-from stapo.models.loading import load_model, load_tokenizer
+from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import damaged_file, file_sha256, require_whole, sums_of, write_sums
 from stapo.schema import Engine, Training
 from stapo.study import fingerprint
@@ -33,9 +33,9 @@ from stapo.training.checkpoints import (
     step_of,
 )
 from stapo.training.progress import Progress, StopBetweenSteps
-from stapo.training.prompts import prompt_order, read_prompts
+from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
 from stapo.training.record import attempt, run_provenance
-from stapo.training.rewards import boxed_reward
+from stapo.training.rewards import reward_functions
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
 METRICS = "metrics.jsonl"
@@ -43,7 +43,12 @@ METRICS = "metrics.jsonl"
 
 
 def trainer_config(
-    training: Training, engine: Engine, seed: int, output: Path, run_fingerprint: str
+    training: Training,
+    engine: Engine,
+    seed: int,
+    output: Path,
+    run_fingerprint: str,
+    end_token_ids: Sequence[int],
 ) -> StapoConfig:
     """Return the trainer's settings for a study's.
 
@@ -99,11 +104,11 @@ def trainer_config(
         dataloader_num_workers=0,
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,
-        **_vllm(training, engine),
+        **_vllm(training, engine, end_token_ids),
     )
 
 
-def _vllm(training: Training, engine: Engine) -> dict[str, Any]:
+def _vllm(training: Training, engine: Engine, end_token_ids: Sequence[int]) -> dict[str, Any]:
     """Return TRL's settings of vLLM rollouts."""
     if training.rollouts == "transformers":
         return {}
@@ -115,6 +120,8 @@ def _vllm(training: Training, engine: Engine) -> dict[str, Any]:
         "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
         "vllm_server_base_url": engine.vllm_server,
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
+        # The ends are the study's, as in evaluation, not those of the checkpoint.
+        "generation_kwargs": {"stop_token_ids": list(end_token_ids), "ignore_eos": True},
         # The paper's objective has no such factor; the mismatch is recorded instead.
         "vllm_importance_sampling_correction": False,
     }
@@ -133,6 +140,7 @@ def train(
     metrics_path: Path,
     engine: Engine | None = None,
     kept_steps: Sequence[int] = (),
+    end_tokens: Sequence[str] = (),
 ) -> None:
     """Train, resuming from the newest whole step checkpoint in `work`, and publish the result.
 
@@ -152,6 +160,7 @@ def train(
         engine: how it runs; nothing in it determines the result.
         kept_steps: steps before the last after which the weights are kept, and published beside
             `model_path` as `stepN` with the rest.
+        end_tokens: of the study; the tokenizer's own always ends a response.
 
     Raises:
         BusyError: another process trains in `work`.
@@ -178,11 +187,16 @@ def train(
         # The configuration says how base model and prompts are made; not everywhere to the same bits.
         made_from = [config, sums_of(base), file_sha256(prompts)]
         tokenizer = load_tokenizer(base, padding_side="left")
+        ends = end_token_ids(tokenizer, end_tokens)
+        model = load_model(base, torch.float32)
+        # TRL ends responses, and masks what follows, by what the model declares.
+        model.generation_config.eos_token_id = list(ends)
+        records, too_long = _records(prompts, training, tokenizer)
         trainer = StapoTrainer(
-            model=load_model(base, torch.float32),
-            args=trainer_config(training, engine, seed, work, fingerprint(made_from)),
-            reward_funcs=boxed_reward,
-            train_dataset=_dataset(prompts, training, seed),
+            model=model,
+            args=trainer_config(training, engine, seed, work, fingerprint(made_from), ends),
+            reward_funcs=reward_functions(training, tokenizer, ends),
+            train_dataset=_dataset(records, training, seed),
             processing_class=tokenizer,
             callbacks=[progress, stop],
             method=method,
@@ -202,7 +216,7 @@ def train(
             )
         published = _publish(trainer, work, model_path, metrics_path, kept)
         if state.is_main_process:
-            record = run_provenance(config, base, prompts, work, published)
+            record = run_provenance(config, base, prompts, work, published, too_long)
             write_json(metrics_path.with_name("provenance.json"), record)
 
 
@@ -334,14 +348,25 @@ def _say(line: str) -> None:
         print(line, flush=True)  # noqa: T201
 
 
-def _dataset(prompts: Path, training: Training, seed: int) -> Dataset:
-    records = read_prompts(prompts)
+def _records(
+    prompts: Path, training: Training, tokenizer: Any
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the prompts that are short enough, and how many are not."""
+    found = read_prompts(prompts)
+    limit = training.max_prompt_tokens
+    kept = without_long(found, training.instruction, tokenizer, limit)
+    too_long = len(found) - len(kept)
+    _say(f"{len(kept)} prompts; {too_long} left out, longer than {limit} tokens")
+    return kept, too_long
+
+
+def _dataset(records: Sequence[dict[str, Any]], training: Training, seed: int) -> Dataset:
     # Of the last rollout the steps may need a part only.
     rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
     order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
     rows = [
         {
-            "prompt": [{"role": "user", "content": record["question"] + training.instruction}],
+            "prompt": chat_prompt(record["question"], training.instruction),
             "answer": record["answer"],
         }
         for record in records

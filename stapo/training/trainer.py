@@ -343,7 +343,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
                 parameter.grad = torch.zeros_like(parameter)
         total, kl, clip_low, clip_high = sum_over_ranks(self.accelerator, sums).tolist()
         self._record = {
-            **measure(batch, statistics, mask, keep, method, self._tokenizer.eos_token_id),
+            **measure(batch, statistics, mask, keep, method, self.eos_token_ids),
             **self._scopes(statistics, batch, mask, keep),
             "clip_low_fraction": clip_low / max(int(mask.sum()), 1),
             "clip_high_fraction": clip_high / max(int(mask.sum()), 1),

@@ -118,7 +118,7 @@ def trains_and_answers(study: Study, directory: Path) -> None:
         assert method.title.isprintable()
     for seed in study.run.seeds:
         set_seed(seed + RANKS)  # As Accelerate does on every process of a training.
-        config = trainer_config(study.training, study.engine, seed, directory, "0" * 16)
+        config = trainer_config(study.training, study.engine, seed, directory, "0" * 16, [1])
         assert config.max_steps == study.training.steps
         assert config.save_steps >= 1
     logits = torch.randn(2, 50) * 100

@@ -3,14 +3,16 @@
 
 rule prompts:
     output:
-        at(artifacts.PROMPTS),
+        prompts=at(artifacts.PROMPTS),
+        record=at(artifacts.PROMPTS_RECORD),
     log:
         log_of(artifacts.PROMPTS),
     params:
         config=canonical(STUDY.data.model_dump()),
         fingerprint=fingerprint(STUDY.data_config()),
     shell:
-        STAPO + " prompts --config {params.config:q} --out {output} > {log} 2>&1"
+        STAPO
+        + " prompts --config {params.config:q} --out {output.prompts} --record {output.record} > {log} 2>&1"
 
 
 # An input of the tables alone: as an input of the trainings a new benchmark would train all anew, and

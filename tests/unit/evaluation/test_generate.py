@@ -204,7 +204,7 @@ def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
 
 
 def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
-    prompter = Prompter(model, EVALUATION)
+    prompter = Prompter(model, [])
     sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
     request = Request(0, 0, 1, prompter.prompt_ids("chain:1+1?"))
     (short,) = hf_engine(str(model), sampling)([request])
@@ -216,7 +216,7 @@ def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
 
 @pytest.mark.slow
 def test_two_replicas_answer_what_one_answers(model, tmp_path):
-    prompter = Prompter(model, EVALUATION)
+    prompter = Prompter(model, [])
     sampling = prompter.sampling(DECODING, EVALUATION)
     ids = prompter.prompt_ids("chain:1+1?")
     parts = [[Request(0, s, s + 10 * p, ids) for s in range(4)] for p in range(3)]

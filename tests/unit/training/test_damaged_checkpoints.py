@@ -13,6 +13,7 @@ from test_trainer import metrics, reference, run, weights, world  # noqa: F401
 
 from stapo.artifacts import DamagedFileError
 from stapo.provenance import SUMS
+from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.checkpoints import SEAL, checkpoints, checksums_of_rank, newest_whole, seal
 from stapo.training.trainer import ROLLOUT_FILE
@@ -145,7 +146,7 @@ def test_a_damaged_line_of_the_attempts_is_named(world, copy):  # noqa: F811
 
 def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):  # noqa: F811
     def again() -> None:
-        with patch.object(run_module, "boxed_reward", lambda completions, **_: [1.0, -1.0] * 16):
+        with patch.dict(rewards.BUILT_IN, boxed=lambda completions, **_: [1.0, -1.0] * 16):
             _train(world, tmp_path)
 
     again()

@@ -1,8 +1,29 @@
-"""The training reward is the paper's: a string in the last box, at the end of the response."""
+"""The training rewards: the paper's, a string in the last box; DAPO's, a line; and one's own."""
+
+import hashlib
+import sys
+from time import process_time
 
 import pytest
 
-from stapo.training.rewards import boxed_reward
+from stapo.evaluation.grading import last_boxed
+from stapo.models.tiny import build_tokenizer
+from stapo.schema import Training
+from stapo.study import StudyError
+from stapo.training.rewards import (
+    boxed_reward,
+    box_content,
+    dapo_reward,
+    normal_answer,
+    own_reward,
+    reward_fault,
+    reward_functions,
+)
+
+TRAINING = Training(
+    steps=1, prompts_per_batch=1, group_size=2, prompts_per_mini_batch=1, micro_batch_tokens=1,
+    learning_rate=1, max_prompt_tokens=1, max_response_tokens=8,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -23,3 +44,155 @@ from stapo.training.rewards import boxed_reward
 def test_right_only_with_the_exact_string_in_the_last_box(response, reward):
     completion = [{"role": "assistant", "content": response}]
     assert boxed_reward([completion], answer=["42"], prompts=None) == [reward]
+
+
+@pytest.mark.parametrize(
+    ("response", "content", "evaluated"),
+    [
+        (r"\boxed{5} and \boxed{7", None, "5"),
+        (r"\boxed{5} and \boxed{7}", "7", "7"),
+        (r"\boxed{7} and \boxed{5", None, "7"),
+        (r"\boxed{\boxed{5}}", "5", "5"),
+        (r"\boxed{\boxed{5}", "5", "5"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
+        (r"\boxed{\frac{1}{2}", None, None),
+        (r"\boxed{5}}", "5", "5"),
+        (r"\boxed 5", None, None),
+        (r"\fbox{5}", None, None),
+        ("", None, None),
+    ],
+)
+def test_an_unclosed_last_box_is_no_answer_in_training(response, content, evaluated):
+    """As JustRL's and veRL's `last_boxed_only_string` and `remove_boxed` read them, run on each response.
+
+    Evaluation reads what was boxed before a response was cut off inside its last box.
+    """
+    assert box_content(response) == content
+    assert last_boxed(response) == evaluated
+    assert boxed_reward([response], answer=["5"]) == [1.0 if content == "5" else -1.0]
+
+
+@pytest.mark.parametrize(
+    ("response", "truth", "reward"),
+    [
+        ("so\nAnswer: 42", "42", 1.0),
+        ("answer :  $42$.", "42", 1.0),
+        ("ANSWER:\n\n42", "42", 1.0),
+        ("Answer: 41\nAnswer: 42", "42", 1.0),
+        ("Answer: 42\nAnswer: 41", "42", -1.0),
+        ("Answer: x = 42", "42", 1.0),
+        ("Answer: 1,234 units", "1234", 1.0),
+        ("Answer: 42.0", "42", -1.0),
+        (r"Answer: \boxed{42}", "42", 1.0),
+        (r"Answer: \frac12", r"\frac{1}{2}", 1.0),
+        (r"Answer: \sqrt2", r"\sqrt{2}", 1.0),
+        (r"Answer: 90^\circ", "90", 1.0),
+        (r"Answer: 5 \text{ cm}", "5", 1.0),
+        (r"\boxed{42}", "42", -1.0),
+        ("42", "42", -1.0),
+        ("", "42", -1.0),
+        ("Answer: 42" + "." * 290, "42", -1.0),
+        ("Answer: 42\n" + "." * 289, "42", 1.0),
+        ("Answer: 42\n" + "." * 290, "42", -1.0),
+    ],
+)
+def test_the_line_of_the_answer_is_read_as_dapo_reads_it(response, truth, reward):
+    """The expected values are those of JustRL's copy of veRL's `math_dapo.py`, run on each pair.
+
+    So are 400,000 random pairs of fragments that its normalisation knows, compared once.
+    """
+    completion = [{"role": "assistant", "content": response}]
+    assert dapo_reward([completion], answer=[truth]) == [reward]
+
+
+@pytest.mark.parametrize("piece", ["$", r"\boxed{", r"\text{", "{", "Answer:", "frac", "=", "a "])
+def test_a_degenerate_response_takes_no_time(piece):
+    response = "Answer: " + piece * 100_000
+    started = process_time()
+    for reward in (boxed_reward, dapo_reward):
+        assert reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
+    assert process_time() - started < 0.5  # Milliseconds; half a second is room for a loaded machine.
+
+
+def test_the_normal_form_is_one_for_each_way_to_write_a_number():
+    written = ["1,000", "$1000$", r"\$1000", "1000 dollars", "x=1000", r"\text{1000}", "1{,}000"]
+    assert {normal_answer(one) for one in written} == {"1000"}
+
+
+OWN = """
+raise_if_imported = None
+def length(completions, completion_ids, answer, **columns):
+    return [len(ids) + len(one) for ids, one in zip(completion_ids, answer)]
+def lazy(completions, **columns):
+    return [None] * len(completions)
+def short(completions, **columns):
+    return [1.0]
+no_function = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A study's training settings with a reward of one's own, by the name of its function."""
+    package = tmp_path / "mine_of_tests"
+    package.mkdir()
+    (package / "__init__.py").write_text("ran = True\n")
+    (package / "rewards.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    sha256 = hashlib.sha256(OWN.encode()).hexdigest()
+
+    def settings(name: str, sha256: str = sha256) -> Training:
+        reward = name if ":" in name else f"mine_of_tests.rewards:{name}"
+        return TRAINING.model_copy(update={"reward": reward, "reward_sha256": sha256})
+
+    yield settings
+    for name in [name for name in sys.modules if name.startswith("mine_of_tests")]:
+        del sys.modules[name]
+
+
+def test_a_reward_of_ones_own_has_trls_signature(own):
+    (reward,) = reward_functions(own("length"), build_tokenizer(), [1])
+    ids, texts = [[5, 1], [5, 6, 7]], ["3", "345"]
+    assert reward(completions=texts, completion_ids=ids, answer=["a", "bc"]) == [3.0, 5.0]
+
+
+def test_looking_for_it_runs_none_of_its_code(own):
+    assert reward_fault(own("length")) is None
+    assert reward_fault(TRAINING) is None
+    assert not any(name.startswith("mine_of_tests") for name in sys.modules)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("none_of_tests.rewards:f", r"no module none_of_tests\.rewards is found; install its package"),
+        ("mine_of_tests.other:f", r"no module mine_of_tests\.other is found"),
+        ("mine_of_tests.rewards.deeper:f", r"no module mine_of_tests\.rewards\.deeper is found"),
+        ("sys:exit", "no module sys is found"),
+        ("missing", "AttributeError: .*missing.*; correct the module"),
+        ("no_function", "is no function but of type int"),
+    ],
+)
+def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
+    with pytest.raises(StudyError, match=error):
+        own_reward(own(name))
+
+
+def test_another_file_than_the_studys_is_refused_and_both_checksums_named(own):
+    found = own("length").reward_sha256
+    with pytest.raises(StudyError, match=f"rewards.py has {found}, the study says {'0' * 64}; write"):
+        own_reward(own("length", sha256="0" * 64))
+
+
+@pytest.mark.parametrize("name", ["lazy", "short"])
+def test_it_must_return_a_finite_number_for_each_response(own, name):
+    (reward,) = reward_functions(own(name), build_tokenizer(), [1])
+    with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
+        reward(completions=["a", "b"], completion_ids=[[5], [6]])
+
+
+def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
+    settings = TRAINING.model_copy(update={"overlong_buffer_tokens": 4})
+    _, penalty = reward_functions(settings, build_tokenizer(), [1])
+    lengths = [[0] * length for length in (1, 4, 5, 6, 8)]
+    assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]

@@ -29,6 +29,7 @@ from stapo.objective import (
     token_mean,
 )
 from stapo.schema import TinyData, TinyModel, Training
+from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.prompts import write_prompts
 
@@ -66,7 +67,7 @@ def parity_reward(completions: Any, **_: Any) -> list[float]:
 
 def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[dict[str, Any]]:
     """Train once and return the metrics without times."""
-    with patch.object(run_module, "boxed_reward", parity_reward):
+    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
         run_module.train(
             config={"method": method, **changes},
             training=TRAINING.model_copy(update=changes),

@@ -1,0 +1,129 @@
+"""What training reads of a response is what evaluation reads; prompts that are too long are left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from test_trainer import TRAINING, metrics, world  # noqa: F401
+from transformers import Qwen3ForCausalLM
+
+from stapo.artifacts import read_json
+from stapo.evaluation import engines
+from stapo.evaluation.grading import last_boxed
+from stapo.evaluation.sampling import Prompter
+from stapo.methods import METHODS
+from stapo.schema import Decoding, Engine, Evaluation
+from stapo.study import StudyError
+from stapo.training import rewards
+from stapo.training import run as run_module
+from stapo.training.run import trainer_config
+
+BOX, END, EOS = r"\boxed{", "?", "<eos>"
+"""The tiny tokenizer has a question mark, which no response of the tiny world has, and shows it in text."""
+
+
+def train(base: Path, out: Path, questions: list[str], **changes: Any) -> list[dict[str, Any]]:
+    out.mkdir(exist_ok=True)
+    prompts = out / "prompts.jsonl"
+    lines = (json.dumps({"question": question, "answer": "5"}) + "\n" for question in questions)
+    prompts.write_text("".join(lines))
+    run_module.train(
+        config={},
+        training=TRAINING.model_copy(update={"steps": 2, **changes}),
+        method=METHODS["justrl"],
+        seed=0,
+        base=base,
+        prompts=prompts,
+        work=out / "work",
+        model_path=out / "model",
+        metrics_path=out / "metrics.jsonl",
+        end_tokens=["<|im_end|>", END],
+    )
+    return metrics(out / "metrics.jsonl")
+
+
+def saying(tokens: list[str], base: Path) -> Any:
+    """A model that always answers with the same tokens, then pads, as long as nothing ends it."""
+    vocabulary = Prompter(base, []).tokenizer.get_vocab()
+    ids = torch.tensor([vocabulary[token] for token in tokens])
+
+    def generate(self: Any, input_ids: torch.Tensor, generation_config: Any, **_: Any) -> Any:
+        assert set(generation_config.eos_token_id) == {vocabulary[EOS], vocabulary[END]}
+        return torch.cat([input_ids, ids.expand(len(input_ids), -1)], dim=1)
+
+    return patch.object(Qwen3ForCausalLM, "generate", generate)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reward", "text", "length", "truncated"),
+    [
+        ([BOX, "5", "}", END, BOX, "7", "}", EOS], 1.0, r"\boxed{5}", 4, 0.0),
+        ([BOX, "5", "}", EOS, BOX, "7", "}", END], 1.0, r"\boxed{5}", 4, 0.0),
+        ([BOX, "7", "}", END, BOX, "5", "}", EOS], -1.0, r"\boxed{7}", 4, 0.0),
+        ([BOX, "5", "}", "+"], 1.0, r"\boxed{5}+", 4, 1.0),
+    ],
+    ids=["further end token", "tokenizer's own", "wrong before the end", "cut off"],
+)
+def test_training_and_evaluation_read_the_same_text(
+    world, tmp_path, tokens, reward, text, length, truncated  # noqa: F811
+):  # fmt: skip
+    read: list[str] = []
+
+    def boxed(completions: Any, **columns: Any) -> list[float]:
+        read.extend(rewards.texts(completions))
+        return rewards.boxed_reward(completions, **columns)
+
+    with saying(tokens, world / "base"), patch.dict(rewards.BUILT_IN, boxed=boxed):
+        records = train(world / "base", tmp_path, ["chain:2+3"] * 4)
+    assert {record["reward"] for record in records} == {reward}
+    assert {record["truncated_fraction"] for record in records} == {truncated}
+    assert {record["response_length"] for record in records} == {length}
+
+    prompter = Prompter(world / "base", ["<|im_end|>", END])
+    evaluation = Evaluation(batch_size=1, max_response_tokens=32)
+    sampling = prompter.sampling(Decoding(temperature=1.0, top_p=1.0), evaluation)
+    ids = [prompter.tokenizer.get_vocab()[token] for token in tokens]
+    response = engines._cut(prompter.tokenizer, ids, sampling)
+    assert {response.text} == set(read) == {text}
+    assert (response.num_tokens, response.truncated) == (length, bool(truncated))
+    assert (last_boxed(response.text) == "5") == (reward > 0)
+
+
+def test_every_vllm_backend_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
+    for rollouts in ("vllm-colocate", "vllm-server"):
+        training = TRAINING.model_copy(update={"rollouts": rollouts})
+        config = trainer_config(training, Engine(), 0, tmp_path, "0" * 16, (3, 7))
+        assert config.generation_kwargs == {"stop_token_ids": [3, 7], "ignore_eos": True}
+    assert trainer_config(TRAINING, Engine(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs is None
+
+
+def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):  # noqa: F811
+    """16 of at most 20 tokens, the last 8 of which cost 1 more and more: 12 - 16 of 8 is -0.5."""
+    tokens = [*["+"] * 12, BOX, "5", "}", END]
+    with saying(tokens, world / "base"):
+        changes = {"max_response_tokens": 20, "overlong_buffer_tokens": 8}
+        records = train(world / "base", tmp_path, ["chain:2+3"] * 4, **changes)
+    assert {record["reward"] for record in records} == {0.5}
+
+
+def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys):  # noqa: F811
+    """With the instruction, as the model sees them: chain:1+1 has 4 tokens, the instruction 1."""
+    seen: list[str] = []
+
+    def look(prompts: Any, completions: Any, **_: Any) -> list[float]:
+        seen.extend(prompt[-1]["content"] for prompt in prompts)
+        return [1.0] * len(completions)
+
+    questions = ["chain:1+1", "chain:1+1+1", "chain:2+2", "chain:9*9*9"]
+    changes = {"max_prompt_tokens": 5, "instruction": "="}
+    with patch.dict(rewards.BUILT_IN, boxed=look):
+        train(world / "base", tmp_path, questions, **changes)
+    assert set(seen) == {"chain:1+1=", "chain:2+2="}
+    assert "2 prompts; 2 left out, longer than 5 tokens" in capsys.readouterr().out
+    assert read_json(tmp_path / "provenance.json")["prompts_too_long"] == 2
+
+    with pytest.raises(StudyError, match=r"training\.max_prompt_tokens: every one of 4 .*; allow more"):
+        train(world / "base", tmp_path / "none", questions, max_prompt_tokens=4, instruction="=")
