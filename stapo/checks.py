@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
-from stapo.schema import REWARDS, Seed, Steps, Whole
+from stapo.schema import REWARD, REWARDS, Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {
@@ -310,10 +310,10 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
     training = _section(raw, "training")
     reward, sha256 = training.get("reward"), training.get("reward_sha256")
     place = ("training", "reward_sha256")
-    if isinstance(reward, str) and ":" in reward:
+    if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
         if sha256 is None:
             yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
-    elif sha256 is not None:
+    elif sha256 is not None and reward in (None, *REWARDS):
         yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
     keys = ("overlong_buffer_tokens", "max_response_tokens")
     buffer, limit = (_read(training.get(key)) for key in keys)

@@ -317,6 +317,51 @@ def test_only_commits_are_silent(raw_study):
     ]
     raw_study["models"]["mine"]["revision"] = "0" * 40
     assert parse_study(raw_study).unpinned() == []
+    raw_study["data"] = {"hub": "a/b", "revision": "0" * 40}
+    (line,) = parse_study(raw_study).unpinned()
+    assert line.startswith("data.sha256: null: ")
+    assert line.endswith(f"in results/{raw_study['name']}/data/prompts.json")
+    raw_study["data"]["sha256"] = "0" * 64
+    assert parse_study(raw_study).unpinned() == []
+
+
+def test_to_write_the_found_checksum_into_a_study_trains_nothing_anew():
+    paper = parse_study({"name": "mine", "extends": "paper"})
+    data = {"sha256": "0" * 64, "unique_prompts": 7}
+    pinned = parse_study({"name": "mine", "extends": "paper", "data": data})
+    assert paper.train_config("1.7B", "stapo", 0) == pinned.train_config("1.7B", "stapo", 0)
+    kept = parse_study({"name": "mine", "extends": "paper", "data": {"wrapper": "keep"}})
+    assert paper.train_config("1.7B", "stapo", 0) != kept.train_config("1.7B", "stapo", 0)
+
+
+def test_end_tokens_hold_for_training_and_evaluation(raw_study):
+    before = parse_study(raw_study)
+    assert before.end_tokens == ["<|im_end|>"]
+    after = parse_study({**raw_study, "end_tokens": ["<|im_end|>", "</answer>"]})
+    for config in ("train_config", "generate_config"):
+        args = ("tiny", "stapo", 0) if config == "train_config" else ("tiny/base", "t1.0-p1.0")
+        assert getattr(before, config)(*args) != getattr(after, config)(*args)
+
+
+def test_the_old_place_of_the_end_tokens_says_where_they_are_now(raw_study):
+    raw_study["evaluation"]["end_tokens"] = ["<|im_end|>"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith("evaluation.end_tokens: unknown key; it holds for training too")
+    assert line.endswith("stands at the top of a study now; move it there")
+
+
+OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
+
+
+def test_a_reward_of_ones_own_is_part_of_what_determines_a_training(raw_study):
+    found = []
+    for changes in ({}, OWN, {**OWN, "reward_sha256": "1" * 64}, {"overlong_buffer_tokens": 8}):
+        training = {**raw_study["training"], **changes}
+        study = parse_study({**raw_study, "training": training})
+        found.append(fingerprint(study.train_config("tiny", "stapo", 0)))
+    assert len(set(found)) == len(found)
 
 
 def test_a_study_may_change_the_kind_of_what_it_extends():
@@ -363,6 +408,13 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (edit(["decodings", "t1.0-p1.0"], "top_k", 2**31), "decodings.t1.0-p1.0.top_k"),
         (edit([], "end_tokens", [""]), "end_tokens.0"),
         (edit([], "end_tokens", ["\x1b[31m"]), "end_tokens.0"),
+        (edit(["training"], "reward", "verifier"), "training.reward"),
+        (edit(["training"], "reward", "a b:c"), "training.reward"),
+        (edit(["training"], "reward", "a.b:c"), "training.reward_sha256"),
+        (edit(["training"], "reward_sha256", "0" * 64), "training.reward_sha256"),
+        (edit(["training"], "overlong_buffer_tokens", 48), "training.overlong_buffer_tokens"),
+        (edit([], "data", {"hub": "a/b", "revision": "main", "sha256": "0" * 63}), "data.sha256"),
+        (edit([], "data", {"hub": "a/b", "revision": "main", "wrapper": "on"}), "data.wrapper"),
         (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
         (edit(["engine"], "vllm_server", "file:///etc"), "engine.vllm_server"),
         (edit(["models"], "m", {"hub": "/abs/path", "revision": "main"}), "models.m.hub"),
@@ -386,7 +438,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}),
             "too long"),
     ],
-    ids=range(39),
+    ids=range(46),
 )  # fmt: skip
 def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
     change(raw_study)

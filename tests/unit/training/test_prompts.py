@@ -2,17 +2,22 @@
 
 import json
 from itertools import cycle, islice
+from typing import Any
 
+import datasets
 import pytest
 
-from stapo.artifacts import read_jsonl
+from stapo.artifacts import read_json, read_jsonl
 from stapo.evaluation.task import benchmark_questions
 from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.schema import TinyData
+from stapo.schema import HubData, TinyData
 from stapo.study import StudyError
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import (
+    DAPO_PREFIX,
+    DAPO_SUFFIX,
     check_overlap,
+    checksum,
     overlap,
     prompt_order,
     read_prompts,
@@ -77,3 +82,82 @@ def test_thirteen_words_in_a_row_are_counted_and_not_refused(tmp_path):
     found = check_overlap(path, {"a": [same], "b": ["Other?"]})
     assert found["sharing_13_words"] == {"a": 1, "b": 0}
     assert found["shared"] == {"a": 0, "b": 0}
+
+
+def row(question: str, answer: str) -> dict[str, Any]:
+    return {"prompt": [{"content": question}], "reward_model": {"ground_truth": answer}}
+
+
+def wrapped(question: str) -> str:
+    return DAPO_PREFIX + question + DAPO_SUFFIX
+
+
+ROWS = [row(wrapped(q), a) for q, a in (("1+1?", "2"), ("2+2?", "4"), ("1+1?", "2"), ("3+3?", "6"), ("3+3?", "7"))]  # fmt: skip
+KEPT = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
+SHA256 = "b83b3772b9b70e9eed819dc9071835f21914eb431e9b0f879655b847960d2d48"
+"""printf '[["1+1?","2"],["2+2?","4"]]' | sha256sum"""
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Write the prompts of some rows on a Hub that has only them; return file, record and summary."""
+
+    def write(rows: list[Any], **settings: Any) -> Any:
+        monkeypatch.setattr(datasets, "load_dataset", lambda hub, revision, split: rows)
+        data = HubData(hub="a/b", revision="0" * 40, **settings)
+        path, record = tmp_path / "prompts.jsonl", tmp_path / "prompts.json"
+        about = write_prompts(data, path, record)
+        return read_jsonl(path), read_json(record), about
+
+    return write
+
+
+def test_prompts_of_the_hub_are_stripped_counted_and_summed(hub):
+    prompts, record, about = hub(ROWS, unique_prompts=3, sha256=SHA256)
+    assert prompts == KEPT
+    counts = {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2}
+    assert record == about == {**counts, "sha256": SHA256}
+    assert checksum(KEPT[::-1]) != SHA256  # The order of the training follows theirs.
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["2+2?", DAPO_PREFIX + "2+2?", "2+2?" + DAPO_SUFFIX, wrapped(" "), " " + wrapped("2+2?")],
+    ids=["none", "prefix", "suffix", "nothing inside", "a space before"],
+)
+def test_a_row_without_the_wrapper_stops_the_run_and_is_named(hub, tmp_path, question):
+    """It went through as it was, and the model was asked for an answer in two forms."""
+    with pytest.raises(StudyError) as caught:
+        hub([ROWS[0], row(question, "4")])
+    (line,) = caught.value.errors
+    assert line.startswith("data: row 1 of a/b at 00000000: not the wrapper of DAPO-Math-17k")
+    assert repr(question.split("\n")[0][:20].strip())[:-1] in line
+    assert line.endswith("set data.wrapper: keep for prompts that have none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_wrapper_may_be_kept(hub):
+    prompts, _, about = hub([ROWS[0], row("2+2?", "4")], wrapper="keep")
+    assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
+    assert about["unique"] == 2
+
+
+def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_path):
+    with pytest.raises(StudyError) as caught:
+        hub(ROWS, unique_prompts=2, sha256="0" * 64)
+    number, sha256 = caught.value.errors
+    assert number.startswith("data.unique_prompts: the study says 2, a/b at 00000000 has 3; ")
+    assert sha256.startswith(f"data.sha256: the study says {'0' * 64}, a/b at 00000000 has {SHA256}; ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("broken", [{"question": "1+1?"}, row("", 4), {"prompt": [], "answer": 2}])
+def test_rows_of_another_layout_are_a_line_not_a_traceback(hub, broken):
+    with pytest.raises(StudyError, match=r"data: row 1 of a/b at 00000000: .*; choose "):
+        hub([ROWS[0], broken])
+
+
+def test_data_without_a_single_prompt_are_an_error(hub):
+    for rows in ([], ROWS[3:]):
+        with pytest.raises(StudyError, match="no prompt with one answer"):
+            hub(rows)
