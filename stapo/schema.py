@@ -141,7 +141,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-EndTokens = Annotated[list[Line], Field(max_length=100)]
+EndTokens = Annotated[
+    list[Line],
+    Field(
+        max_length=100,
+        description="Tokens that end a response, in training and evaluation, besides the tokenizer's "
+        "own, where it has them",
+    ),
+]
 
 
 class HubModel(Strict):

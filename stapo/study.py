@@ -65,11 +65,7 @@ class Study(Strict):
     name: Name
     models: dict[Name, Model]
     data: Data
-    end_tokens: EndTokens = Field(
-        ["<|im_end|>"],
-        description="Tokens that end a response in training and evaluation, where the tokenizer has "
-        "them, besides its own",
-    )
+    end_tokens: EndTokens = Field(["<|im_end|>"])
     training: Training
     engine: Engine = Engine()
     all_methods: AllMethods = Field(
@@ -155,9 +151,8 @@ class Study(Strict):
             if getattr(source, "revision", None) == "main"
         ]
         if isinstance(self.data, HubData) and self.data.sha256 is None:
-            about = "null: other training prompts would not be noticed"
-            where = f"results/{self.name}/data/prompts.json"
-            lines.append(f"data.sha256: {about}; write the one that the first run finds, in {where}")
+            remedy = f"write the one of the first run, in results/{self.name}/data/prompts.json"
+            lines.append(f"data.sha256: null: other prompts would not be noticed; {remedy}")
         return lines
 
     def gpus_of(self, rule: str) -> int:

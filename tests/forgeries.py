@@ -342,6 +342,10 @@ def invented_overlap(forger: Forger) -> None:
     forger.change_json("data/overlap.json", lambda found: found["shared"].update({"chain-2": 3}))
 
 
+def invented_counts(forger: Forger) -> None:
+    forger.change_json("data/prompts.json", lambda found: found.update(rows=10**6, conflicting=7))
+
+
 def swapped_titles(forger: Forger) -> None:
     titles = {"grpo": {"title": "STAPO"}, "stapo": {"title": "GRPO"}}
     forger.change_study(lambda study: study.update(methods=titles))
@@ -493,6 +497,7 @@ FORGERIES: dict[str, tuple[Callable[[Forger], Any], str]] = {
     "code in a config": (code_in_a_config, WEIGHTS),
     "benchmark problems as prompts": (prompts_that_are_problems, INPUTS),
     "an invented overlap": (invented_overlap, INPUTS),
+    "invented counts of prompts": (invented_counts, INPUTS),
     "a base model of more steps": (another_base_record, INPUTS),
     "swapped titles": (swapped_titles, TRAININGS),
     "nearly the title": (nearly_its_title, TRAININGS),

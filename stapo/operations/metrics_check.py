@@ -1,8 +1,8 @@
 """Whether the metrics of a training are those of its settings: what its study and method imply of each step.
 
 Much of a record follows from other numbers of it: rewards of our own are +1 or -1, so that their mean over a
-mini-batch is one of few numbers; a method that silences nothing keeps every token; the schedule gives the learning
-rate. None of it needs the training.
+mini-batch is one of few numbers; a method that silences nothing keeps every token; the schedule gives the
+learning rate. None of it needs the training.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -136,9 +136,12 @@ def _size_faults(record: Mapping[str, Any], training: Training) -> Iterator[str]
         yield f"a mean length of {record['response_length']}, its tokens give {length}"
     if not all(-ROUNDING <= record[name] <= 1 + ROUNDING for name in SHARES):
         yield "a share outside of 0 to 1"
+    # With rewards of two values all responses of a group have an advantage, or none has.
+    plain = training.reward in REWARDS and training.overlong_buffer_tokens is None
+    advantaged = groups if plain else responses
     counted = {
         "truncated_fraction": (record["truncated_fraction"], responses),
-        "zero_advantage_fraction": (record["zero_advantage_fraction"], groups),
+        "zero_advantage_fraction": (record["zero_advantage_fraction"], advantaged),
         "clip_low_fraction": (record["clip_low_fraction"], tokens),
         "clip_high_fraction": (record["clip_high_fraction"], tokens),
     }

@@ -35,7 +35,8 @@ ROW_BYTES = 4096
 """Of a row of scores, on average; its longest column is the boxed answer."""
 SCORE_BYTES = 2**25
 READ = (
-    "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json", "verifier.json",
+    "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
+    "verifier.json",
 )  # fmt: skip
 """The JSON files that are read; others are only checksummed."""
 PROBLEM = ("engines", "gold", "num_tokens", "problem", "question", "responses", "truncated")

@@ -66,7 +66,8 @@ def response_errors(results: Results) -> Iterator[str]:
                     study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
                 )
                 problems = results.responses(checkpoint, decoding, benchmark)
-                other = distances(model, problems, study.decodings[decoding], study.evaluation.seed)
+                salt, how = study.evaluation.seed, study.decodings[decoding]
+                other = distances(model, problems, how, salt, study.end_tokens)
                 limit, share = (CLOSE_ON_GPU, ANY_ON_GPU) if on_gpu(problems) else (CLOSE, ANY)
                 # Weights that are no numbers give distances that are none.
                 count = sum(not distance <= limit for distance in other)
@@ -119,7 +120,11 @@ def _tensor(stream: Any, entry: Entry) -> Tensor:
 
 
 def distances(
-    model: Any, problems: Sequence[dict[str, Any]], decoding: Decoding, salt: int
+    model: Any,
+    problems: Sequence[dict[str, Any]],
+    decoding: Decoding,
+    salt: int,
+    end_tokens: Sequence[str] = (),
 ) -> list[float]:
     """Return for each response how far below the largest score its farthest token lies.
 
@@ -128,7 +133,9 @@ def distances(
         problems: responses as `evaluation.generate` writes them.
         decoding: by which they were drawn.
         salt: the evaluation's seed.
+        end_tokens: of the study.
     """
+    ends = sorted({END} | {IDS[token] for token in end_tokens if token in IDS})
     samples = [sample for problem in problems for sample in _samples(problem, salt)]
     order = sorted(range(len(samples)), key=lambda i: len(samples[i].prompt + samples[i].response))
     found = [0.0] * len(samples)
@@ -137,7 +144,7 @@ def distances(
         order = order[len(part) :]
         while part:
             again = []
-            scored = _scores(model, [samples[i] for i in part], decoding)
+            scored = _scores(model, [samples[i] for i in part], decoding, ends)
             for i, (below, best) in zip(part, scored, strict=True):
                 found[i] = float(below.max()) if len(below) else 0.0
                 if samples[i].missing and _fill(samples[i], below, best):
@@ -185,7 +192,7 @@ def _fill(sample: Sample, below: Tensor, best: Tensor) -> bool:
 
 
 def _scores(
-    model: Any, samples: Sequence[Sample], decoding: Decoding
+    model: Any, samples: Sequence[Sample], decoding: Decoding, ends: Sequence[int]
 ) -> list[tuple[Tensor, Tensor]]:
     """Return for every token of each response how far it lies below the largest score, and whose that is."""
     width = max(len(sample.prompt) + len(sample.response) for sample in samples)
@@ -205,7 +212,10 @@ def _scores(
         kept, sure = _nucleus(scores, decoding)
         noisy = scores + noise
         best = noisy.masked_fill(~sure, -torch.inf).max(dim=1)
-        own = noisy.masked_fill(~kept, -torch.inf).gather(1, drawn).squeeze(1)
+        noisy = noisy.masked_fill(~kept, -torch.inf)
+        own = noisy.gather(1, drawn).squeeze(1)
+        if sample.response[-1:] == [END]:
+            own[-1] = noisy[-1, ends].max()  # The text does not say which of them ended it.
         found.append(((best.values - own).clamp(min=0.0), best.indices))
     return found
 

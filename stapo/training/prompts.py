@@ -130,7 +130,7 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
         try:
             question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
         except (LookupError, TypeError) as error:
-            about = "no prompt[0].content or no reward_model.ground_truth, as DAPO-Math-17k has them"
+            about = "no prompt[0].content or no reward_model.ground_truth"
             raise StudyError([f"{place}: {about}; choose data of this layout"]) from error
         if not (isinstance(question, str) and isinstance(answer, str)):
             raise StudyError([f"{place}: question or answer is no text; choose other data"])
@@ -144,12 +144,11 @@ def _stripped(question: str, place: str) -> str:
     """Return a question without the wrapper of DAPO-Math-17k."""
     bare = question.removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
     if len(bare) != len(question) - len(DAPO_PREFIX) - len(DAPO_SUFFIX) or not bare.strip():
-        raise StudyError(
-            [
-                f"{place}: not the wrapper of DAPO-Math-17k around a question: begins "
-                f"{plain(question[:60])!r}; look at the row, and set data.wrapper: keep for prompts that have none"
-            ]
+        about = (
+            f"begins {plain(question[:60])!r}, not the wrapper of DAPO-Math-17k around a question"
         )
+        remedy = "look at the row, and set data.wrapper: keep for prompts that have none"
+        raise StudyError([f"{place} {about}; {remedy}"])
     return bare
 
 

@@ -348,9 +348,7 @@ def _say(line: str) -> None:
         print(line, flush=True)  # noqa: T201
 
 
-def _records(
-    prompts: Path, training: Training, tokenizer: Any
-) -> tuple[list[dict[str, Any]], int]:
+def _records(prompts: Path, training: Training, tokenizer: Any) -> tuple[list[dict[str, Any]], int]:
     """Return the prompts that are short enough, and how many are not."""
     found = read_prompts(prompts)
     limit = training.max_prompt_tokens

@@ -112,9 +112,23 @@ def test_changes_in_the_checkout_are_said(tmp_path, monkeypatch):
 def test_what_is_not_pinned_is_a_warning(raw_study, study):
     assert only(doctor.revisions(study)).level == "ok"
     raw_study["data"] = {"hub": "some/prompts", "revision": "main"}
-    check = only(doctor.revisions(parse_study(raw_study)))
-    assert (check.level, check.remedy) == ("warning", "pin the commit")
-    assert "some/prompts" in check.what
+    revision, checksum = doctor.revisions(parse_study(raw_study))
+    assert (revision.level, revision.remedy) == ("warning", "pin the commit")
+    assert "some/prompts" in revision.what
+    assert checksum.level == "warning"
+    assert checksum.what.startswith("data.sha256: null: ")
+    assert checksum.remedy.endswith("results/smoke/data/prompts.json")
+
+
+def test_a_reward_of_ones_own_that_is_not_there_is_an_error(raw_study, study):
+    assert only(doctor.reward(study)).level == "ok"
+    raw_study["training"] |= {"reward": "none_of_tests:f", "reward_sha256": "0" * 64}
+    check = only(doctor.reward(parse_study(raw_study)))
+    assert (check.level, check.what) == (
+        "error",
+        "training.reward: no module none_of_tests is found",
+    )
+    assert check.remedy.startswith("install its package")
 
 
 @NO_GPU

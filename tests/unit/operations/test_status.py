@@ -91,7 +91,7 @@ def test_before_anything_ran(study, tmp_path):
     ] * 2
     assert outputs(study, tmp_path) == {
         **dict.fromkeys(("table t1.0-p1.0", "report", "provenance"), "missing"),
-        "files": "28 of 28 missing",
+        "files": "29 of 29 missing",
     }
     assert shown(study, tmp_path)[0]
     assert not any(tmp_path.iterdir())
@@ -310,7 +310,7 @@ def test_tables_and_report_may_be_outdated_or_older_than_their_input(raw_study, 
         "table t1.0-p1.0": "there",
         "report": "there",
         "provenance": "missing",
-        "files": "26 of 28 missing",
+        "files": "27 of 29 missing",
     }
     write_score(tmp_path, study, "tiny/base", "chain-2")
     assert outputs(study, tmp_path)["table t1.0-p1.0"] == "older than its input"

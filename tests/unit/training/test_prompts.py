@@ -92,7 +92,8 @@ def wrapped(question: str) -> str:
     return DAPO_PREFIX + question + DAPO_SUFFIX
 
 
-ROWS = [row(wrapped(q), a) for q, a in (("1+1?", "2"), ("2+2?", "4"), ("1+1?", "2"), ("3+3?", "6"), ("3+3?", "7"))]  # fmt: skip
+PAIRS = (("1+1?", "2"), ("2+2?", "4"), ("1+1?", "2"), ("3+3?", "6"), ("3+3?", "7"))
+ROWS = [row(wrapped(question), answer) for question, answer in PAIRS]
 KEPT = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
 SHA256 = "b83b3772b9b70e9eed819dc9071835f21914eb431e9b0f879655b847960d2d48"
 """printf '[["1+1?","2"],["2+2?","4"]]' | sha256sum"""
@@ -130,8 +131,9 @@ def test_a_row_without_the_wrapper_stops_the_run_and_is_named(hub, tmp_path, que
     with pytest.raises(StudyError) as caught:
         hub([ROWS[0], row(question, "4")])
     (line,) = caught.value.errors
-    assert line.startswith("data: row 1 of a/b at 00000000: not the wrapper of DAPO-Math-17k")
+    assert line.startswith("data: row 1 of a/b at 00000000 begins ")
     assert repr(question.split("\n")[0][:20].strip())[:-1] in line
+    assert "not the wrapper of DAPO-Math-17k around a question" in line
     assert line.endswith("set data.wrapper: keep for prompts that have none")
     assert list(tmp_path.iterdir()) == []
 
@@ -147,7 +149,9 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
     number, sha256 = caught.value.errors
     assert number.startswith("data.unique_prompts: the study says 2, a/b at 00000000 has 3; ")
-    assert sha256.startswith(f"data.sha256: the study says {'0' * 64}, a/b at 00000000 has {SHA256}; ")
+    assert sha256.startswith(
+        f"data.sha256: the study says {'0' * 64}, a/b at 00000000 has {SHA256}; "
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,8 +11,8 @@ from stapo.models.tiny import build_tokenizer
 from stapo.schema import Training
 from stapo.study import StudyError
 from stapo.training.rewards import (
-    boxed_reward,
     box_content,
+    boxed_reward,
     dapo_reward,
     normal_answer,
     own_reward,
@@ -111,7 +111,8 @@ def test_a_degenerate_response_takes_no_time(piece):
     started = process_time()
     for reward in (boxed_reward, dapo_reward):
         assert reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
-    assert process_time() - started < 0.5  # Milliseconds; half a second is room for a loaded machine.
+    # Milliseconds; half a second is room for a loaded machine.
+    assert process_time() - started < 0.5
 
 
 def test_the_normal_form_is_one_for_each_way_to_write_a_number():
@@ -165,7 +166,10 @@ def test_looking_for_it_runs_none_of_its_code(own):
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("none_of_tests.rewards:f", r"no module none_of_tests\.rewards is found; install its package"),
+        (
+            "none_of_tests.rewards:f",
+            r"no module none_of_tests\.rewards is found; install its package",
+        ),
         ("mine_of_tests.other:f", r"no module mine_of_tests\.other is found"),
         ("mine_of_tests.rewards.deeper:f", r"no module mine_of_tests\.rewards\.deeper is found"),
         ("sys:exit", "no module sys is found"),
@@ -180,7 +184,9 @@ def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
 
 def test_another_file_than_the_studys_is_refused_and_both_checksums_named(own):
     found = own("length").reward_sha256
-    with pytest.raises(StudyError, match=f"rewards.py has {found}, the study says {'0' * 64}; write"):
+    with pytest.raises(
+        StudyError, match=f"rewards.py has {found}, the study says {'0' * 64}; write"
+    ):
         own_reward(own("length", sha256="0" * 64))
 
 

@@ -97,7 +97,9 @@ def test_every_vllm_backend_ends_responses_by_the_same_tokens_and_no_others(tmp_
         training = TRAINING.model_copy(update={"rollouts": rollouts})
         config = trainer_config(training, Engine(), 0, tmp_path, "0" * 16, (3, 7))
         assert config.generation_kwargs == {"stop_token_ids": [3, 7], "ignore_eos": True}
-    assert trainer_config(TRAINING, Engine(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs is None
+    assert (
+        trainer_config(TRAINING, Engine(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs is None
+    )
 
 
 def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):  # noqa: F811
@@ -125,5 +127,7 @@ def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys
     assert "2 prompts; 2 left out, longer than 5 tokens" in capsys.readouterr().out
     assert read_json(tmp_path / "provenance.json")["prompts_too_long"] == 2
 
-    with pytest.raises(StudyError, match=r"training\.max_prompt_tokens: every one of 4 .*; allow more"):
+    with pytest.raises(
+        StudyError, match=r"training\.max_prompt_tokens: every one of 4 .*; allow more"
+    ):
         train(world / "base", tmp_path / "none", questions, max_prompt_tokens=4, instruction="=")
