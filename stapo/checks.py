@@ -284,12 +284,18 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
     shared = _section(raw, "training")
     yield from _batch_problems(("training",), shared)
+    yield from _overlong_problems(("training",), shared)
     for name in _names(_section(raw, "methods")):
         line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
         own = [_section(raw, "methods", one, "training") for one in line]
+        training = reduce(lambda base, update: {**base, **update}, own, {**shared})
+        place = ("methods", name, "training")
         if own[-1]:
-            training = reduce(lambda base, update: {**base, **update}, own, {**shared})
-            yield from _batch_problems(("methods", name, "training"), training)
+            yield from _batch_problems(place, training)
+        # A shorter limit asks for no change of a method that is not run.
+        run = name in _names(_section(raw, "run"), "methods")
+        if run and any(one.get("overlong_buffer_tokens") is not None for one in own):
+            yield from _overlong_problems(place, training)
 
 
 def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
@@ -305,8 +311,17 @@ def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iter
         yield ("training", "steps"), about
 
 
+def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a penalty that every response would have."""
+    keys = ("overlong_buffer_tokens", "max_response_tokens")
+    buffer, limit = (_read(training.get(key)) for key in keys)
+    if buffer is not None and limit is not None and buffer >= limit > 0:
+        about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
+        yield (*place, "overlong_buffer_tokens"), about
+
+
 def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a reward that could change in silence, and a penalty that every response would have."""
+    """Refuse a reward that could change in silence."""
     training = _section(raw, "training")
     reward, sha256 = training.get("reward"), training.get("reward_sha256")
     place = ("training", "reward_sha256")
@@ -315,11 +330,6 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
     elif sha256 is not None and reward in (None, *REWARDS):
         yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
-    keys = ("overlong_buffer_tokens", "max_response_tokens")
-    buffer, limit = (_read(training.get(key)) for key in keys)
-    if buffer is not None and limit is not None and buffer >= limit > 0:
-        about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
-        yield ("training", "overlong_buffer_tokens"), about
 
 
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:

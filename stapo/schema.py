@@ -213,6 +213,14 @@ Data = Annotated[
 ]
 
 
+Buffer = Annotated[
+    Tokens | None,
+    Field(
+        description="Last tokens below the limit over which a penalty falls from 0 to -1; off if null"
+    ),
+]
+
+
 class Training(Strict):
     """What all methods of a study share."""
 
@@ -255,10 +263,7 @@ class Training(Strict):
     reward_sha256: Sha256 | None = Field(
         None, description="Of the file that holds the function; asked for with one"
     )
-    overlong_buffer_tokens: Tokens | None = Field(
-        None,
-        description="Last tokens below the limit over which a penalty falls from 0 to -1; off if null",
-    )
+    overlong_buffer_tokens: Buffer = None
     checkpoint_every: Steps = Field(
         1,
         description="Optimiser steps between step checkpoints; a kill loses at most so many steps",
@@ -304,6 +309,7 @@ class MethodTraining(Strict):
     prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
     group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
     prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+    overlong_buffer_tokens: Buffer = None
 
 
 class MethodSettings(AllMethods):

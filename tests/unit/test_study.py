@@ -413,6 +413,8 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (edit(["training"], "reward", "a.b:c"), "training.reward_sha256"),
         (edit(["training"], "reward_sha256", "0" * 64), "training.reward_sha256"),
         (edit(["training"], "overlong_buffer_tokens", 48), "training.overlong_buffer_tokens"),
+        (edit(["methods"], "stapo", {"training": {"overlong_buffer_tokens": 48}}),
+            "methods.stapo.training.overlong_buffer_tokens"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "sha256": "0" * 63}), "data.sha256"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "wrapper": "on"}), "data.wrapper"),
         (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
@@ -438,7 +440,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}),
             "too long"),
     ],
-    ids=range(46),
+    ids=range(47),
 )  # fmt: skip
 def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
     change(raw_study)
