@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from stapo.fields import REWARD, REWARDS, Seed, Steps, Whole
 from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
-from stapo.schema import REWARD, REWARDS, Seed, Steps, Whole
 from stapo.validation import Problem, shown
 
 RESERVED = {

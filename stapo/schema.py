@@ -1,10 +1,7 @@
 """The sections of a study file: every setting, its type, range and meaning. No torch here."""
 
-import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -17,138 +14,42 @@ from pydantic import (
     Tag,
 )
 
+from stapo.fields import (
+    COMMIT,
+    PYTHON_NAME,
+    REPOSITORY_FILE,
+    REWARD,
+    SPLIT,
+    Buffer,
+    Fraction,
+    Gpus,
+    HubId,
+    LearningRate,
+    Line,
+    Name,
+    OpenUnit,
+    Real,
+    Revision,
+    Rows,
+    Seed,
+    Sha256,
+    Steps,
+    Temperature,
+    Title,
+    Tokens,
+    Whole,
+    address,
+    even_heads,
+    in_list,
+    visible_lines,
+)
 from stapo.methods import AggregationName
-
-INVISIBLE = {"Cc", "Cs", "Cf", "Zl", "Zp"}
-"""Unicode categories: controls, surrogates, formats (text that runs backwards), line separators."""
-JOINERS = "\u200c\u200d"
-"""Formats that scripts and emoji need."""
-NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+\s*", re.ASCII)
-"""Text to YAML 1.1, a number to YAML 1.2 and to everybody who writes it, such as 1e-6."""
-PERIODIC = re.compile(r"(.+)\1{19}$")
-"""Snakemake takes such a wildcard for an endless recursion."""
-NOT_IN_HUB_IDS = ("--", "..")
-
-
-def _numeric(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is needed, not true or false")
-    return float(value) if isinstance(value, str) and NUMBER.fullmatch(value[:40]) else value
-
-
-def _visible(text: str) -> str:
-    for character in text:
-        if unicodedata.category(character) in INVISIBLE and character not in JOINERS:
-            raise ValueError(f"the character U+{ord(character):04X} is not allowed; remove it")
-    return text
-
-
-def _visible_lines(text: str) -> str:
-    _visible(text.replace("\n", "").replace("\t", ""))
-    return text
-
-
-def _hub_id(text: str) -> str:
-    if any(part in text for part in NOT_IN_HUB_IDS) or text.endswith(".git"):
-        raise ValueError("the Hub allows no --, no .. and no .git at the end")
-    return text
-
-
-def _not_periodic(name: str) -> str:
-    if PERIODIC.search(name):
-        raise ValueError("Snakemake takes no name that ends with 20 repetitions; choose another")
-    return name
-
-
-def _address(text: str) -> str:
-    found = urlsplit(text)
-    if found.scheme not in ("http", "https") or not found.hostname or found.port == 0:
-        raise ValueError("expected an address such as http://127.0.0.1:8000")
-    return text
-
-
-def _in_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _heads(heads: int) -> int:
-    if heads % max(heads // 2, 1):
-        raise ValueError("half of the heads are key-value heads; choose an even number")
-    return heads
-
-
-_HUB_WORD = "[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
-
-Whole = Annotated[int, BeforeValidator(_numeric)]
-Real = Annotated[float, BeforeValidator(_numeric)]
-Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
-"""NumPy takes 32 bits, and each process of a training adds its number."""
-Steps = Annotated[Whole, Field(ge=1, le=10**6)]
-Tokens = Annotated[Whole, Field(ge=1, le=2**20)]
-Rows = Annotated[Whole, Field(ge=1, le=10**6)]
-"""Prompts, responses or sequences that are held together."""
-Gpus = Annotated[Whole, Field(ge=1, le=1024)]
-OpenUnit = Annotated[Real, Field(gt=0, lt=1)]
-Fraction = Annotated[Real, Field(gt=0, le=1)]
-Temperature = Annotated[Real, Field(ge=0.01, le=100)]
-"""Below 0.01 vLLM samples at 0.01, and far below float32 divides by zero."""
-LearningRate = Annotated[Real, Field(ge=1e-12, le=1)]
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9.+-]*$"
-TITLE = r"^\S(.{0,38}\S)?$"
-HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
-REVISION = r"^([0-9a-f]{40}|main)$"
-SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
-COMMIT = r"^[0-9a-f]{40}$"
-SHA256 = r"^[0-9a-f]{64}$"
-REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
-PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-REWARDS = ("boxed", "dapo")
-"""Training rewards of our own: +1 for a right answer, -1 for any other response."""
-_WORD = PYTHON_NAME.strip("^$")
-REWARD = rf"^({'|'.join(REWARDS)}|{_WORD}(\.{_WORD})*:{_WORD})$"
-IN_WORDS = {
-    NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
-    TITLE: "1 to 40 characters in one line, without spaces at its ends",
-    HUB_ID: "a repository of the Hub as owner/name",
-    REVISION: "a commit, 40 hex digits, or main",
-    SPLIT: "a split, such as train or train[:50%]",
-    COMMIT: "a commit, 40 hex digits",
-    SHA256: "a SHA-256, 64 hex digits",
-    REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
-    PYTHON_NAME: "a name of Python's",
-    REWARD: f"{', '.join(REWARDS)}, or package.module:function",
-}
-"""What the patterns say, for errors."""
-
-Name = Annotated[
-    str, StringConstraints(pattern=NAME, max_length=120), AfterValidator(_not_periodic)
-]
-"""Becomes a directory and a wildcard; no underscore, which separates the words of rule names.
-
-So short that a file system takes it with every prefix and suffix (255 bytes)."""
-Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_visible)]
-Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
-HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id)]
-Revision = Annotated[str, StringConstraints(pattern=REVISION)]
-"""A commit; `main` where none is known yet, of which `check` and `doctor` warn."""
-Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
 
 
 class Strict(BaseModel):
     """Unknown keys are errors; NaN and infinity are no numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-EndTokens = Annotated[
-    list[Line],
-    Field(
-        max_length=100,
-        description="Tokens that end a response, in training and evaluation, besides the tokenizer's "
-        "own, where it has them",
-    ),
-]
 
 
 class HubModel(Strict):
@@ -164,7 +65,7 @@ class TinyModel(Strict):
     builder: Literal["tiny-arithmetic"]
     hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
     layers: Annotated[Whole, Field(ge=1, le=128)] = 2
-    heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(_heads)] = Field(
+    heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
         4, description="Query heads of 32; half as many key-value heads"
     )
     intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = 320
@@ -213,14 +114,6 @@ Data = Annotated[
 ]
 
 
-Buffer = Annotated[
-    Tokens | None,
-    Field(
-        description="Last tokens below the limit over which a penalty falls from 0 to -1; off if null"
-    ),
-]
-
-
 class Training(Strict):
     """What all methods of a study share."""
 
@@ -253,7 +146,7 @@ class Training(Strict):
     rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers", description="What generates the responses of the training"
     )
-    instruction: Annotated[str, AfterValidator(_visible_lines)] = Field(
+    instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
     reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=200)] = Field(
@@ -288,7 +181,7 @@ class Engine(Strict):
         0.9, description="Share of a GPU's memory for vLLM in evaluation"
     )
     data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
-    vllm_server: Annotated[Line, AfterValidator(_address)] = Field(
+    vllm_server: Annotated[Line, AfterValidator(address)] = Field(
         "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
     )
 
@@ -412,7 +305,7 @@ class Compare(Strict):
         Annotated[
             list[Name],
             Field(min_length=1, max_length=1000),
-            BeforeValidator(_in_list, json_schema_input_type=Name | list[Name]),
+            BeforeValidator(in_list, json_schema_input_type=Name | list[Name]),
         ]
         | None
     ) = Field(None, description="Method or methods of run.methods; default: stapo and stapo-v2")

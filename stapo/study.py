@@ -17,6 +17,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from stapo.checks import cross_problems
+from stapo.fields import EndTokens, Name
 from stapo.loader import Document, document_of, line_of, load_yaml
 from stapo.loader import StudyError as StudyError
 from stapo.methods import METHODS, PARENTS, Method, compared, origin_of, resolve
@@ -26,13 +27,11 @@ from stapo.schema import (
     Compare,
     Data,
     Decoding,
-    EndTokens,
     Engine,
     Evaluation,
     HubData,
     MethodSettings,
     Model,
-    Name,
     Run,
     Strict,
     Training,

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from stapo.fields import IN_WORDS
 from stapo.loader import Place, StudyError
-from stapo.schema import IN_WORDS
 
 Problem = tuple[Place, str]
 """Where, and what is wrong there with its remedy."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from math import ceil, floor, isclose, isfinite
 from typing import Any
 
+from stapo.fields import REWARDS
 from stapo.methods import Method
-from stapo.schema import REWARDS, Training
+from stapo.schema import Training
 from stapo.training.measure import ENTROPY_QUANTILES, SCOPED
 
 NUMBERS = (

@@ -8,11 +8,12 @@ from stapo.study import ROOT
 
 ALLOWED = {
     "methods": set(),
-    "schema": {"methods"},
+    "fields": set(),
+    "schema": {"fields", "methods"},
     "loader": set(),
-    "validation": {"loader", "schema"},
-    "checks": {"methods", "schema", "validation"},
-    "study": {"methods", "schema", "loader", "validation", "checks"},
+    "validation": {"fields", "loader"},
+    "checks": {"fields", "methods", "validation"},
+    "study": {"fields", "methods", "schema", "loader", "validation", "checks"},
     "artifacts": {"study"},
     "hub": set(),
     "provenance": {"artifacts", "study"},
@@ -32,8 +33,8 @@ ALLOWED = {
         "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
     },
     "operations": {
-        "artifacts", "hub", "provenance", "running", "schema", "study", "methods", "models", "evaluation",
-        "training", "analysis",
+        "artifacts", "fields", "hub", "provenance", "running", "schema", "study", "methods", "models",
+        "evaluation", "training", "analysis",
     },
     "conformance": {"methods", "study", "models.tiny", "training"},
     "cli": {
