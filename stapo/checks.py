@@ -271,7 +271,7 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
     for name in dict.fromkeys(_names(_section(raw, "run"), "methods")):
         settings = _section(raw, "methods", name)
         title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
-        if settings.get("base") is not None and not settings.get("title"):
+        if settings.get("base") not in (None, name) and not settings.get("title"):
             title = name
         if not isinstance(title, str) or name.lower() in RESERVED["methods"]:
             continue
@@ -285,17 +285,23 @@ def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
     shared = _section(raw, "training")
     yield from _batch_problems(("training",), shared)
     yield from _overlong_problems(("training",), shared)
-    for name in _names(_section(raw, "methods")):
+    run = _names(_section(raw, "run"), "methods")
+    # A method that is run may have nothing of its own but what it inherits.
+    for name in dict.fromkeys([*_names(_section(raw, "methods")), *run]):
         line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
-        own = [_section(raw, "methods", one, "training") for one in line]
+        own = [_given(_section(raw, "methods", one, "training")) for one in line]
         training = reduce(lambda base, update: {**base, **update}, own, {**shared})
         place = ("methods", name, "training")
         if own[-1]:
             yield from _batch_problems(place, training)
         # A shorter limit asks for no change of a method that is not run.
-        run = name in _names(_section(raw, "run"), "methods")
-        if run and any(one.get("overlong_buffer_tokens") is not None for one in own):
+        if name in run and any("overlong_buffer_tokens" in one for one in own):
             yield from _overlong_problems(place, training)
+
+
+def _given(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not null: null is what is inherited."""
+    return {key: value for key, value in section.items() if value is not None}
 
 
 def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:

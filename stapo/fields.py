@@ -134,8 +134,9 @@ EndTokens = Annotated[
     ),
 ]
 Buffer = Annotated[
-    Tokens | None,
+    Annotated[Whole, Field(ge=0, le=2**20)] | None,
     Field(
-        description="Last tokens below the limit over which a penalty falls from 0 to -1; off if null"
+        description="Last tokens below the limit over which a penalty falls from 0 to -1; 0 is off. "
+        "null: off, or of a method what it inherits"
     ),
 ]

@@ -94,7 +94,9 @@ def shown(value: Any) -> str:
 def _meant(place: Place, missing: Mapping[Place, str], known: Iterable[str]) -> str | None:
     beside = [str(at[-1]) for at in missing if at[:-1] == place[:-1]]
     for candidates in (beside, known):
-        if close := get_close_matches(str(place[-1])[:100], candidates, n=1, cutoff=0.7):
+        # What another kind of model or data has under this very name is not meant.
+        others = [name for name in candidates if name != place[-1]]
+        if close := get_close_matches(str(place[-1])[:100], others, n=1, cutoff=0.7):
             return close[0]
     return None
 

@@ -19,7 +19,7 @@ def check(study: StudyFile) -> None:
     """
     from rich.console import Console
 
-    from stapo.operations.methods_table import print_methods
+    from stapo.operations.methods_table import print_methods, title_faults
 
     found = read_study(study)
     runs, checkpoints = list(found.runs()), list(found.checkpoints())
@@ -35,7 +35,10 @@ def check(study: StudyFile) -> None:
     print_methods(found, Console())
     from stapo.training.rewards import reward_fault
 
-    for line in [*found.unpinned(), *filter(None, [reward_fault(found.training)])]:
+    # What `stapo verify` would refuse when everything is trained.
+    remedy = "choose another name or title, `stapo verify` refuses this one"
+    titles = [f"{line}; {remedy}" for line in title_faults(found)]
+    for line in [*found.unpinned(), *titles, *filter(None, [reward_fault(found.training)])]:
         typer.echo(f"warning: {line}")
 
 

@@ -138,7 +138,7 @@ def _size_faults(record: Mapping[str, Any], training: Training) -> Iterator[str]
     if not all(-ROUNDING <= record[name] <= 1 + ROUNDING for name in SHARES):
         yield "a share outside of 0 to 1"
     # With rewards of two values all responses of a group have an advantage, or none has.
-    plain = training.reward in REWARDS and training.overlong_buffer_tokens is None
+    plain = training.reward in REWARDS and not training.overlong_buffer_tokens
     advantaged = groups if plain else responses
     counted = {
         "truncated_fraction": (record["truncated_fraction"], responses),
@@ -156,7 +156,7 @@ def _reward_faults(reward: float, responses: int, training: Training) -> Iterato
     """Yield why a mean reward cannot be one; of a function of one's own any number can be."""
     if training.reward not in REWARDS:
         return
-    if training.overlong_buffer_tokens is not None:
+    if training.overlong_buffer_tokens:
         if not -2 - ROUNDING <= reward <= 1 + ROUNDING:
             yield f"reward {reward} is not within -2, wrong and overlong, and 1"
         return

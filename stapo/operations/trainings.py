@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from stapo.methods import METHODS
 from stapo.operations.commands import command_faults
+from stapo.operations.methods_table import title_faults
 from stapo.operations.metrics_check import Step, metrics_faults
 from stapo.operations.published import Results
 from stapo.study import Study, canonical
@@ -19,7 +19,7 @@ SECONDS = 1.0
 def training_errors(results: Results) -> Iterator[str]:
     """Yield a line for each contradiction in what the trainings recorded."""
     study = results.study
-    yield from _title_errors(study)
+    yield from title_faults(study)
     steps: dict[Run, list[Step]] = {}
     for run, record in results.runs.items():
         size, method, seed = run
@@ -63,31 +63,12 @@ def recorded_steps(results: Results) -> dict[Run, list[Step]]:
 
 
 def _objective(study: Study, run: Run) -> tuple[Any, ...]:
-    method = study.method(run[1])
+    method, aggregation = study.method(run[1]), study.method(run[1]).aggregation
+    # The tokens of the only group are those of the mini-batch.
+    if aggregation == "group_token_mean" and study.training_of(run[1]).prompts_per_mini_batch == 1:
+        aggregation = "token_mean"
     # Neither clip acts where the policy is still that of the responses.
-    return method.aggregation, method.kl_coefficient
-
-
-def _plain(title: str) -> str:
-    return "".join(filter(str.isalnum, title.casefold()))
-
-
-def _title_errors(study: Study) -> Iterator[str]:
-    """Yield methods that go by the name or title of another."""
-    titles: dict[str, str] = {}
-    for name in study.run.methods:
-        base, shown = study.origin_of(name), study.method(name).title
-        own = {_plain(base), _plain(METHODS[base].title)}
-        if name in METHODS and base != name:
-            yield f"methods.{name}: is made of {base} and goes by the name of another method"
-        for other, method in METHODS.items():
-            text = _plain(method.title)
-            # "JustRL-FullMask" is full-mask's own title, though JustRL stands in it.
-            whole = any(text in one and one in _plain(shown) for one in own)
-            if other != base and text in _plain(shown) and not whole:
-                yield f"methods.{name}: is made of {base} and titled {shown!r}, as {other} is"
-        if (first := titles.setdefault(_plain(shown), name)) != name:
-            yield f"methods.{name}: has the title of {first}"
+    return aggregation, method.kl_coefficient
 
 
 def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[str]:

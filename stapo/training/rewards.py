@@ -146,7 +146,7 @@ def reward_functions(
     """
     function = BUILT_IN.get(training.reward) or own_reward(training)
     rewards = [_of_texts_before_the_end(function, tokenizer, end_token_ids)]
-    if training.overlong_buffer_tokens is not None:
+    if training.overlong_buffer_tokens:
         from trl.rewards import get_soft_overlong_punishment
 
         limit, buffer = training.max_response_tokens, training.overlong_buffer_tokens

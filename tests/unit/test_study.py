@@ -231,6 +231,49 @@ def test_the_training_of_a_method_is_part_of_its_fingerprint_and_checked(raw_stu
         parse_study(raw_study)
 
 
+@pytest.mark.parametrize(
+    ("training", "place"),
+    [
+        # null is what is inherited: 64 prompts.
+        ({"prompts_per_batch": None, "prompts_per_mini_batch": 5},
+            "methods.stapo.training.prompts_per_mini_batch: 5 does not divide prompts_per_batch 64"),
+        # stapo is not run, and what it says stapo-v2 has.
+        ({"overlong_buffer_tokens": 48}, "methods.stapo-v2.training.overlong_buffer_tokens: 48 are not"),
+    ],
+    ids=["null", "inherited"],
+)  # fmt: skip
+def test_the_training_that_a_method_comes_to_is_checked(raw_study, training, place):
+    raw_study["methods"] = {"stapo": {"training": training}}
+    raw_study["run"]["methods"] = ["justrl", "stapo-v2"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith(place)
+
+
+def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
+    """Null is what is inherited, so that 0 is what switches it off."""
+    raw_study["training"]["overlong_buffer_tokens"] = 8
+    for value, expected in ((None, 8), (0, 0)):
+        raw_study["methods"] = {"justrl": {"training": {"overlong_buffer_tokens": value}}}
+        assert parse_study(raw_study).training_of("justrl").overlong_buffer_tokens == expected
+
+
+def test_a_setting_of_another_kind_of_data_is_not_proposed_in_its_own_place(raw_study):
+    raw_study["data"]["wrapper"] = "keep"
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line == "data.wrapper: unknown key; remove it or correct its spelling"
+
+
+def test_a_method_that_names_itself_as_its_base_keeps_its_title(raw_study):
+    raw_study["methods"] = {"stapo": {"base": "stapo"}, "mine": {"base": "grpo", "title": "STAPO"}}
+    raw_study["run"]["methods"] = ["stapo", "mine"]
+    with pytest.raises(StudyError, match="'STAPO' is also the title of stapo"):
+        parse_study(raw_study)
+
+
 def test_merge_is_deep_for_mappings_and_replaces_lists():
     merged = merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2})
     assert merged == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}

@@ -40,6 +40,7 @@ def record(**changes: Any) -> dict[str, Any]:
         (PENALTY, {"reward": 0.3, "zero_advantage_fraction": 0.125}, None),
         (PENALTY, {"reward": -2.1}, "reward -2.1 is not within -2, wrong and overlong, and 1"),
         (PENALTY, {"reward": 1.1}, "reward 1.1 is not within -2, wrong and overlong, and 1"),
+        ({"overlong_buffer_tokens": 0}, {"reward": 0.3}, "reward 0.3 is no share of 8"),
         (OWN, {"reward": 17.3, "zero_advantage_fraction": 0.125}, None),
     ],
 )

@@ -202,3 +202,5 @@ def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
     _, penalty = reward_functions(settings, build_tokenizer(), [1])
     lengths = [[0] * length for length in (1, 4, 5, 6, 8)]
     assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]
+    off = TRAINING.model_copy(update={"overlong_buffer_tokens": 0})
+    assert len(reward_functions(off, build_tokenizer(), [1])) == 1
