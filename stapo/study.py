@@ -189,10 +189,11 @@ class Study(Strict):
 
     def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
         """Return what determines the final weights of a run, and nothing else."""
-        training = self.training_of(method).model_dump(
-            exclude={"checkpoint_every", "keep_checkpoints", "evaluate_every"}
-        )
         resolved = asdict(self.method(method))
+        without = {"checkpoint_every", "keep_checkpoints", "evaluate_every"}
+        if resolved["selection"] == "keep_all":
+            without.add("statistics")  # They select nothing.
+        training = self.training_of(method).model_dump(exclude=without)
         return {
             "recipe": RECIPES["train"],
             "base": self.base_config(size),

@@ -119,10 +119,11 @@ def test_fingerprints_ignore_order_and_what_does_not_matter(raw_study):
     [
         ("methods", "stapo", {"quantile": 0.5}, {"stapo"}),
         ("training", "steps", 8, {"grpo", "stapo"}),
+        ("training", "statistics", "current", {"stapo"}),
         ("data", "seed", 1, {"grpo", "stapo"}),
         ("evaluation", "batch_size", 1, set()),
     ],
-    ids=["one method", "training", "data", "evaluation"],
+    ids=["one method", "training", "statistics", "data", "evaluation"],
 )
 def test_a_training_depends_on_what_determines_it(raw_study, section, key, value, changed):
     before = parse_study(raw_study)
