@@ -216,7 +216,7 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
         if theirs == [name]:
             yield (("compare", "baselines"), f"{name!r} has no baseline but itself; add another")
     if targets and run and not theirs:
-        about = f"run.methods has none of {', '.join(BASELINES)}; name baselines"
+        about = f"run.methods has none of {', '.join(BASELINES)} beside the target; name baselines"
         yield ("compare", "baselines"), about
     if baselines and run and not ours:
         yield ("compare", "target"), f"run.methods has none of {', '.join(TARGETS)}; name a target"

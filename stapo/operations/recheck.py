@@ -20,9 +20,8 @@ FOLLOWING = (
     "problem", "sample", "gold", "answer", "verdict", "correct", "num_tokens", "truncated", "duplicate",
 )  # fmt: skip
 """Columns of a score file that follow from the responses by the rules alone."""
-JUDGED = ("correct", "verifier", "verifier_cut", "correct_with_verifier")
-"""What a verifier said is taken as stated; that it was counted as it should be is checked."""
 OPINIONS = ("accepted", "rejected", "invalid")
+"""What a verifier said is taken as stated; that it was counted as it should be is checked."""
 SLOW_SECONDS, SLOW_SHARE, ANSWER_SECONDS = 60.0, 0.005, 5.0
 """Grading may take a minute, and as long as a score's timeouts: 5 s for one answer of 200."""
 USUAL_SECONDS = 0.02

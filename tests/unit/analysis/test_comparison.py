@@ -162,7 +162,9 @@ def test_what_cannot_be_compared_is_refused(raw_study, compare, expected):
 
 
 def test_a_comparison_with_nothing_is_refused(raw_study):
-    with pytest.raises(StudyError, match="has none of grpo, 20-entropy, justrl; name baselines"):
+    with pytest.raises(
+        StudyError, match="none of grpo, 20-entropy, justrl beside the target; name baselines"
+    ):
         parsed(raw_study, ["stapo", "random"], {"target": "random"})
     with pytest.raises(StudyError, match="has none of stapo, stapo-v2; name a target"):
         parsed(raw_study, ["grpo", "random"], {"baselines": ["random"]})

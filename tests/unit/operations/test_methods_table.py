@@ -53,7 +53,7 @@ def test_a_narrow_terminal_hides_no_column():
 @pytest.mark.parametrize(
     ("methods", "warning"),
     [
-        ({"grpo": {"base": "stapo", "title": "Mine"}}, "is made of stapo and goes by the name of another method"),
+        ({"grpo": {"base": "stapo", "title": "Mine"}}, "stapo and goes by the name of another method"),
         ({"mine": {"base": "stapo", "title": "GRPO+"}}, "is made of stapo and titled 'GRPO+', as grpo is"),
         ({"mine": {"base": "stapo", "title": "STAPO, mine"}}, None),
     ],
