@@ -200,7 +200,7 @@ class Study(Strict):
             "data": self.data_config(),
             "method": {k: v for k, v in resolved.items() if k not in NAMES_OF_METHODS},
             "training": training,
-            "end_tokens": self.end_tokens,
+            "end_tokens": sorted(set(self.end_tokens)),
             "seed": seed,
         }
 
@@ -219,7 +219,7 @@ class Study(Strict):
             "recipe": RECIPES["generate"],
             "checkpoint": self.checkpoint_config(checkpoint),
             "decoding": self.decodings[decoding].model_dump(),
-            "end_tokens": self.end_tokens,
+            "end_tokens": sorted(set(self.end_tokens)),
             "evaluation": self.evaluation.model_dump(
                 exclude={"verifier", "verdict", "select", "development"}
             ),

@@ -33,12 +33,13 @@ def check(study: StudyFile) -> None:
         f"{answers} responses each"
     )
     print_methods(found, Console())
-    from stapo.training.rewards import reward_fault
+    from stapo.training.rewards import reward_doubt, reward_fault
 
     # What `stapo verify` would refuse when everything is trained.
     remedy = "choose another name or title, `stapo verify` refuses this one"
     titles = [f"{line}; {remedy}" for line in title_faults(found)]
-    for line in [*found.unpinned(), *titles, *filter(None, [reward_fault(found.training)])]:
+    rewards = filter(None, [reward_fault(found.training), reward_doubt(found.training)])
+    for line in [*found.unpinned(), *titles, *rewards]:
         typer.echo(f"warning: {line}")
 
 

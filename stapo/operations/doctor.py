@@ -33,7 +33,7 @@ from stapo.operations.traces import text_of
 from stapo.provenance import LOCK, provenance
 from stapo.study import ROOT, Study
 from stapo.text import plain, visible
-from stapo.training.rewards import reward_fault
+from stapo.training.rewards import reward_doubt, reward_fault
 
 PYTHON = (3, 11)
 """What the lock is made for."""
@@ -156,6 +156,9 @@ def reward(study: Study) -> Iterator[Check]:
         yield Check("error", what, remedy)
     else:
         yield Check("ok", f"the training reward {study.training.reward} is there")
+    if doubt := reward_doubt(study.training):
+        what, _, remedy = doubt.rpartition("; ")
+        yield Check("warning", what, remedy)
 
 
 def needs_vllm(study: Study) -> bool:

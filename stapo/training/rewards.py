@@ -221,6 +221,14 @@ def reward_fault(training: Training) -> str | None:
     return None
 
 
+def reward_doubt(training: Training) -> str | None:
+    """Return why a reward may not be what is meant, None where nothing speaks against it."""
+    if training.reward == "dapo" and BOX in training.instruction:
+        about = 'dapo reads the line "Answer: ...", and training.instruction asks for a box'
+        return f"training.reward: {about}: nearly every response would earn -1; change one of them"
+    return None
+
+
 def _source(module: str) -> Path | None:
     """Return the file of a module; as `importlib.util.find_spec`, which would run the packages around it."""
     where: Any = None

@@ -25,7 +25,7 @@ from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import damaged_file, file_sha256, require_whole, sums_of, write_sums
 from stapo.schema import Engine, Training
-from stapo.study import fingerprint
+from stapo.study import StudyError, fingerprint
 from stapo.training.checkpoints import (
     UnreadableCheckpointError,
     checkpoints,
@@ -187,6 +187,10 @@ def train(
         # The configuration says how base model and prompts are made; not everywhere to the same bits.
         made_from = [config, sums_of(base), file_sha256(prompts)]
         tokenizer = load_tokenizer(base, padding_side="left")
+        if tokenizer.eos_token_id is None:  # TRL needs one.
+            raise StudyError(
+                [f"{base}: the tokenizer has no end token of its own; choose another model"]
+            )
         ends = end_token_ids(tokenizer, end_tokens)
         model = load_model(base, torch.float32)
         # TRL ends responses, and masks what follows, by what the model declares.

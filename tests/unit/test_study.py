@@ -562,3 +562,12 @@ def test_a_hub_id_is_what_the_hub_takes(raw_study, hub):
     else:
         with pytest.raises(StudyError, match=r"^models\.mine\.hub: [^\n]*$"):
             parse_study(raw_study)
+
+
+def test_the_order_of_end_tokens_and_doubles_change_no_fingerprint(raw_study):
+    configs = []
+    for tokens in (["a", "b"], ["b", "a", "b"], ["a"]):
+        found = parse_study({**raw_study, "end_tokens": tokens})
+        cell = found.generate_config("tiny/base", "t1.0-p1.0")
+        configs.append([found.train_config("tiny", "stapo", 0), cell])
+    assert configs[0] == configs[1] != configs[2]

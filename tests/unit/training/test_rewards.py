@@ -16,6 +16,7 @@ from stapo.training.rewards import (
     dapo_reward,
     normal_answer,
     own_reward,
+    reward_doubt,
     reward_fault,
     reward_functions,
 )
@@ -204,3 +205,11 @@ def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
     assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]
     off = TRAINING.model_copy(update={"overlong_buffer_tokens": 0})
     assert len(reward_functions(off, build_tokenizer(), [1])) == 1
+
+
+def test_a_reward_that_the_instruction_contradicts_is_doubted():
+    asked = TRAINING.model_copy(update={"instruction": r" put your final answer within \boxed{}."})
+    assert reward_doubt(asked) is None
+    dapo = asked.model_copy(update={"reward": "dapo"})
+    assert "nearly every response would earn -1" in (reward_doubt(dapo) or "")
+    assert reward_doubt(dapo.model_copy(update={"instruction": ""})) is None
