@@ -103,7 +103,9 @@ def compare_engines(one: Path, other: Path) -> list[EngineDifference]:
 
 def _scores(path: Path, refuse: Callable[[str], None]) -> dict[str, Score]:
     """Return the scores of one side by the fingerprint of what was asked."""
-    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    # Beside the scores of a study lie the tokens of its trainings.
+    folder = path / "scores" if (path / "scores").is_dir() else path
+    files = [path] if path.is_file() else sorted(folder.rglob("*.parquet"))
     if not files:
         refuse(f"{path}: no scores; give a file or a directory that `stapo evaluate` has written")
     found: dict[str, Score] = {}
