@@ -2,6 +2,7 @@
 
 The scores of both sides are paired by what was asked: the same weights, problems, decoding, limits and N.
 What remains is the engine, its version and its device, and the draw. Verdicts are those of the rules.
+Weights trained in a study count as the same by their settings, which another training of it has too.
 """
 
 from collections.abc import Callable, Sequence
