@@ -231,7 +231,8 @@ def test_numbers_and_marks_are_whole_in_80_columns(study, finished):
     row = table.rows[0]
     benchmarks = {name: f"{name} avg@4" for name in paper()["benchmarks"]}
     cells = dict.fromkeys([*benchmarks, AVERAGE], row.cells[AVERAGE])
-    row = replace(row, title="A title, and its 40 characters fold here", cells=cells, marks=mark(0) + mark(1))
+    title = "A title whose 40 characters fold: a rest"
+    row = replace(row, title=title, cells=cells, marks=mark(0) + mark(1))
     wide = replace(table, benchmarks=benchmarks, rows=[row], headlines={}, comparisons=[])
     stream = io.StringIO()
     print_table(wide, Console(file=stream, width=80))
