@@ -86,6 +86,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
     return environment.get_template("report.html.j2").render(
         study=study,
         tables=tables,
+        shared_notes=[n for n in tables[0].notes if all(n in table.notes for table in tables)],
         average=AVERAGE,
         figures={name: (labels[name], address) for name, address in figures.items()},
         examples=_examples(study, root),

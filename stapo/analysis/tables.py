@@ -93,6 +93,7 @@ def _environment(suffix: str) -> jinja2.Environment:
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#",
     "_": r"\_", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))
 
@@ -221,12 +222,13 @@ def print_table(table: MainTable, console: Console) -> None:
     """Print the table; every name is plain text."""
     samples = sorted({heading.rsplit(" ", 1)[1] for heading in table.benchmarks.values()})
     title = f"{table.study}, {table.decoding}, {', '.join(samples)} in %"
-    # Without vertical lines seven columns fit into 80 characters.
+    # Without vertical lines seven columns fit into 80 characters, and titles are folded before numbers.
     shown = RichTable(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("size", "method"):
-        shown.add_column(Text(heading), no_wrap=True)
-    for heading in (*table.benchmarks, AVERAGE):
+    shown.add_column(Text("size"), no_wrap=True)
+    shown.add_column(Text("method"), overflow="fold", min_width=10)
+    for heading in table.benchmarks:
         shown.add_column(Text(heading), justify="right", overflow="fold", min_width=6)
+    shown.add_column(Text(AVERAGE), justify="right", no_wrap=True)
     for i, row in enumerate(table.rows):
         cells = [
             Text(

@@ -28,7 +28,7 @@ THOUSANDS = re.compile(
 """One number, or a list of which some numbers look like its last digits: taken for one number."""
 TOKENS = re.compile(
     r"(?P<open>\\[{(\[]|\\lbrace|[({\[])|(?P<close>\\[})\]]|\\rbrace|[)}\]])"
-    r"|(?P<between>[,;](?!\s*\\!)|\\(?:text|mathrm|textrm|mbox)\s*\{\s*(?:,?\s*and|,?\s*or)\s*\}"
+    r"|(?P<between>(?<!\\)[,;](?!\s*+\\!)|\\(?:text|mathrm|textrm|mbox)\s*+\{\s*+(?:,\s*+)?(?:and|or)\s*+\}"
     r"|(?<![\\a-zA-Z])(?:and|or)(?![a-zA-Z]))"
 )
 MAX_PARTS = 100

@@ -38,8 +38,8 @@ Candidate's response:
 {llm_response}
 
 Letter:"""
-PRIVATE_USE = range(0xE000, 0xF900)
-"""Characters that mean nothing to anybody."""
+PRIVATE_USE = range(0xF0000, 0xFFFFE)
+"""Characters that mean nothing to anybody; more than a response has tokens, so that some are left."""
 BATCH_TOKENS = 2**16
 """Of a batch of Transformers, padded: a batch of full contexts would need more memory than a GPU has."""
 

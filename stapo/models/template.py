@@ -25,7 +25,10 @@ def template_text(template: Template) -> str:
     """
     place = f"{template.github} at {template.revision[:8]}, {template.file}"
     source = _source(template, place)
-    tree = ast.parse(source)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise StudyError([f"{place}: no Python ({error}); name another file"]) from error
     texts = [
         node.value.value
         for node in tree.body
@@ -36,24 +39,27 @@ def template_text(template: Template) -> str:
     ]
     if len(texts) != 1:
         raise StudyError([f"{place}: {len(texts)} texts called {template.name}, expected one"])
-    # Plain fields only: a format string may also reach into attributes.
-    found = Counter(
-        (name, spec, conversion)
-        for _, name, spec, conversion in Formatter().parse(texts[0])
-        if name is not None
-    )
-    if found != Counter((name, "", None) for name in FIELDS):
+    if _fields(texts[0]) != Counter((name, "", None) for name in FIELDS):
         raise StudyError([f"{place}: {template.name} has not {', '.join(FIELDS)}, each once"])
     return texts[0]
 
 
-def _source(template: Template, place: str) -> str:
+def _fields(text: str) -> Counter[tuple[str | None, str | None, str | None]]:
+    """Return the fields of a format string, which may also reach into attributes; none of what is no such."""
+    try:
+        parsed = list(Formatter().parse(text))
+    except ValueError:
+        return Counter()
+    return Counter((name, spec, how) for _, name, spec, how in parsed if name is not None)
+
+
+def _source(template: Template, place: str) -> bytes:
     from httpx import HTTPError
     from huggingface_hub import constants
 
     kept = Path(constants.HF_HOME) / "stapo" / f"{template.sha256}.py.txt"
     if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
-        return content.decode()
+        return content
     try:
         content = _downloaded(template)
     except (OSError, HTTPError) as error:
@@ -67,7 +73,7 @@ def _source(template: Template, place: str) -> str:
         raise StudyError([f"{place}: has SHA-256 {found}, the study says {template.sha256}"])
     with replace_file(kept, "wb") as stream:
         stream.write(content)
-    return content.decode()
+    return content
 
 
 def _downloaded(template: Template) -> bytes:

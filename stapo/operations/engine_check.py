@@ -2,6 +2,7 @@
 
 The scores of both sides are paired by what was asked: the same weights, problems, decoding, limits and N.
 What remains is the engine, its version and its device, and the draw. Verdicts are those of the rules.
+Weights trained in a study count as the same by their settings, which another training of it has too.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,7 +104,9 @@ def compare_engines(one: Path, other: Path) -> list[EngineDifference]:
 
 def _scores(path: Path, refuse: Callable[[str], None]) -> dict[str, Score]:
     """Return the scores of one side by the fingerprint of what was asked."""
-    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    # Beside the scores of a study lie the tokens of its trainings.
+    folder = path / "scores" if (path / "scores").is_dir() else path
+    files = [path] if path.is_file() else sorted(folder.rglob("*.parquet"))
     if not files:
         refuse(f"{path}: no scores; give a file or a directory that `stapo evaluate` has written")
     found: dict[str, Score] = {}

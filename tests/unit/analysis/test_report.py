@@ -2,11 +2,17 @@
 
 import re
 
+import pyarrow.parquet as pq
+from conftest import finish
+from synthetic import write_score
+
+from stapo import artifacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import FIGURES, write_figure
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import headline_texts
+from stapo.study import parse_study
 
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):
@@ -47,3 +53,25 @@ def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models)
     for said in ("largely insensitive", "0.2433", "63.20", "revision of the mask: not known"):
         assert said in page
     assert page.index("<h3>Trained by others</h3>") > page.index("<h2>Against the paper</h2>")
+
+
+def test_what_is_to_be_known_of_one_decoding_stands_under_its_table(raw_study, tmp_path):
+    first, second = decodings = ["t1.0-p1.0", "t0.7-p0.9"]
+    run = {**raw_study["run"], "decodings": decodings, "benchmarks": ["chain-2"]}
+    study = parse_study({**raw_study, "name": "demo", "run": run})
+    finish(study, tmp_path)
+    other = parse_study({**raw_study, "name": "demo", "run": {**run, "decodings": [second]}})
+    for checkpoint in study.checkpoints():
+        path = write_score(tmp_path, other, checkpoint, "chain-2")
+    scores = pq.read_table(path)
+    verdicts = ["timeout", *scores["verdict"].to_pylist()[1:]]
+    index = scores.schema.get_field_index("verdict")
+    pq.write_table(scores.set_column(index, scores.schema.field(index), [verdicts]), path)
+    for name in artifacts.figure_names(study):
+        write_figure(study, name, tmp_path)
+    page = write_report(study, tmp_path).read_text()
+    warning = page.index("Warning: answers that the grader could not judge")
+    assert page.index(f"<h2>{first}</h2>") < page.index(f"<h2>{second}</h2>") < warning
+    shared = "Avg is the plain mean of the benchmarks."
+    assert page.count(shared) == 1
+    assert warning < page.index(shared)

@@ -17,6 +17,7 @@ from stapo.analysis.comparison import AVERAGE, headline, main_table
 from stapo.analysis.notes import mark
 from stapo.analysis.tables import headline_texts, print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
+from stapo.reference import paper
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -121,7 +122,7 @@ def test_files_are_the_same_bytes_every_time(study, finished):
 def test_names_are_text_in_every_format(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
     assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table, "md")
-    assert r"G\_R\&P|O <b>" in render(table, "tex")
+    assert r"G\_R\&P\textbar{}O \textless{}b\textgreater{}" in render(table, "tex")
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     # Three averages; pass@1, 2, 4 and majority@4 of two benchmarks.
     assert len(rows) == 5 * (3 + 2 * 4)
@@ -223,6 +224,21 @@ def test_a_significant_gain_is_marked(study, finished):
     (line,) = [text for text in render(table, "md").splitlines() if text.endswith(marked)]
     assert r"G\_R" in line
     assert r"0.00$^{\dagger}$" in render(table, "tex")
+
+
+def test_numbers_and_marks_are_whole_in_80_columns(study, finished):
+    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
+    row = table.rows[0]
+    benchmarks = {name: f"{name} avg@4" for name in paper()["benchmarks"]}
+    cells = dict.fromkeys([*benchmarks, AVERAGE], row.cells[AVERAGE])
+    title = "A title whose 40 characters fold: a rest"
+    row = replace(row, title=title, cells=cells, marks=mark(0) + mark(1))
+    wide = replace(table, benchmarks=benchmarks, rows=[row], headlines={}, comparisons=[])
+    stream = io.StringIO()
+    print_table(wide, Console(file=stream, width=80))
+    number = f"{cells[AVERAGE].value:.2f}"
+    (line,) = [text for text in stream.getvalue().splitlines() if number in text]
+    assert line.split()[-7:] == [number] * 6 + [number + mark(0) + mark(1)]
 
 
 def test_problems_that_the_training_has_seen_are_named_under_the_table(study, finished):

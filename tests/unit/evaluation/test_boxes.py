@@ -43,6 +43,10 @@ def _no_worker_left():
         (r"\$32,\!348", 1),
         (r"11,\! 111,\! 111,\! 100", 1),
         ("1,234.5", 1),
+        (r"10\,\text{cm}", 1),
+        (r"x\;=\;2", 1),
+        (r"2\,\text{m}, 3\,\text{m}", 2),
+        (r"2\text{ , and }3", 2),
         ("2400, 1350, 864", 3),
         ("android", 1),
         ("", 0),
@@ -115,6 +119,8 @@ def test_other_boxes_are_not(gold, response):
         (r"$90^{\circ}$,$60^{\circ}$", r"\boxed{60^\circ} and \boxed{90^\circ}"),
         (r"\frac{1}{2},\sqrt{12}", r"\boxed{0.5} and \boxed{2\sqrt{3}}"),
         ("-2,-2", r"\boxed{-2} and \boxed{-2}"),
+        (r"10\,x", r"\boxed{3x} and \boxed{10x}"),
+        ("2,3", r"\boxed{x\,=\,2} and \boxed{x\,=\,3}"),
         ("1, 2, and 3", r"\boxed{1}, \boxed{2}, and \boxed{3}"),
     ],
 )
@@ -132,8 +138,9 @@ def test_what_is_right_is_accepted(gold, response):
         r"\boxed{1}" + r"\text{" * 50_000 + r"\boxed{2}",
         r"\boxed{1}" + "$ " * 34 + r"\text{and\boxed{2}",
         r"\boxed{" + "," * 200_000 + r"} and \boxed{2}",
+        r"\boxed{1} and \boxed{\text{" + " " * 200_000 + "}}",
     ],
-    ids=["boxes", "joined", "words", "nested", "texts", "joint", "commas"],
+    ids=["boxes", "joined", "words", "nested", "texts", "joint", "commas", "spaces"],
 )
 def test_hostile_boxes_take_linear_time(response):
     start = time.process_time()

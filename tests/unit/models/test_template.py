@@ -25,6 +25,7 @@ WORDING = """{TEXT}"""
 JOINED = "a" + "b"
 DEEP = "{{question.__class__}} {{gold_answer}} {{llm_response}}"
 SHORT = "{{question}} {{gold_answer}}"
+OPEN = "{{question}} {{gold_answer}} {{llm_response"
 TWICE = "{{question}} {{question}} {{gold_answer}} {{llm_response}}"
 '''
 
@@ -83,12 +84,20 @@ def test_the_text_is_read_and_kept_and_nothing_is_run(published, tmp_path, monke
         ("JOINED", "0 texts called JOINED"),
         ("DEEP", "has not question, gold_answer, llm_response, each once"),
         ("SHORT", "has not question, gold_answer, llm_response, each once"),
+        ("OPEN", "has not question, gold_answer, llm_response, each once"),
         ("TWICE", "has not question, gold_answer, llm_response, each once"),
     ],
 )
 def test_what_is_no_template_is_refused(published, name, why):
     with pytest.raises(StudyError, match=why):
         module.template_text(published(name))
+
+
+@pytest.mark.parametrize("content", [b"# A title\n\nSome text.", b"\xff\xfe", b"a = 1\x00"])
+def test_what_is_no_python_is_refused(published, monkeypatch, content):
+    monkeypatch.setattr(module, "_downloaded", lambda _: content)
+    with pytest.raises(StudyError, match=r"src/p\.py: no Python"):
+        module.template_text(published("WORDING", hashlib.sha256(content).hexdigest()))
 
 
 def test_another_file_than_the_study_pins_is_refused(published, tmp_path):

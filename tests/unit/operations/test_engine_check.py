@@ -132,6 +132,14 @@ def test_what_was_asked_otherwise_is_refused(sides, change, identity, expected):
         compare_engines(hf, vllm)
 
 
+def test_of_a_studys_results_the_scores_are_read_and_nothing_else(sides):
+    hf, vllm = (root / "results" / "smoke" for root in sides)
+    tokens = hf / "runs" / "tiny" / "stapo" / "seed0" / "tokens.parquet"
+    tokens.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"token": [1]}), tokens)
+    assert len(compare_engines(hf, vllm)) == 3
+
+
 def test_one_engine_on_both_sides_is_a_warning(sides):
     hf, vllm = sides
     for name in NAMES:
