@@ -52,12 +52,12 @@ include: "workflows/rules/common.smk"
 
 
 wildcard_constraints:
-    size="|".join(map(re.escape, RUN.sizes)),
-    method="|".join(map(re.escape, RUN.methods)),
+    size=one_of(RUN.sizes),
+    method=one_of(RUN.methods),
     seed=r"\d+",
-    checkpoint="|".join(map(re.escape, STUDY.checkpoints())),
-    decoding="|".join(map(re.escape, RUN.decodings)),
-    benchmark="|".join(map(re.escape, STUDY.evaluated())),
+    checkpoint=one_of(STUDY.checkpoints()),
+    decoding=one_of(RUN.decodings),
+    benchmark=one_of(STUDY.evaluated()),
 
 
 include: "workflows/rules/prepare.smk"

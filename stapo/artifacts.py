@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -278,21 +278,31 @@ def checkpoint_path(study: str, checkpoint: str) -> str:
 
 def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
     """Return the score files of some decodings, of all checkpoints or of those of one method."""
-    return _cell_paths(SCORES, study, decodings, method)
+    return _cell_paths(SCORES, study, decodings, study.cells, method)
+
+
+def table_score_paths(study: Study, decoding: str) -> list[str]:
+    """Return the score files from which the table of a decoding is computed."""
+    return _cell_paths(SCORES, study, [decoding], study.table_cells)
 
 
 def completion_paths(study: Study, decodings: Iterable[str]) -> list[str]:
     """Return the files of responses of some decodings."""
-    return _cell_paths(COMPLETIONS, study, decodings, None)
+    return _cell_paths(COMPLETIONS, study, decodings, study.cells)
 
 
-def _cell_paths(path: str, study: Study, decodings: Iterable[str], method: str | None) -> list[str]:
+def _cell_paths(
+    path: str,
+    study: Study,
+    decodings: Iterable[str],
+    cells: Callable[[str], Iterable[tuple[str, str]]],
+    method: str | None = None,
+) -> list[str]:
     return [
         path.format(study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark)
-        for checkpoint in study.checkpoints()
-        if method in (None, checkpoint.split("/")[1])
         for decoding in decodings
-        for benchmark in study.evaluated()
+        for checkpoint, benchmark in cells(decoding)
+        if method in (None, checkpoint.split("/")[1])
     ]
 
 

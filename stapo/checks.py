@@ -6,7 +6,7 @@ Works on raw input, so that these errors come together with those of single fiel
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +51,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _reserved_names(raw)
     yield from _few_samples(raw, tasks)
     yield from _selection(raw)
+    yield from _curve(raw)
     yield from _verdict(raw)
     yield from _compare(raw)
     yield from _method_settings(raw)
@@ -106,8 +107,8 @@ def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             yield ("benchmarks", name), about
 
 
-def _listed(raw: Mapping[str, Any], section: str, key: str) -> list[Any]:
-    value = _section(raw, section).get(key)
+def _listed(raw: Mapping[str, Any], *keys: str) -> list[Any]:
+    value = _section(raw, *keys[:-1]).get(keys[-1])
     return value if isinstance(value, list) else []
 
 
@@ -120,8 +121,8 @@ def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _twice(("run", key), _names(run, key), str.lower, file)
     for key in ("methods", "decodings"):
         yield from _twice(("run", key), _names(run, key), lambda name: slug(name).lower(), rule)
-    place = ("evaluation", "development")
-    yield from _twice(place, _names(_section(raw, "evaluation"), place[1]), str.lower, file)
+    for place in (("evaluation", "development"), ("evaluation", "curve", "benchmarks")):
+        yield from _twice(place, _names(_section(raw, *place[:-1]), place[-1]), str.lower, file)
     seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
     yield from _twice(("run", "seeds"), [str(one) for one in seeds if one is not None], str, "")
 
@@ -187,6 +188,20 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
         if not kept:
             about = f"choose a multiple of {every} below {steps}, or last"
             yield place, f"no weights of step {step} are kept; {about}"
+
+
+def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a curve that could not go on to the checkpoints that answer everything."""
+    curve, run = _section(raw, "evaluation", "curve"), _section(raw, "run")
+    answered = [*_names(run, "benchmarks"), *_names(_section(raw, "evaluation"), "development")]
+    for name in _names(curve, "benchmarks"):
+        if name not in answered:
+            about = f"{name!r} stands neither in run.benchmarks nor in evaluation.development"
+            yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
+    decoding = curve.get("decoding")
+    if isinstance(decoding, str) and decoding not in _names(run, "decodings"):
+        about = f"{decoding!r} does not stand in run.decodings; add it, or set curve: null"
+        yield ("evaluation", "curve", "decoding"), about
 
 
 def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
@@ -341,14 +356,26 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Refuse a study of more cells than Snakemake can hold."""
     training, run = _section(raw, "training"), _section(raw, "run")
+    curve = _section(raw, "evaluation", "curve")
     every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
-    kept = -(-steps // every) if steps and every else 1
+    full = -(-steps // every) if steps and every else 1
+    points = _curve_points(steps, every, _read(curve.get("every"), STEPS))
     counts = {key: len(_listed(raw, "run", key)) for key in run}
     runs = prod(counts.get(key, 0) for key in ("methods", "seeds"))
     tests = counts.get("benchmarks", 0) + len(_listed(raw, "evaluation", "development"))
-    cells = counts.get("sizes", 0) * (1 + runs * kept) * counts.get("decodings", 0) * tests
+    full_cells = (1 + runs * full) * counts.get("decodings", 0) * tests
+    curve_cells = runs * points * len(_listed(raw, "evaluation", "curve", "benchmarks"))
+    cells = counts.get("sizes", 0) * (full_cells + curve_cells)
     if cells > MAX_CELLS:
         about = (
             f"{cells} score files, more than {MAX_CELLS}; choose fewer, or keep weights less often"
         )
         yield ("run",), about
+
+
+def _curve_points(steps: int | None, every: int | None, curve_every: int | None) -> int:
+    """Return after how many steps, before the last, weights are kept for the curve alone."""
+    if not (steps and curve_every):
+        return 0
+    both = (steps - 1) // lcm(curve_every, every) if every else 0
+    return (steps - 1) // curve_every - both

@@ -275,6 +275,16 @@ class Verifier(Strict):
     )
 
 
+class Curve(Strict):
+    """Points of the accuracy curve between the checkpoints that answer everything."""
+
+    every: Steps = Field(description="Optimiser steps between weights that are kept for the curve")
+    benchmarks: list[Name] = Field(
+        min_length=1, max_length=1000, description="All that those weights answer"
+    )
+    decoding: Name = Field(description="The only decoding under which they answer")
+
+
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
@@ -292,6 +302,9 @@ class Evaluation(Strict):
         [],
         max_length=1000,
         description="Benchmarks that only choose checkpoints; no table shows them",
+    )
+    curve: Curve | None = Field(
+        None, description="More points for the figure of accuracy; no table shows them"
     )
     verdict: Literal["rule", "verifier"] = Field(
         "rule", description="What tables count: the rules alone, or also what the verifier accepts"

@@ -13,7 +13,6 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError
 
 from stapo.checks import cross_problems
@@ -36,14 +35,12 @@ from stapo.schema import (
     Strict,
     Training,
 )
+from stapo.tasks import benchmark_definitions as benchmark_definitions
 from stapo.validation import KINDS, Problem, field_problems, lines, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
 STUDIES = ROOT / "workflows" / "studies"
-BENCHMARKS = ROOT / "benchmarks"
-TASK_PREFIX = "stapo_"
-"""lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 
 MAX_CHARACTERS = 100_000
 """Of a study as JSON, quoted for the shell."""
@@ -118,10 +115,16 @@ class Study(Strict):
                 for seed in self.run.seeds:
                     yield size, method, seed
 
+    def full_steps(self) -> range:
+        """Return the optimiser steps, before the last, whose weights answer everything."""
+        every, last = self.training.evaluate_every, self.training.steps
+        return range(every, last, every) if every else range(0)
+
     def kept_steps(self) -> list[int]:
         """Return the optimiser steps, before the last, after which weights are kept."""
-        every, last = self.training.evaluate_every, self.training.steps
-        return list(range(every, last, every)) if every else []
+        curve, last = self.evaluation.curve, self.training.steps
+        points = range(curve.every, last, curve.every) if curve else ()
+        return sorted({*self.full_steps(), *points})
 
     def checkpoint(self, size: str, method: str, seed: int, step: int) -> str:
         """Return the name of the checkpoint of a training after a step."""
@@ -132,13 +135,36 @@ class Study(Strict):
         """Yield `size/base`, `size/method/seedK/stepN` and `size/method/seedK`, all that is evaluated."""
         for size in self.run.sizes:
             yield f"{size}/base"
+        steps = [*self.kept_steps(), self.training.steps]
         for size, method, seed in self.runs():
-            for step in (*self.kept_steps(), self.training.steps):
+            for step in steps:
                 yield self.checkpoint(size, method, seed, step)
 
     def evaluated(self) -> list[str]:
-        """Return the benchmarks that every checkpoint answers."""
+        """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
         return [*self.run.benchmarks, *self.evaluation.development]
+
+    def is_full(self, checkpoint: str) -> bool:
+        """Return whether a checkpoint answers everything, so that tables may show it."""
+        step = checkpoint.split("/")[3:]
+        return not step or int(step[0].removeprefix("step")) in self.full_steps()
+
+    def answered(self, checkpoint: str, decoding: str) -> list[str]:
+        """Return the benchmarks that a checkpoint answers under a decoding of the study."""
+        if self.is_full(checkpoint):
+            return self.evaluated()
+        curve = self.evaluation.curve
+        return curve.benchmarks if curve and curve.decoding == decoding else []
+
+    def cells(self, decoding: str) -> Iterator[tuple[str, str]]:
+        """Yield checkpoint and benchmark of everything that is evaluated under a decoding."""
+        for checkpoint in self.checkpoints():
+            for benchmark in self.answered(checkpoint, decoding):
+                yield checkpoint, benchmark
+
+    def table_cells(self, decoding: str) -> Iterator[tuple[str, str]]:
+        """Return those from which the table of a decoding is computed."""
+        return (cell for cell in self.cells(decoding) if self.is_full(cell[0]))
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
@@ -221,7 +247,7 @@ class Study(Strict):
             "decoding": self.decodings[decoding].model_dump(),
             "end_tokens": sorted(set(self.end_tokens)),
             "evaluation": self.evaluation.model_dump(
-                exclude={"verifier", "verdict", "select", "development"}
+                exclude={"verifier", "verdict", "select", "development", "curve"}
             ),
         }
 
@@ -242,12 +268,8 @@ class Study(Strict):
         )
 
     def score_fingerprints(self, decoding: str) -> list[str]:
-        """Return the fingerprints of every score of one decoding."""
-        return [
-            self.score_fingerprint(checkpoint, decoding, benchmark)
-            for checkpoint in self.checkpoints()
-            for benchmark in self.evaluated()
-        ]
+        """Return the fingerprints of every score that the table of a decoding shows."""
+        return [self.score_fingerprint(c, decoding, b) for c, b in self.table_cells(decoding)]
 
     def table_fingerprint(self, decoding: str) -> str:
         """Return the fingerprint of what the table of a decoding shows."""
@@ -262,6 +284,21 @@ class Study(Strict):
         evaluation = {k: v for k, v in generate["evaluation"].items() if k not in ENGINE_SETTINGS}
         asked = {**generate, "evaluation": evaluation}
         return fingerprint([asked, self.benchmark_config(benchmark)])
+
+    def accuracy_fingerprint(self) -> str:
+        """Return the fingerprint of what the figure of accuracy shows."""
+        shown = self.evaluation.model_dump(include={"verdict", "curve"})
+        titles = [self.method(name).title for name in self.run.methods]
+        scores = [
+            self.score_fingerprint(c, d, b) for d in self.run.decodings for c, b in self.cells(d)
+        ]
+        return fingerprint([titles, shown, self.run.benchmarks, scores])
+
+    def report_fingerprint(self) -> str:
+        """Return the fingerprint of what the report shows of the scores."""
+        tables = [self.table_fingerprint(decoding) for decoding in self.run.decodings]
+        curves = self.accuracy_fingerprint() if self.kept_steps() else None
+        return fingerprint([self.name, tables, curves])
 
     def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
         """Return what a score file says of itself."""
@@ -285,34 +322,6 @@ def canonical(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """Return 16 hex digits of the SHA-256 of the canonical JSON of a value."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
-
-
-class _TaskLoader(yaml.SafeLoader):
-    """Reads lm-eval task files; `!function x` becomes the string `!function x`."""
-
-
-_TaskLoader.add_constructor("!function", lambda loader, node: f"!function {node.value}")
-
-
-@cache
-def benchmark_definitions() -> dict[str, dict[str, Any]]:
-    """Return every task of `benchmarks/` by its name without prefix, includes resolved.
-
-    Comments and the order of keys do not show; everything else is part of the fingerprints.
-    """
-    tasks = {}
-    for path in sorted(BENCHMARKS.rglob("*.yaml")):
-        definition = _read_task(path)
-        if "task" in definition:
-            tasks[str(definition["task"]).removeprefix(TASK_PREFIX)] = definition
-    return tasks
-
-
-def _read_task(path: Path) -> dict[str, Any]:
-    definition: dict[str, Any] = yaml.load(path.read_text(), Loader=_TaskLoader)
-    include = definition.pop("include", None)
-    # lm-eval's include is a shallow update: a nested mapping of the child replaces the parent's.
-    return {**_read_task(path.parent / include), **definition} if include else definition
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,6 +154,14 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
         raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
         raw["evaluation"]["select"] = draw(st.sampled_from(["last", every, str(every), steps]))
     benchmarks = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=3, unique=True))
+    if not draw(st.integers(0, 3)):
+        raw["evaluation"]["curve"] = {
+            "every": draw(st.sampled_from([5, 200, 10**6])),
+            "benchmarks": draw(
+                st.lists(st.sampled_from(benchmarks), min_size=1, max_size=2, unique=True)
+            ),
+            "decoding": draw(st.sampled_from(decodings)),
+        }
     seeds = draw(
         st.lists(
             near(0, 2**31 - 1), min_size=1, max_size=3, unique_by=draw(st.sampled_from([int, str]))

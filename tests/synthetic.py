@@ -17,9 +17,16 @@ PROBLEMS = 20
 PROVENANCE = {"processor": "a", "machine": "b", "packages": {"torch": "1"}, "commit": "c"}
 
 
-def write_score(root: Path, study: Study, checkpoint: str, benchmark: str, **identity: Any) -> Path:
-    """Write the scores of one cell at the first decoding."""
-    decoding, samples = study.run.decodings[0], study.benchmarks[benchmark].samples
+def write_score(
+    root: Path,
+    study: Study,
+    checkpoint: str,
+    benchmark: str,
+    decoding: str | None = None,
+    **identity: Any,
+) -> Path:
+    """Write the scores of one cell, at the first decoding unless another is named."""
+    decoding, samples = decoding or study.run.decodings[0], study.benchmarks[benchmark].samples
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
     rate = RATES.get(checkpoint.split("/")[1], 0.5)
     rows = []

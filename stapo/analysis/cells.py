@@ -1,6 +1,7 @@
 """The scores of one decoding as arrays, refused where they do not belong together."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -97,7 +98,7 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             rest.
     """
     scores = Scores()
-    rows = _read_all(study, decoding, root, scores.provenance)
+    tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
     overlap = root / artifacts.OVERLAP.format(study=study.name)
     if overlap.exists():
         found = artifacts.read_json(overlap)
@@ -108,7 +109,7 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             )
         scores.overlap = {kind: found[kind] for kind in kinds}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    scores.choices = [_choice(study, *run, rows, column) for run in study.runs()]
+    scores.choices = [_choice(study, *run, tables, column) for run in study.runs()]
     chosen: dict[tuple[str, str], list[str]] = {
         (size, "base"): [f"{size}/base"] for size in study.run.sizes
     }
@@ -118,43 +119,52 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     for (size, method), checkpoints in chosen.items():
         for benchmark in study.run.benchmarks:
             samples = study.benchmarks[benchmark].samples
-            parts = [rows[checkpoint, benchmark] for checkpoint in checkpoints]
+            parts = [tables[checkpoint, benchmark].to_pydict() for checkpoint in checkpoints]
             scores.cells[size, method, benchmark] = _cell(parts, samples, column)
     return scores
 
 
-def _read_all(
-    study: Study, decoding: str, root: Path, provenance: dict[str, Any]
-) -> dict[tuple[str, str], dict[str, list[Any]]]:
-    """Return the columns of every score file by checkpoint and benchmark; fill in what made them."""
-    errors, rows = [], {}
+def read_tables(
+    study: Study, decoding: str, cells: Iterable[tuple[str, str]], root: Path = Path()
+) -> tuple[dict[tuple[str, str], pa.Table], dict[str, Any]]:
+    """Return the score files of some cells by checkpoint and benchmark, and what made them all.
+
+    Raises:
+        StaleScoreError: as `read_scores`.
+    """
+    errors, tables = [], {}
     counts: dict[str, int] = {}
-    for checkpoint in study.checkpoints():
-        for benchmark in study.evaluated():
-            path = artifacts.SCORES.format(
-                study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+    provenance: dict[str, Any] = {}
+    for checkpoint, benchmark in cells:
+        path = artifacts.SCORES.format(
+            study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+        )
+        expected = study.score_identity(checkpoint, decoding, benchmark)
+        try:
+            table, identity = read_score(root / path)
+        except FileNotFoundError:
+            errors.append(f"{path}: missing; run snakemake")
+            continue
+        except artifacts.DamagedFileError as error:
+            errors.append(f"{path}: {error}; {artifacts.AGAIN}")
+            continue
+        errors += _problems(path, identity, expected, provenance, table)
+        if table.num_rows != counts.setdefault(benchmark, table.num_rows):
+            errors.append(
+                f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
+                f"{benchmark}; {artifacts.AGAIN}"
             )
-            expected = study.score_identity(checkpoint, decoding, benchmark)
-            try:
-                table, identity = read_score(root / path)
-            except FileNotFoundError:
-                errors.append(f"{path}: missing; run snakemake")
-                continue
-            except artifacts.DamagedFileError as error:
-                errors.append(f"{path}: {error}; {artifacts.AGAIN}")
-                continue
-            errors += _problems(path, identity, expected, provenance, table)
-            if table.num_rows != counts.setdefault(benchmark, table.num_rows):
-                errors.append(
-                    f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
-                    f"{benchmark}; {artifacts.AGAIN}"
-                )
-            if not provenance:
-                provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
-            rows[checkpoint, benchmark] = table.to_pydict()
+        if not provenance:
+            provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
+        tables[checkpoint, benchmark] = table
     if errors:
         raise StaleScoreError("\n".join(errors))
-    return rows
+    return tables, provenance
+
+
+def accuracy(tables: Iterable[pa.Table], column: str) -> float:
+    """Return the share of correct responses, the mean of that of each score file."""
+    return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
 
 
 def read_score(path: Path) -> tuple[pa.Table, dict[str, Any]]:
@@ -192,17 +202,17 @@ def _choice(
     size: str,
     method: str,
     seed: int,
-    rows: dict[tuple[str, str], dict[str, list[Any]]],
+    tables: Mapping[tuple[str, str], pa.Table],
     column: str,
 ) -> Choice:
     """Return what the checkpoints of a training reach, and which one the study's rule chooses."""
-    steps = [*study.kept_steps(), study.training.steps]
+    steps = [*study.full_steps(), study.training.steps]
 
     def averages(benchmarks: list[str]) -> dict[int, float]:
         found = {}
         for step in steps if benchmarks else []:
             checkpoint = study.checkpoint(size, method, seed, step)
-            found[step] = float(np.mean([np.mean(rows[checkpoint, b][column]) for b in benchmarks]))
+            found[step] = accuracy((tables[checkpoint, b] for b in benchmarks), column)
         return found
 
     development = averages(study.evaluation.development)

@@ -169,7 +169,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         rows=_rows(study, scores, intervals, comparisons),
         headlines={},
         comparisons=comparisons,
-        choices=scores.choices if study.kept_steps() else [],
+        choices=scores.choices if study.full_steps() else [],
         notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
         verdicts=verdict_rows(study, scores.cells),
         made_by=study.table_fingerprint(decoding),

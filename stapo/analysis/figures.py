@@ -1,7 +1,7 @@
 """One figure per training quantity, the methods in one picture."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from stapo import artifacts
-from stapo.analysis.cells import read_scores
-from stapo.evaluation.statistics import average_at_n
+from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
 from stapo.study import Study
 from stapo.text import visible
 
@@ -49,7 +48,7 @@ FIGURES: dict[str, Quantity] = {
     "gradient_norm": Quantity("gradient norm", lambda r: float(r["gradient_norm"])),
 }
 
-ACCURACY_LABEL = "Avg over the benchmarks [%]"
+ACCURACY_LABEL = "accuracy [%]"
 
 STYLE: Any = {
     "svg.hashsalt": "stapo",
@@ -90,31 +89,66 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
 
 
 def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
-    """Return Avg over the steps: a panel per size and decoding, the base model as step 0."""
+    """Return accuracy over the steps, the base model as step 0: a column per size, a line per seed.
+
+    Each row of panels is of some benchmarks under one decoding, and has the steps that answer all of them.
+    """
+    curves, sizes = _curves(study), study.run.sizes
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
     with mpl.rc_context(STYLE):
-        columns = [(size, name) for size in study.run.sizes for name in study.run.decodings]
-        figure = Figure(figsize=(1.5 + 5.0 * len(columns), 3.8), dpi=150, layout="constrained")
-        panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
-        scores = {name: read_scores(study, name, root) for name in study.run.decodings}
-        for panel, (size, name) in zip(panels, columns, strict=True):
-            cells = [scores[name].cells[size, "base", b] for b in study.run.benchmarks]
-            base = float(np.mean([average_at_n(cell.correct) for cell in cells]))
-            for method, colour in zip(study.run.methods, _colours(study), strict=True):
-                own = [c for c in scores[name].choices if (c.size, c.method) == (size, method)]
-                for i, choice in enumerate(own):
-                    panel.plot(
-                        [0, *choice.averages],
-                        [100 * share for share in (base, *choice.averages.values())],
-                        color=colour,
-                        marker="o",
-                        markersize=3,
-                        label=_label(study, method) if i == 0 else None,
-                    )
+        shape = (1.5 + 5.0 * len(sizes), 0.4 + 3.4 * len(curves))
+        figure = Figure(figsize=shape, dpi=150, layout="constrained")
+        panels = figure.subplots(len(curves), len(sizes), sharey="row", squeeze=False)
+        for row, (decoding, benchmarks) in zip(panels, curves, strict=True):
+            cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
+            tables, _ = read_tables(study, decoding, cells, root)
+            shares = {
+                checkpoint: accuracy((tables[checkpoint, b] for b in benchmarks), column)
+                for checkpoint in study.checkpoints()
+                if {*benchmarks} <= {*study.answered(checkpoint, decoding)}
+            }
+            for panel, size in zip(row, sizes, strict=True):
+                _draw_accuracies(panel, study, size, shares)
+                panel.set_title(f"{size}, {decoding}")
+            row[0].set_ylabel(_accuracy_label(study, benchmarks))
+        for panel in panels[-1]:
             panel.set_xlabel("optimiser step")
-            panel.set_title(f"{size}, {name}")
-        panels[0].set_ylabel(ACCURACY_LABEL)
-        panels[-1].legend(fontsize="small")
+        panels[0, -1].legend(fontsize="small")
     return figure
+
+
+def _curves(study: Study) -> list[tuple[str, list[str]]]:
+    """Return decoding and benchmarks of each row of panels, no two alike."""
+    curve, tests = study.evaluation.curve, study.run.benchmarks
+    found = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
+    if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in found]:
+        found.append((curve.decoding, curve.benchmarks))
+    return found
+
+
+def _accuracy_label(study: Study, benchmarks: list[str]) -> str:
+    if {*benchmarks} == {*study.run.benchmarks} and len(benchmarks) > 1:
+        return "Avg over the benchmarks [%]"
+    names = [f"{name} avg@{study.benchmarks[name].samples}" for name in benchmarks]
+    return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
+
+
+def _draw_accuracies(panel: Axes, study: Study, size: str, shares: Mapping[str, float]) -> None:
+    """Draw a line for each training of a size; `shares` has the checkpoints that have scores."""
+    steps = [*study.kept_steps(), study.training.steps]
+    for method, colour in zip(study.run.methods, _colours(study), strict=True):
+        for i, seed in enumerate(study.run.seeds):
+            names = {step: study.checkpoint(size, method, seed, step) for step in steps}
+            line = {0: shares[f"{size}/base"]}
+            line |= {step: shares[name] for step, name in names.items() if name in shares}
+            panel.plot(
+                [*line],
+                [100 * share for share in line.values()],
+                color=colour,
+                marker="o",
+                markersize=3,
+                label=_label(study, method) if i == 0 else None,
+            )
 
 
 def _label(study: Study, method: str) -> str:

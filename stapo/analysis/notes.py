@@ -37,7 +37,7 @@ def notes(study: Study) -> list[str]:
             f"(adjusted p < {SIGNIFICANT})."
             for i, name in enumerate(targets)
         ]
-    if study.kept_steps():
+    if study.full_steps():
         lines.append(rule_text(study.evaluation.select, study.evaluation.development))
     lines += verifier_notes(study)
     if 1 < seeds < FEW_SEEDS:

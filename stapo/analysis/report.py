@@ -104,7 +104,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
         fingerprints={
             checkpoint: fingerprint(study.checkpoint_config(checkpoint))
-            for checkpoint in study.checkpoints()
+            for checkpoint in filter(study.is_full, study.checkpoints())
         },
     )
 
@@ -117,13 +117,13 @@ def _data_address(path: Path) -> str:
 
 
 def _examples(study: Study, root: Path) -> list[Example]:
-    """Return the first problem of some benchmarks with every checkpoint's first response."""
+    """Return the first problem of some benchmarks with the first response of whatever tables may show."""
     decoding = study.run.decodings[0]
     examples = []
     step = max(1, len(study.run.benchmarks) // EXAMPLES)
     for benchmark in study.run.benchmarks[::step][:EXAMPLES]:
         problems = {}
-        for checkpoint in study.checkpoints():
+        for checkpoint in filter(study.is_full, study.checkpoints()):
             path = artifacts.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )

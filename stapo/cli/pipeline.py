@@ -184,7 +184,7 @@ def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
 @app.command()
 def generate(
     study: StudyArgument,
-    checkpoint: Annotated[str, typer.Option(help="size/base or size/method/seedK")],
+    checkpoint: Annotated[str, typer.Option(help="size/base, or size/method/seedK with /stepN")],
     decoding: Annotated[str, typer.Option(help="Decoding of the study")],
     model: Annotated[Path, typer.Option(help="Directory of the checkpoint")],
     work: WorkOption,
@@ -198,14 +198,16 @@ def generate(
     """
     found = study_of(study)
     require("--checkpoint", checkpoint, found.checkpoints())
-    require("--decoding", decoding, found.run.decodings)
+    require(
+        "--decoding", decoding, [d for d in found.run.decodings if found.answered(checkpoint, d)]
+    )
     _take(gpus)
     from stapo.evaluation.generate import Benchmark
     from stapo.evaluation.generate import generate as run
 
     benchmarks = [
         Benchmark(name, found.benchmark_config(name), out / f"{name}.jsonl")
-        for name in found.evaluated()
+        for name in found.answered(checkpoint, decoding)
     ]
     config = found.generate_config(checkpoint, decoding)
     _begin(fingerprint(config))

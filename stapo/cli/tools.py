@@ -22,16 +22,22 @@ def check(study: StudyFile) -> None:
     from stapo.operations.methods_table import print_methods, title_faults
 
     found = read_study(study)
-    runs, checkpoints = list(found.runs()), list(found.checkpoints())
-    answers = sum(
-        benchmark_definitions()[name]["metadata"]["rows"] * found.benchmarks[name].samples
-        for name in found.evaluated()
-    )
+
+    def responses(benchmarks: list[str]) -> int:
+        rows = {name: benchmark_definitions()[name]["metadata"]["rows"] for name in benchmarks}
+        return sum(rows[name] * found.benchmarks[name].samples for name in benchmarks)
+
+    runs = list(found.runs())
+    full = [name for name in found.checkpoints() if found.is_full(name)]
     typer.echo(
         f"{found.name}: {len(runs)} trainings of {found.training.steps} steps, "
-        f"{len(checkpoints)} checkpoints x {len(found.run.decodings)} decodings, "
-        f"{answers} responses each"
+        f"{len(full)} checkpoints x {len(found.run.decodings)} decodings, "
+        f"{responses(found.evaluated())} responses each"
     )
+    points = len(found.kept_steps()) - len(found.full_steps())
+    if points and (curve := found.evaluation.curve):
+        each = f"{responses(curve.benchmarks)} responses each at {curve.decoding}"
+        typer.echo(f"curve: {points} more checkpoints of each training, {each}")
     print_methods(found, Console())
     from stapo.training.rewards import reward_doubt, reward_fault
 

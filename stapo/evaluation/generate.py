@@ -20,7 +20,8 @@ from stapo.evaluation.responses import Key, store, stored
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
 from stapo.provenance import require_whole, sums_of
 from stapo.schema import Decoding, Engine, Evaluation
-from stapo.study import BENCHMARKS, TASK_PREFIX, fingerprint
+from stapo.study import fingerprint
+from stapo.tasks import BENCHMARKS, TASK_PREFIX
 
 
 @dataclass(frozen=True)

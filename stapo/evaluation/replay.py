@@ -8,7 +8,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.responses import published
-from stapo.study import BENCHMARKS, TASK_PREFIX
+from stapo.tasks import BENCHMARKS, TASK_PREFIX
 
 
 class Stored(LM):  # type: ignore[misc]

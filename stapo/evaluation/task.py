@@ -8,7 +8,7 @@ from datasets import Dataset, DatasetDict
 from stapo.evaluation.data import benchmark_rows, checksum
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
-from stapo.study import TASK_PREFIX, benchmark_definitions
+from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""

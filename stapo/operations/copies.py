@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from stapo.operations.published import Results
 from stapo.operations.trainings import recorded_steps
-from stapo.operations.weights import is_looked_at, may_be_equal, named_weights
+from stapo.operations.weights import is_looked_at, may_be_equal, named_weights, step_of
+from stapo.study import Study
 
 VARIED = 0.3
 """Share of different responses from which equal ones mean something: a model may always say the same."""
 CHANCE = 1e-6
 MOVED = 1e-4
-"""Learning rate times steps: Adam moves no weight further than about that."""
+"""Learning rate times steps between them: Adam moves no weight further than about that."""
 
 Texts = dict[tuple[str, str], NDArray[np.uint64]]
 
@@ -28,27 +29,36 @@ def copy_errors(results: Results) -> Iterator[str]:
     """Yield a line for each pair of checkpoints of which one answers with the other's responses."""
     study, steps = results.study, recorded_steps(results)
     texts = {checkpoint: _texts(results, checkpoint) for checkpoint in study.checkpoints()}
-    moved = study.training.learning_rate * study.training.steps >= MOVED
+    drawn = {checkpoint: is_looked_at(results, checkpoint) for checkpoint in texts}
+    weights = {checkpoint: named_weights(results, checkpoint) for checkpoint in texts}
     for one, other in combinations(texts, 2):
         if one.split("/")[0] != other.split("/")[0]:
             continue
-        if is_looked_at(results, one) and is_looked_at(results, other):
+        if (drawn[one] and drawn[other]) or weights[one] == weights[other]:
             continue
-        weights = [named_weights(results, checkpoint) for checkpoint in (one, other)]
-        if weights[0] == weights[1] or may_be_equal(results, one, other, steps):
-            continue
+        common = texts[one].keys() & texts[other].keys()
         found = _equal_cells(texts[one], texts[other])
-        everywhere = len(found) == len(texts[one])
-        if found and (moved or not everywhere):
+        if not found or may_be_equal(results, one, other, steps):
+            continue
+        everywhere = len(found) == len(common)
+        if _moved(study, one, other) or not everywhere:
             where = "everywhere" if everywhere else f"to {', '.join(found)}"
             yield f"{one} and {other}: the same responses {where}, from different weights"
+
+
+def _moved(study: Study, one: str, other: str) -> bool:
+    """Return whether enough was learnt between two checkpoints that they may not answer alike."""
+    ends = [step_of(study, checkpoint) for checkpoint in (one, other)]
+    same = one.split("/")[1:3] == other.split("/")[1:3]
+    between = abs(ends[0] - ends[1]) if same else sum(ends)
+    return study.training.learning_rate * between >= MOVED
 
 
 def _texts(results: Results, checkpoint: str) -> Texts:
     """Return a number for each response, equal for equal ones, by decoding and benchmark."""
     found = {}
     for decoding in results.study.run.decodings:
-        for benchmark in results.study.evaluated():
+        for benchmark in results.study.answered(checkpoint, decoding):
             problems = results.responses(checkpoint, decoding, benchmark)
             digests = b"".join(
                 hashlib.sha256(text.encode(errors="replace")).digest()[:8]
@@ -64,7 +74,7 @@ def _equal_cells(one: Texts, other: Texts) -> list[str]:
     differing = {
         cell: int((one[cell] != other[cell]).sum())
         for cell in one
-        if len(one[cell]) == len(other[cell])
+        if cell in other and len(one[cell]) == len(other[cell])
     }
     total = sum(len(one[cell]) for cell in differing)
     found = []

@@ -78,13 +78,14 @@ def outputs(study: Study, root: Path) -> dict[str, str]:
     for decoding in study.run.decodings:
         at = {"study": study.name, "decoding": decoding, "suffix": "md"}
         path = root / artifacts.MAIN_TABLE.format(**at)
-        scores = [modified(root / path) for path in artifacts.score_paths(study, [decoding])]
-        wanted = {study.table_fingerprint(decoding)}
-        found[f"table {decoding}"] = _state(path, wanted, max(scores))
+        scores = [modified(root / path) for path in artifacts.table_score_paths(study, decoding)]
+        found[f"table {decoding}"] = _state(path, study.table_fingerprint(decoding), max(scores))
         newest = max(newest, modified(path))
     report = root / artifacts.REPORT.format(study=study.name)
-    wanted = {study.table_fingerprint(decoding) for decoding in study.run.decodings}
-    found["report"] = _state(report, wanted, newest)
+    curves = artifacts.score_paths(study, study.run.decodings) if study.kept_steps() else []
+    shown = [*curves, *artifacts.figure_paths(study)]
+    newest = max(newest, *(modified(root / path) for path in shown))
+    found["report"] = _state(report, study.report_fingerprint(), newest)
     provenance = modified(root / artifacts.PROVENANCE.format(study=study.name))
     found["provenance"] = _age(provenance, modified(report))
     paths = artifacts.published_paths(study)
@@ -93,9 +94,9 @@ def outputs(study: Study, root: Path) -> dict[str, str]:
     return found
 
 
-def _state(output: Path, wanted: set[str], newest_input: float) -> str:
+def _state(output: Path, wanted: str, newest_input: float) -> str:
     written = modified(output)
-    if written and not wanted <= set(MADE_BY.findall(text_of(output))):
+    if written and wanted not in MADE_BY.findall(text_of(output)):
         return "outdated, made with other settings"
     return _age(written, newest_input)
 

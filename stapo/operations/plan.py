@@ -21,13 +21,15 @@ from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.memory import memory_errors, shape_of, shapes_of
 from stapo.operations.status import Answers, answers
 from stapo.schema import HubModel, Model, TinyModel, Verifier
-from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
+from stapo.study import Study, StudyError, fingerprint
 from stapo.training.checkpoints import STATES_PER_PARAMETER
 
 PAPER_MACHINE = ("h20", 64)
 PAPER_DAYS = (5, 7)
 """Per run. Source: STAPO; of which size, and how the more than 3000 steps are counted, it does not say."""
 START_HOURS = costs.JOB_SECONDS / 3600
+WEIGHT_BYTES = 4.0
+"""Of a parameter, in float32."""
 MARK = "*"
 MEASURED = (
     "* measured: seconds per step of the study's own metrics, whatever machine made them; what is done is "
@@ -104,7 +106,11 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
     for size, shape in shapes.items():
         rows += [_train_row(study, size, shape, name, machine, root) for name in study.run.methods]
     cells = answers(study, root)
-    stages = [_answer_rows(study, *found, machine.device, cells) for found in shapes.items()]
+    stages = [
+        _answer_rows(study, size, shape, machine.device, part)
+        for part in _parts(study, cells)
+        for size, shape in shapes.items()
+    ]
     rows += [row for stage in zip(*stages, strict=True) for row in stage]
     done = set(outputs(study, root).values()) == {"there"}
     return [*rows, Row("tables", "and figures", 1, done, start * (not done), start)]
@@ -125,7 +131,7 @@ def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, 
         hours, devices = hours + costs.supervise_seconds(shape, model, device) / 3600, 1
     left = 0.0 if done else hours
     # In fp32; from the Hub in bf16, once in its cache and once in results.
-    weights = 4.0 * shape.parameters
+    weights = WEIGHT_BYTES * shape.parameters
     return Row("base model", size, 1, done, left, left, devices, disk=weights)
 
 
@@ -168,8 +174,8 @@ def _train_row(
     left = [training.steps - steps for steps in done]
     hours = [(start + steps * (measured or modelled)) / 3600 for steps in left if steps > 0]
     responses = sum(left) * training.prompts_per_mini_batch * training.group_size
-    state = 4.0 * shape.parameters * STATES_PER_PARAMETER
-    weights = 4.0 * shape.parameters * (1 + len(study.kept_steps()))
+    state = WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER
+    weights = WEIGHT_BYTES * shape.parameters * (1 + len(study.kept_steps()))
     return Row(
         "train",
         f"{size} {method}",
@@ -186,17 +192,27 @@ def _train_row(
     )
 
 
+def _parts(study: Study, found: list[Answers]) -> list[list[Answers]]:
+    """Return what answers everything, and what is for the curve alone where there is any."""
+    full = [one for one in found if study.is_full(one.checkpoint)]
+    curve = [one for one in found if not study.is_full(one.checkpoint)]
+    return [part for part in (full, curve) if part]
+
+
 def _answer_rows(
     study: Study, size: str, shape: Shape, device: Device, found: list[Answers]
 ) -> list[Row]:
-    """Return the rows of generation, scores and verifier, as many for every size; `found` of all sizes."""
-    evaluation, engine, names = study.evaluation, study.engine, study.evaluated()
-    rows_of = {name: benchmark_definitions()[name]["metadata"]["rows"] for name in names}
-    each = sum(rows_of[name] * study.benchmarks[name].samples for name in names)
+    """Return the rows of generation, scores and verifier, as many for every size.
+
+    `found` is of all sizes, and all of it answers the same benchmarks.
+    """
+    evaluation, engine = study.evaluation, study.engine
+    what = size if study.is_full(found[0].checkpoint) else f"{size} curve"
     own = [one for one in found if one.checkpoint.split("/")[0] == size]
-    cells, scored = len(own), sum(one.scored for one in own)
+    cells, scored, each = len(own), sum(one.scored for one in own), own[0].wanted
     answered = sum(one.responses == one.wanted for one in own)
-    left, jobs, unscored = cells - answered, cells * len(names), cells * len(names) - scored
+    benchmarks = own[0].benchmarks
+    left, jobs, unscored = cells - answered, cells * benchmarks, cells * benchmarks - scored
     length = costs.mean_length(evaluation.max_response_tokens)
     prompt = costs.PROMPT_LENGTH * study.training.max_prompt_tokens
     one = costs.answer_seconds(shape, evaluation, engine, device, each, prompt) / 3600
@@ -204,17 +220,17 @@ def _answer_rows(
     gpus = engine.data_parallel * (engine.vllm_tensor_parallel if vllm else 1)
     tokens = each * length
     text = 2 * cells * tokens * costs.TEXT_BYTES  # In work and in results.
-    share, files = each / len(names), cells * each * costs.SCORE_BYTES
+    share, files = each / benchmarks, cells * each * costs.SCORE_BYTES
     score = START_HOURS + share / costs.GRADED_PER_SECOND / 3600
     rows = [
-        Row("generate", size, cells, answered, left * one, one, gpus, left * tokens, text),
-        Row("score", size, jobs, scored, unscored * score, score, disk=files),
+        Row("generate", what, cells, answered, left * one, one, gpus, left * tokens, text),
+        Row("score", what, jobs, scored, unscored * score, score, disk=files),
     ]
     if evaluation.verifier:
         judge, settings = shape_of(evaluation.verifier), evaluation.verifier
         seconds = costs.judge_seconds(judge, settings, device, share, prompt + length)
         hours = START_HOURS + seconds / 3600
-        rows.append(Row("verifier", size, jobs, scored, unscored * hours, hours, 1))
+        rows.append(Row("verifier", what, jobs, scored, unscored * hours, hours, 1))
     return rows
 
 
@@ -252,7 +268,7 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
         )
     console.print(shown)
     assumed = (f"assumption: {line}" for line in costs.ASSUMPTIONS)
-    for line in (_total(rows, machine), *_paper(study), *assumed, MEASURED):
+    for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)
     errors = memory_errors(study, machine.gpus, device.memory) if device.is_gpu else []
     for line in errors:
@@ -270,6 +286,17 @@ def _total(rows: list[Row], machine: Machine) -> str:
         f"left in all: {spent:.1f} {machine.device.name}-hours, {tokens:.1e} tokens, wall time {_span(wall)} "
         f"one stage after another; disk {_size(disk)} at rest, {_size(disk + extra)} at peak"
     )
+
+
+def _curve(study: Study) -> list[str]:
+    """Return what weights the curve keeps besides; none are removed once they are answered."""
+    steps = len(study.kept_steps()) - len(study.full_steps())
+    trainings = len(study.run.methods) * len(study.run.seeds)
+    weights = sum(WEIGHT_BYTES * shape.parameters for shape in shapes_of(study).values())
+    return [
+        f"the curve: weights after {steps} more steps of each training, in all "
+        f"{_size(steps * trainings * weights)} of the trainings' disk"
+    ] * bool(steps)
 
 
 def _paper(study: Study) -> list[str]:

@@ -96,9 +96,8 @@ class Results:
     def cells(self) -> Iterator[tuple[str, str, str]]:
         """Yield checkpoint, decoding and benchmark of every cell."""
         for decoding in self.study.run.decodings:
-            for checkpoint in self.study.checkpoints():
-                for benchmark in self.study.evaluated():
-                    yield checkpoint, decoding, benchmark
+            for checkpoint, benchmark in self.study.cells(decoding):
+                yield checkpoint, decoding, benchmark
 
 
 def read_published_study(folder: Path) -> Study:
@@ -125,12 +124,9 @@ def read_published_study(folder: Path) -> Study:
 
 
 def files_needed(study: Study) -> int:
-    """Return at least how many files a study's folder has, without listing them."""
-    run, training = study.run, study.training
-    kept = (training.steps - 1) // training.evaluate_every if training.evaluate_every else 0
-    trainings = len(run.sizes) * len(run.methods) * len(run.seeds)
-    cells = (len(run.sizes) + trainings * (1 + kept)) * len(run.decodings) * len(study.evaluated())
-    return 2 * cells + 2 * trainings
+    """Return at least how many files a study's folder has; `stapo.checks` bounds its cells."""
+    cells = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
+    return 2 * cells + 2 * sum(1 for _ in study.runs())
 
 
 def admit(

@@ -61,7 +61,7 @@ def response_errors(results: Results) -> Iterator[str]:
         if model is None:
             continue
         for decoding in study.run.decodings:
-            for benchmark in study.evaluated():
+            for benchmark in study.answered(checkpoint, decoding):
                 place = artifacts.COMPLETIONS.format(
                     study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
                 )

@@ -99,6 +99,7 @@ def answers(study: Study, root: Path = Path()) -> list[Answers]:
         _answers(study, root, checkpoint, decoding)
         for checkpoint in study.checkpoints()
         for decoding in study.run.decodings
+        if study.answered(checkpoint, decoding)
     ]
 
 
@@ -251,7 +252,8 @@ def _benchmark(
 def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answers:
     made = is_made(study, root, checkpoint)
     found = [
-        _benchmark(study, root, checkpoint, decoding, name, made) for name in study.evaluated()
+        _benchmark(study, root, checkpoint, decoding, name, made)
+        for name in study.answered(checkpoint, decoding)
     ]
     responses, wanted = sum(b.responses for b in found), sum(b.asked for b in found)
     scored = [b.scored for b in found].count("current")
@@ -260,7 +262,8 @@ def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answer
     since = max(max(b.after, b.collected) for b in found)
     if owner and not owner.holds and owner.since <= since:
         owner = None  # It finished, or worked for other settings.
-    logs = logs_of(root, artifacts.RESPONSES.format(**at), "generate", f"{checkpoint}_{decoding}")
+    rule = "generate" if study.is_full(checkpoint) else "generate_curve"
+    logs = logs_of(root, artifacts.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
     made_by = fingerprint(study.generate_config(checkpoint, decoding))
     error = error_in(logs, owner.since if owner else since, made_by)
     scoring = next((b.error for b in found if b.error), None)
@@ -325,20 +328,22 @@ def _training_table(study: Study, trainings: list[Training]) -> Table:
 
 
 def _answers_table(study: Study, evaluations: list[Answers]) -> Table:
-    """Return a row per checkpoint; the weights of a training before its last step share one."""
+    """Return a row per checkpoint; the weights of a training before its last step share one or two."""
     table = _table(f"{study.name}: evaluations", ["checkpoint", *study.run.decodings])
     rows: dict[str, dict[str, list[Answers]]] = {}
     for a in evaluations:
         run, step, _ = a.checkpoint.partition("/step")
-        row = rows.setdefault(run + ("/step*" if step else ""), {})
+        steps = "/step*" if study.is_full(a.checkpoint) else "/step* (curve)"
+        row = rows.setdefault(run + (steps if step else ""), {})
         row.setdefault(a.decoding, []).append(a)
     for name, columns in rows.items():
-        table.add_row(Text(name), *(_answers_cell(found) for found in columns.values()))
+        found = [columns.get(decoding, []) for decoding in study.run.decodings]
+        table.add_row(Text(name), *map(_answers_cell, found))
     return table
 
 
 def _answers_cell(found: list[Answers]) -> Text:
-    if len(found) > 1:
+    if len(found) != 1:
         states = Counter(a.state for a in found)
         return Text(", ".join(f"{count} {state}" for state, count in states.items()))
     (a,) = found

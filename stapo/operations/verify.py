@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from stapo import artifacts
-from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.operations import untrusted
 from stapo.operations.commands import changed_since
 from stapo.operations.inputs import input_errors
@@ -172,7 +172,7 @@ def origin_errors(results: Results) -> Errors:
     """Yield a line for each score file that was not made by this study, or not as the others."""
     for decoding in results.study.run.decodings:
         try:
-            read_scores(results.study, decoding, results.root)
+            read_tables(results.study, decoding, results.study.cells(decoding), results.root)
         except StaleScoreError as error:
             yield from str(error).splitlines()
     yield from identity_errors(results)

@@ -19,7 +19,7 @@ from stapo.operations.publish import WEIGHTS
 from stapo.operations.published import Results
 from stapo.operations.trainings import Run, acts_alike, recorded_steps
 from stapo.schema import TinyModel
-from stapo.study import benchmark_definitions
+from stapo.study import Study, benchmark_definitions
 
 HEADER_BYTES = 2**24
 COMPARED_BYTES = 2**28
@@ -206,16 +206,21 @@ def may_be_equal(results: Results, one: str, other: str, steps: dict[Run, list[A
     if parts[0][0] != parts[1][0]:
         return False
     runs = [(p[0], p[1], int(p[2].removeprefix("seed"))) for p in parts if p[1] != "base"]
-    ends = [
-        int(p[3].removeprefix("step")) if len(p) > 3 else results.study.training.steps
-        for p in parts
-        if p[1] != "base"
-    ]
+    ends = sorted(step_of(results.study, checkpoint) for checkpoint in (one, other))
     if len(runs) == 2 and runs[0] != runs[1]:
+        if ends[0] != ends[1]:
+            return False
         cut = {run: steps[run][: ends[0]] for run in runs}
-        return ends[0] == ends[1] and acts_alike(results.study, runs[0], runs[1], cut)
-    first, last = (0, ends[0]) if len(runs) == 1 else (min(ends), max(ends))
-    return all(step.gradient_norm == 0 for step in steps[runs[0]][first:last])
+        return acts_alike(results.study, runs[0], runs[1], cut)
+    return all(step.gradient_norm == 0 for step in steps[runs[0]][ends[0] : ends[1]])
+
+
+def step_of(study: Study, checkpoint: str) -> int:
+    """Return after which optimiser step of its training a checkpoint was written, 0 for the base model."""
+    _, method, *rest = checkpoint.split("/")
+    if method == "base":
+        return 0
+    return int(rest[1].removeprefix("step")) if len(rest) > 1 else study.training.steps
 
 
 def _tensor_digests(files: list[Path]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stapo.evaluation.replay import regrade
-from stapo.study import BENCHMARKS
+from stapo.tasks import BENCHMARKS
 
 
 def pipelines_number(finished) -> float:

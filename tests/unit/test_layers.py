@@ -13,7 +13,8 @@ ALLOWED = {
     "loader": set(),
     "validation": {"fields", "loader"},
     "checks": {"fields", "methods", "validation"},
-    "study": {"fields", "methods", "schema", "loader", "validation", "checks"},
+    "tasks": set(),
+    "study": {"fields", "methods", "schema", "loader", "tasks", "validation", "checks"},
     "artifacts": {"study"},
     "hub": set(),
     "provenance": {"artifacts", "study"},
@@ -23,7 +24,7 @@ ALLOWED = {
     "objective": set(),
     "models": {"artifacts", "hub", "provenance", "schema", "study"},
     "evaluation": {
-        "artifacts", "hub", "provenance", "schema", "study", "models.arithmetic", "models.loading",
+        "artifacts", "hub", "provenance", "schema", "study", "tasks", "models.arithmetic", "models.loading",
     },
     "training": {
         "artifacts", "hub", "provenance", "schema", "study", "methods", "objective", "models.arithmetic",

@@ -10,7 +10,7 @@ for name in RUN.decodings:
         name:
             f"table_{slug(name)}"
         input:
-            artifacts.score_paths(STUDY, [name]),
+            artifacts.table_score_paths(STUDY, name),
             at(artifacts.OVERLAP),
         output:
             expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=artifacts.SUFFIXES),
@@ -33,10 +33,12 @@ rule figure:
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
-        fingerprint=lambda w: fingerprint(
-            [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
-            + [STUDY.table_fingerprint(name) for name in RUN.decodings]
-            * (w.figure == artifacts.ACCURACY)
+        fingerprint=lambda w: (
+            STUDY.accuracy_fingerprint()
+            if w.figure == artifacts.ACCURACY
+            else fingerprint(
+                [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
+            )
         ),
     shell:
         STAPO + " figure --study {STUDY_JSON:q} --name {wildcards.figure} > {log} 2>&1"
@@ -51,9 +53,7 @@ rule report:
     log:
         log_of(artifacts.REPORT),
     params:
-        fingerprint=fingerprint(
-            [STUDY.name, [STUDY.table_fingerprint(name) for name in RUN.decodings]]
-        ),
+        fingerprint=STUDY.report_fingerprint(),
     shell:
         STAPO + " report --study {STUDY_JSON:q} > {log} 2>&1"
 
@@ -67,9 +67,7 @@ rule provenance:
     log:
         log_of(artifacts.PROVENANCE),
     params:
-        fingerprint=fingerprint(
-            [STUDY.name, [STUDY.table_fingerprint(name) for name in RUN.decodings]]
-        ),
+        fingerprint=STUDY.report_fingerprint(),
     shell:
         STAPO + " provenance --study {STUDY_JSON:q} > {log} 2>&1"
 

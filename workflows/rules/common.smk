@@ -6,6 +6,11 @@ def at(path):
     return path.replace("{study}", STUDY.name)
 
 
+def one_of(names):
+    """The regular expression of some names."""
+    return "|".join(map(re.escape, names))
+
+
 def log_of(path):
     """The log of an output has its path, with results replaced by logs."""
     return re.sub(r"^results/", "logs/", at(path)) + ".log"

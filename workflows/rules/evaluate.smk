@@ -2,6 +2,11 @@
 # training that failed after a change can never leave old numbers standing as if they were current.
 
 
+CURVE = STUDY.evaluation.curve
+FULL = [name for name in STUDY.checkpoints() if STUDY.is_full(name)]
+CURVE_ALONE = [name for name in STUDY.checkpoints() if not STUDY.is_full(name)]
+
+
 rule generate:
     input:
         model=lambda w: artifacts.checkpoint_path(STUDY.name, w.checkpoint),
@@ -11,13 +16,15 @@ rule generate:
         ),
     log:
         log_of(artifacts.RESPONSES),
+    wildcard_constraints:
+        checkpoint=one_of(FULL),
     resources:
         gpu=STUDY.gpus_of("generate"),
     params:
         fingerprint=lambda w: fingerprint(
             [
                 STUDY.score_fingerprint(w.checkpoint, w.decoding, name)
-                for name in STUDY.evaluated()
+                for name in STUDY.answered(w.checkpoint, w.decoding)
             ]
         ),
         out=at(artifacts.RESPONSES),
@@ -26,6 +33,21 @@ rule generate:
         STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
         " --out {params.out} --gpus {resources.gpu} > {log} 2>&1"
+
+
+# Another rule, since the outputs of one cannot depend on its wildcards.
+if CURVE_ALONE:
+
+    use rule generate as generate_curve with:
+        output:
+            expand(
+                at(artifacts.COMPLETIONS),
+                benchmark=CURVE.benchmarks,
+                allow_missing=True,
+            ),
+        wildcard_constraints:
+            checkpoint=one_of(CURVE_ALONE),
+            decoding=one_of([CURVE.decoding]),
 
 
 rule score:

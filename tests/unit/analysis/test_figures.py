@@ -1,10 +1,14 @@
 """Figures hold the numbers of the metrics, in the same bytes every time."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from synthetic import write_score
 
 from stapo import artifacts
-from stapo.analysis.figures import FIGURES, draw, moving_mean, write_figure
+from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.figures import FIGURES, draw, draw_accuracy, moving_mean, write_figure
+from stapo.study import merge, parse_study
 
 
 def test_every_announced_figure_can_be_drawn():
@@ -34,3 +38,80 @@ def test_files_are_the_same_bytes_every_time(study, finished):
 def test_the_moving_mean_keeps_a_constant_and_its_length():
     assert moving_mean(np.full(7, 3.0), 3).tolist() == [3.0] * 7
     assert moving_mean(np.array([0.0, 3.0, 6.0]), 3).tolist() == [1.5, 3.0, 4.5]
+
+
+def with_scores(raw, root, change):
+    """A study with the synthetic scores of every cell."""
+    raw["run"] |= {"methods": ["justrl", "stapo"], "benchmarks": ["chain-2", "chain-3"]}
+    study = parse_study(merge(raw, change))
+    for decoding in study.run.decodings:
+        for checkpoint, benchmark in study.cells(decoding):
+            write_score(root, study, checkpoint, benchmark, decoding)
+    return study
+
+
+def measured(study, root, checkpoint, decoding, benchmarks):
+    """Accuracy in percent, straight from the score files."""
+    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+    paths = [root / artifacts.SCORES.format(**at, benchmark=name) for name in benchmarks]
+    return 100 * np.mean([np.mean(pq.read_table(path)["correct"].to_pylist()) for path in paths])
+
+
+CURVE = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
+TESTS = ["chain-2", "chain-3"]
+
+
+def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
+    raw_study, tmp_path
+):
+    change = {"training": {"evaluate_every": 48}, "evaluation": {"curve": CURVE}}
+    study = with_scores(raw_study, tmp_path, change)
+    panels = draw_accuracy(study, tmp_path).axes
+    expected = [
+        ("t1.0-p1.0", TESTS, [48, 96]),
+        ("t0.7-p0.9", TESTS, [48, 96]),
+        ("t0.7-p0.9", ["chain-3"], [16, 32, 48, 64, 80, 96]),
+    ]
+    assert len(panels) == len(expected)
+    for panel, (decoding, benchmarks, steps) in zip(panels, expected, strict=True):
+        assert panel.get_title() == f"tiny, {decoding}"
+        for line, method in zip(panel.lines, study.run.methods, strict=True):
+            assert line.get_xdata().tolist() == [0, *steps]
+            checkpoints = [study.checkpoint("tiny", method, 0, step) for step in steps]
+            values = [
+                measured(study, tmp_path, checkpoint, decoding, benchmarks)
+                for checkpoint in ("tiny/base", *checkpoints)
+            ]
+            # Sums in another order.
+            assert line.get_ydata().tolist() == pytest.approx(values, rel=1e-12)
+    labels = [panel.get_ylabel() for panel in panels]
+    assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
+
+
+@pytest.mark.parametrize(
+    ("benchmarks", "every", "rows"), [(TESTS, 48, 2), (TESTS[::-1], 48, 2), (["chain-2"], None, 1)]
+)
+def test_no_two_rows_of_accuracies_show_the_same(raw_study, tmp_path, benchmarks, every, rows):
+    curve = {**CURVE, "benchmarks": benchmarks}
+    change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
+    study = with_scores(raw_study, tmp_path, change)
+    panels = draw_accuracy(study, tmp_path).axes
+    assert len(panels) == rows
+    assert panels[-1].lines[0].get_xdata().tolist() == [0, 16, 32, 48, 64, 80, 96]
+
+
+def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_study, tmp_path):
+    study = with_scores(raw_study, tmp_path, {"evaluation": {"curve": CURVE}})
+    at = {"study": study.name, "decoding": CURVE["decoding"], "benchmark": "chain-3"}
+    for step, wrong in ((16, "missing"), (32, "made by configuration")):
+        checkpoint = f"tiny/stapo/seed0/step{step}"
+        path = tmp_path / artifacts.SCORES.format(**at, checkpoint=checkpoint)
+        path.unlink()
+        if step == 32:
+            write_score(
+                tmp_path, study, checkpoint, "chain-3", CURVE["decoding"], fingerprint="other"
+            )
+        with pytest.raises(StaleScoreError, match=f"{checkpoint}.*{wrong}"):
+            draw_accuracy(study, tmp_path)
+    # The table reads none of them.
+    read_scores(study, CURVE["decoding"], tmp_path)

@@ -51,6 +51,21 @@ def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_
     assert len({c.selected for c in table.choices}) > 1  # Otherwise nothing was chosen here.
 
 
+def test_points_of_the_curve_are_no_choice(raw_study, tmp_path):
+    raw_study["run"] |= {"decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2"]}
+    raw_study["evaluation"]["curve"] = {
+        "every": 16, "benchmarks": ["chain-2"], "decoding": "t1.0-p1.0",
+    }  # fmt: skip
+    for every, steps in ((None, []), (32, [32, 64, 96])):
+        raw_study["training"]["evaluate_every"] = every
+        study = parse_study(raw_study)
+        for checkpoint, benchmark in study.cells("t1.0-p1.0"):
+            write_score(tmp_path, study, checkpoint, benchmark)
+        table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", tmp_path))
+        assert [list(choice.averages) for choice in table.choices] == [steps] * 4 * bool(steps)
+        assert any("Checkpoint of each training" in note for note in table.notes) == bool(steps)
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

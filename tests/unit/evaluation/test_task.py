@@ -6,7 +6,7 @@ from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
 from stapo.models.arithmetic import is_held_out
-from stapo.study import BENCHMARKS, TASK_PREFIX, benchmark_definitions
+from stapo.tasks import BENCHMARKS, TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("*.yaml"))
 

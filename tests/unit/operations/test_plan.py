@@ -194,6 +194,35 @@ def test_the_table_stands_beside_the_paper_s_own_cost_and_every_assumption(tmp_p
     assert "models.8B: a training needs" in capsys.readouterr().out
 
 
+def test_the_curve_is_counted_by_itself(tmp_path, capsys):
+    curve = {"every": 100, "benchmarks": ["aime24"], "decoding": "t1.0-p1.0"}
+    often = {"training": {"evaluate_every": 500}}
+    before, study = paper_study(**often), paper_study(**often, evaluation={"curve": curve})
+    on = machine("h100", 8, 64)
+    found = {(row.stage, row.what): row for row in plan(study, on, tmp_path)}
+    known = {(row.stage, row.what): row for row in plan(before, on, tmp_path)}
+    for key in known.keys() - {("train", what) for _, what in known}:
+        assert found[key] == known[key]
+    more = found.keys() - known.keys()
+    stages = ("generate", "score", "verifier")
+    assert more == {(stage, f"{size} curve") for stage in stages for size in ("1.7B", "8B")}
+    # 24 of 29 steps of each of the 4 trainings; 30 problems with 32 responses each.
+    for stage, what in more:
+        assert found[stage, what].jobs == 4 * 24
+    generate = found["generate", "8B curve"]
+    assert generate.tokens == pytest.approx(4 * 24 * 960 * 0.35 * 20480)
+    # float32 weights; 8.2e9 parameters.
+    weights = sum(
+        found[key].disk - known[key].disk for key in known if key == ("train", "8B stapo")
+    )
+    assert weights == pytest.approx(2 * 24 * 4 * 8.2e9, rel=0.01)
+    print_plan(study, on, Console(width=160), tmp_path)
+    line = "the curve: weights after 24 more steps of each training, in all 3.8 TB"
+    assert line in capsys.readouterr().out
+    print_plan(before, on, Console(width=160), tmp_path)
+    assert "curve" not in capsys.readouterr().out
+
+
 def test_smoke_says_nothing_of_the_paper_and_always_fits(study, tmp_path, capsys):
     assert print_plan(study, machine("cpu"), Console(width=160), tmp_path)
     assert "the paper" not in capsys.readouterr().out

@@ -300,11 +300,60 @@ def test_weights_on_the_way_share_a_row(raw_study, study, tmp_path):
     assert "1 scored, 1 waiting" in line
 
 
+def test_weights_of_the_curve_have_a_row_and_one_decoding(raw_study, study, tmp_path):
+    raw_study["training"]["evaluate_every"] = 32
+    raw_study["run"]["decodings"] = ["t1.0-p1.0", "t0.7-p0.9"]
+    curve = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
+    raw_study["evaluation"]["curve"] = curve
+    study = parse_study(raw_study)
+    for step in (16, 48):
+        checkpoint = f"tiny/grpo/seed0/step{step}"
+        write_score(tmp_path, study, checkpoint, "chain-3", curve["decoding"])
+    of_curve = [a for a in answers(study, tmp_path) if not study.is_full(a.checkpoint)]
+    assert {a.decoding for a in of_curve} == {"t0.7-p0.9"}
+    assert [(a.state, a.benchmarks, a.wanted) for a in of_curve] == [
+        ("scored", 1, 400), ("scored", 1, 400), ("waiting", 1, 400),
+    ]  # fmt: skip
+    lines = shown(study, tmp_path)[1].splitlines()
+    (alone, full) = [line.split("  ") for line in lines if "step*" in line]
+    assert [word.strip() for word in full if word.strip()] == [
+        "tiny/grpo/seed0/step*", "2 waiting", "2 waiting",
+    ]  # fmt: skip
+    assert [word.strip() for word in alone if word.strip()] == [
+        "tiny/grpo/seed0/step* (curve)", "2 scored, 1 waiting",
+    ]  # fmt: skip
+    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), "{}\n")
+    made_by = fingerprint(study.train_config("tiny", "grpo", 0))
+    outputs = {f"step{step}/model.safetensors": "0" for step in study.kept_steps()}
+    record = {"fingerprint": made_by, "outputs": outputs}
+    write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record)
+    where = "logs/smoke/completions/tiny/grpo/seed0/step80/t0.7-p0.9.log"
+    slurm = ".snakemake/slurm_logs/rule_generate_curve/tiny_grpo_seed0_step80_t0.7-p0.9/7.log"
+    for log in (where, slurm):
+        write(tmp_path / log, "stapo: CUDA\n")
+        assert "stapo: CUDA" in shown(study, tmp_path)[1]
+        (tmp_path / log).unlink()
+
+
+def test_a_report_with_another_curve_is_outdated(raw_study, tmp_path):
+    curve = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t1.0-p1.0"}
+    raw_study["evaluation"]["curve"] = curve
+    study = parse_study(raw_study)
+    shown_by = f"Configuration {study.report_fingerprint()}."
+    write(tmp_path / artifacts.REPORT.format(study="smoke"), shown_by)
+    assert outputs(study, tmp_path)["report"] == "there"
+    for other in ({**curve, "every": 32}, {**curve, "benchmarks": ["chain-2"]}, None):
+        raw_study["evaluation"]["curve"] = other
+        found = outputs(parse_study(raw_study), tmp_path)
+        assert found["report"] == "outdated, made with other settings"
+
+
 def test_tables_and_report_may_be_outdated_or_older_than_their_input(raw_study, study, tmp_path):
     table = {"study": "smoke", "decoding": "t1.0-p1.0", "suffix": "md"}
     made_by = f"Configuration {study.table_fingerprint('t1.0-p1.0')}."
     path = write(tmp_path / artifacts.MAIN_TABLE.format(**table), made_by, age=100)
-    write(tmp_path / artifacts.REPORT.format(study="smoke"), f"<p>{made_by}</p>", age=50)
+    shown_by = f"Configuration {study.report_fingerprint()}."
+    write(tmp_path / artifacts.REPORT.format(study="smoke"), f"<p>{shown_by}</p>", age=50)
     found = outputs(study, tmp_path)
     assert found == {
         "table t1.0-p1.0": "there",

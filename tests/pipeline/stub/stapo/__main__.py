@@ -113,7 +113,7 @@ def generate(o: dict[str, Any]) -> None:
     config = study.generate_config(o["checkpoint"], o["decoding"])
     print("configuration", fingerprint(config), flush=True)
     with work_directory(Path(o["work"]), {"kind": "responses"}):
-        for name in study.evaluated():
+        for name in study.answered(o["checkpoint"], o["decoding"]):
             write(Path(o["out"]) / f"{name}.jsonl", digest(config, name, Path(o["model"])) + "\n")
 
 
@@ -137,22 +137,27 @@ def show(o: dict[str, Any], command: str) -> None:
 
     study = parse_study(json.loads(o["study"]))
     if command == "figure":
-        made = digest(*map(Path, artifacts.metrics_paths(study)))
+        made_from = artifacts.metrics_paths(study)
+        if o["name"] == artifacts.ACCURACY:
+            made_from = artifacts.score_paths(study, study.run.decodings)
+        made = digest(*map(Path, made_from))
         for suffix in ("svg", "png"):
             write(
                 Path(artifacts.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
                 made,
             )
     elif command == "table":
-        scores = artifacts.score_paths(study, [o["decoding"]])
+        scores = artifacts.table_score_paths(study, o["decoding"])
         made_by = study.table_fingerprint(o["decoding"])
         text = f"{digest(*map(Path, scores))}\nConfiguration {made_by}.\n"
         for suffix in artifacts.SUFFIXES:
             at = {"study": study.name, "decoding": o["decoding"], "suffix": suffix}
             write(Path(artifacts.MAIN_TABLE.format(**at)), text)
     elif command == "report":
-        tables = [Path(path).read_text() for path in artifacts.table_paths(study)]
-        write(Path(artifacts.REPORT.format(study=study.name)), "".join(tables))
+        shown = [*artifacts.table_paths(study), *artifacts.figure_paths(study)]
+        text = "".join(Path(path).read_text() for path in shown)
+        made_by = f"Configuration {study.report_fingerprint()}."
+        write(Path(artifacts.REPORT.format(study=study.name)), f"{text}\n{made_by}\n")
     else:
         files = [p for p in artifacts.published_paths(study) if not p.endswith("/provenance.json")]
         sums = "".join(f"{digest(Path(path))}  {path}\n" for path in files)
