@@ -16,14 +16,35 @@ PROFILES = ROOT / "workflows" / "profiles"
 JOBS = {
     # trainings, base models, checkpoints x decodings, times benchmarks
     "smoke": {"train": 4, "base_model": 1, "generate": 10, "score": 60},
-    "paper": {"train": 12, "base_model": 3, "generate": 150, "score": 900, "verifier_model": 1},
-    "paper-1.7b": {"train": 4, "base_model": 1, "generate": 50, "score": 300, "verifier_model": 1},
-    "single-gpu": {"train": 4, "base_model": 1, "generate": 26, "score": 156},
+    "paper": {
+        "train": 12,
+        "base_model": 3,
+        "generate": 150,
+        "generate_curve": 288,  # 24 steps of each training
+        "score": 900 + 288,
+        "verifier_model": 1,
+    },
+    "paper-1.7b": {
+        "train": 4,
+        "base_model": 1,
+        "generate": 50,
+        "generate_curve": 96,
+        "score": 300 + 96,
+        "verifier_model": 1,
+    },
+    "single-gpu": {
+        "train": 4,
+        "base_model": 1,
+        "generate": 26,
+        "generate_curve": 12,
+        "score": 156 + 12,
+    },
     "paper-rollouts": {
         "train": 12,
         "base_model": 3,
         "generate": 150,
-        "score": 900,
+        "generate_curve": 288,
+        "score": 900 + 288,
         "verifier_model": 1,
     },
     "ablation-v3": {
@@ -37,7 +58,8 @@ JOBS = {
         "train": 11,
         "base_model": 1,
         "generate": 134,
-        "score": 804,
+        "generate_curve": 264,
+        "score": 804 + 264,
         "verifier_model": 1,
     },
     "sensitivity-v3": {
