@@ -176,6 +176,7 @@ def main() -> None:
         raise RuntimeError("stapo: made to fail")
     if command == "prompts":
         write(Path(o["out"]), digest(o["config"]) + "\n")
+        write(Path(o["record"]), json.dumps(digest(o["config"])))
     elif command == "overlap":
         write(Path(o["out"]), json.dumps(digest(Path(o["prompts"]))))
     elif command == "base":
