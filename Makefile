@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: below a path with a space and a dollar their first line names no file.
 RUN := python -P -m
 
-.PHONY: help setup setup-gpu smoke test test-cpus test-vllm bench lint schema lock
+.PHONY: help setup setup-gpu smoke test test-cpus test-vllm mutants bench lint schema lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -33,6 +33,10 @@ test-cpus: setup ## the tests of numbers, as other CPUs compute them
 test-vllm: ## a real vLLM on the CPU, in a layer over .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
+
+mutants: setup ## what no test of objective and update notices; at most MINUTES=90
+	requirements/install_mutants.sh
+	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
 bench: setup ## our update beside TRL's, our grading beside a plain loop: ratios
 	python tests/performance/bench_update.py

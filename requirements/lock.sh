@@ -23,3 +23,9 @@ python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt r
 printf -- '-c constraints.txt\nvllm==0.31.0\n' >.cache/gpu.in
 compile --output-file .cache/gpu.txt .cache/gpu.in
 python3.11 requirements/layer_lock.py .cache/gpu.txt requirements/gpu.txt requirements/lock.txt requirements/cuda.txt
+
+# mutmut: over the lock for development, of which it takes no other version.
+grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' >.cache/constraints.txt
+{ echo '-c constraints.txt' && cat requirements/mutants.in; } >.cache/mutants.in
+compile --output-file .cache/mutants.txt .cache/mutants.in
+python3.11 requirements/layer_lock.py .cache/mutants.txt requirements/mutants.txt requirements/lock.txt requirements/cuda.txt

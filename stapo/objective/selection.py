@@ -128,7 +128,7 @@ def silence_random(
     check_shapes(mask=mask, entropies=entropies)
     places = spurious_candidates(logps, advantages, mask, tau_p).nonzero()
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(places), generator=generator).to(places.device)
+    order = torch.randperm(len(places), generator=generator, device="cpu").to(places.device)
     silenced = places[order[: round(quantile * len(places))]]
     keep = mask.clone()
     keep[silenced[:, 0], silenced[:, 1]] = False

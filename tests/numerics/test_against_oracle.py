@@ -268,10 +268,24 @@ SEEDS = pytest.mark.parametrize("seed", range(5))
             lambda p, h, a, m: oracle.silence_spurious(p, h, a, m, 0.2, 0.3),
         ),
         ("keep_high_entropy", {}, lambda p, h, a, m: oracle.keep_high_entropy(h, m)),
+        (
+            "keep_high_entropy",
+            {"fraction": 0.55},
+            lambda p, h, a, m: oracle.keep_high_entropy(h, m, 0.55),
+        ),
         ("silence_high_entropy", {}, oracle.silence_high_entropy),
         ("silence_candidates", {}, lambda p, h, a, m: oracle.silence_candidates(p, a, m)),
     ],
-    ids=["all", "s2t", "s2t-v2", "s2t-0.2-0.3", "20-entropy", "high-entropy", "full-mask"],
+    ids=[
+        "all",
+        "s2t",
+        "s2t-v2",
+        "s2t-0.2-0.3",
+        "20-entropy",
+        "55-entropy",
+        "high-entropy",
+        "full-mask",
+    ],
 )
 def test_selections_by_name(make_batch, seed: int, name: str, args: dict, expected) -> None:
     names = ("logps", "entropies", "advantages", "mask")

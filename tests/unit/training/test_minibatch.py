@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from stapo.methods import METHODS
@@ -12,8 +12,11 @@ from stapo.objective import SELECTIONS, group_token_mean, sequence_mean, token_m
 from stapo.training.minibatch import cut, deal, token_weights
 from stapo.training.update import micro_batch_loss
 
+# The smallest mini-batch that fails says little more than any, and takes minutes to find.
+PHASES = (Phase.explicit, Phase.generate)
 
-@settings(max_examples=100, deadline=None)
+
+@settings(max_examples=100, deadline=None, phases=PHASES)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1, max_size=40),
     budget=st.integers(1, 400),
@@ -55,7 +58,7 @@ def test_weights_are_the_aggregation(name, mean):
     assert token_weights(torch.zeros_like(keep), name, group_size=2).sum() == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, phases=PHASES)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1, max_size=40),
     budget=st.integers(1, 400),
@@ -73,7 +76,7 @@ def test_all_ranks_have_as_many_passes_and_together_each_sequence_once(lengths, 
     assert max(counts) - min(counts) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=PHASES)
 @given(
     seed=st.integers(0, 10_000),
     name=st.sampled_from(sorted(METHODS)),

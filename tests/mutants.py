@@ -1,0 +1,177 @@
+"""Mutation testing of the objective and the update (`make mutants`).
+
+mutmut changes one thing of a function at a time (an operator, a number, an argument, an assignment) in
+a copy under `mutants/`, and runs the tests that reach the function until one fails. A mutant that no
+test notices has survived: either a test is missing, or the change makes no difference, which
+`tests/mutants.yaml` then says in one line. Settings of mutmut are in pyproject.toml.
+
+Usage: mutants.py [PATTERN...], of mutants' names as mutmut prints them. MINUTES bounds the run
+(default 60); what was not reached is counted.
+"""
+
+import ast
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from shutil import rmtree
+from types import FrameType
+
+import libcst as cst
+import yaml
+from mutmut.__main__ import cli
+from mutmut.mutation.data import SourceFileMutationData
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.mutation.mutators import mutation_operators
+from mutmut.stats import status_by_exit_code
+from mutmut.utils.file_utils import walk_mutatable_files
+from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+
+EXPLAINED = Path(__file__).with_suffix(".yaml")
+TRAINER = "stapo.training.trainer.xǁStapoTrainerǁ"
+PATTERNS = (
+    "stapo.objective.*",
+    "stapo.training.minibatch.*",
+    "stapo.training.update.*",
+    *(f"{TRAINER}{name}__*" for name in (
+        "_accumulate_gradients", "_parts", "_statistics", "_select", "_scopes",
+    )),
+)  # fmt: skip
+"""Of the trainer only what decides the update; the rest takes whole trainings to test."""
+TURNED = {
+    cst.LessThan: cst.GreaterThan,
+    cst.LessThanEqual: cst.GreaterThanEqual,
+    cst.GreaterThan: cst.LessThan,
+    cst.GreaterThanEqual: cst.LessThanEqual,
+}
+SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What distinguishes a mutant from the code, where it is, and how its tests ended."""
+
+    name: str
+    file: str
+    line: int
+    function: str
+    old: str
+    new: str
+    status: str
+
+
+def turn_comparison(node: cst.ComparisonTarget) -> Iterator[cst.ComparisonTarget]:
+    """Turn an inequality round; mutmut itself only moves its edge."""
+    if type(node.operator) in TURNED:
+        yield node.with_changes(operator=TURNED[type(node.operator)]())
+
+
+def swap_name(node: cst.Name) -> Iterator[cst.Name]:
+    """Swap names of which the wrong one looks as right, such as min and max."""
+    if node.value in SWAPPED:
+        yield node.with_changes(value=SWAPPED[node.value])
+
+
+def run(patterns: list[str], minutes: float) -> None:
+    """Let mutmut make all mutants and test those of the patterns, until the time is over.
+
+    Raises:
+        SystemExit: the tests fail without any mutant.
+    """
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    mutation_operators.append((cst.ComparisonTarget, turn_comparison))
+    mutation_operators.append((cst.Name, swap_name))
+    rmtree("mutants", ignore_errors=True)
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
+    try:
+        cli(["run", "--max-children", "1", *patterns], standalone_mode=False)
+    except KeyboardInterrupt:
+        print("The time was over before the first mutant.")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def outcome(exit_code: int | None) -> str:
+    """Return killed, survived, timed out or not reached."""
+    status = status_by_exit_code[exit_code]
+    if status in ("survived", "no tests"):
+        return "survived"
+    return {"not checked": "not reached", "timeout": "timed out"}.get(status, "killed")
+
+
+def changes(patterns: list[str]) -> list[Change]:
+    """Return all mutants of the patterns, in the order of the code."""
+    found = []
+    for path in walk_mutatable_files():
+        data = SourceFileMutationData(path=path)
+        data.load()
+        first_lines = {
+            node.name: node.lineno
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        }
+        for name, exit_code in data.exit_code_by_key.items():
+            if any(fnmatch(name, pattern) for pattern in patterns):
+                function, _ = orig_function_and_class_names_from_key(name)
+                offset, old, new = difference(get_diff_for_mutant(name, path=path))
+                line = first_lines[function] + offset
+                found.append(Change(name, str(path), line, function, old, new, outcome(exit_code)))
+    return sorted(found, key=lambda change: (change.file, change.line))
+
+
+def difference(diff: str) -> tuple[int, str, str]:
+    """Return the first changed line of a function, from 0, and the text before and after."""
+    _, _, head, *lines = diff.splitlines()
+    start = int(head.split()[1].lstrip("-").split(",")[0]) - 1
+    offset = next(i for i, line in enumerate(lines) if line[0] in "+-")
+    old, new = (" ".join(line[1:].strip() for line in lines if line[0] == sign) for sign in "-+")
+    return start + offset, old, new
+
+
+def report(found: list[Change], explanations: list[dict[str, str]]) -> bool:
+    """Print the table and the survivors; return whether all of them are explained."""
+    known = {(e["function"], e["old"], e["new"]): e["why"] for e in explanations}
+    columns = ("killed", "timed out", "survived", "explained", "not reached")
+    rows: dict[str, Counter[str]] = {}
+    survivors = []
+    for change in found:
+        status = change.status
+        why = known.get((change.function, change.old, change.new))
+        if status == "survived" and why:
+            status = "explained"
+        elif status == "survived":
+            survivors.append(change)
+        for row in (change.file, "all"):
+            rows.setdefault(row, Counter())[status] += 1
+    print(f"\n{'':34}{'mutants':>8}" + "".join(f"{column:>13}" for column in columns))
+    for file in sorted(rows, key=lambda file: (file == "all", file)):
+        counts = rows[file]
+        print(f"{file:34}{counts.total():8}" + "".join(f"{counts[c]:13}" for c in columns))
+    for change in survivors:
+        print(f"\n{change.file}:{change.line} {change.name}\n  - {change.old}\n  + {change.new}")
+    alive = {(c.function, c.old, c.new) for c in found if c.status != "killed"}
+    for key in known.keys() - alive if len(found) else ():
+        if any(change.function == key[0] for change in found):
+            print(f"\n{EXPLAINED.name}: {key[0]}: no longer survives: {key[2]}")
+    if rows.get("all", Counter())["not reached"]:
+        print("\nThe time was over: MINUTES=... allows more.")
+    return not survivors
+
+
+def main(patterns: list[str]) -> int:
+    """Return 1 if a mutant survives that is not explained."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    patterns = patterns or list(PATTERNS)
+    run(patterns, float(os.environ.get("MINUTES", "60")))
+    return 0 if report(changes(patterns), yaml.safe_load(EXPLAINED.read_text()) or []) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""What every function of the objective and of the mini-batch asks of its arguments, and keeps of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from stapo.objective import (
+    SELECTIONS,
+    at_resolution,
+    clipped_surrogate,
+    gradient_norm_bounds,
+    group_advantages,
+    keep_high_entropy,
+    kl_k3,
+    logit_gradient_norm_sq,
+    sequence_mean,
+    spurious_candidates,
+    token_mean,
+    token_quadrants,
+)
+from stapo.training.minibatch import cut, deal, token_weights
+
+STATISTICS = ("logps", "entropies", "advantages", "mask")
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], dict[str, float]]] = {
+    "clipped_surrogate": (
+        clipped_surrogate,
+        ("logps", "old_logps", "advantages"),
+        {"clip_low": 0.2, "clip_high": 0.28},
+    ),
+    "kl_k3": (kl_k3, ("logps", "ref_logps"), {}),
+    "token_mean": (token_mean, ("values", "keep"), {}),
+    "sequence_mean": (sequence_mean, ("values", "mask"), {}),
+    "logit_gradient_norm_sq": (logit_gradient_norm_sq, ("weights", "logps", "collision"), {}),
+    "gradient_norm_bounds": (
+        gradient_norm_bounds,
+        ("weights", "logps", "entropies"),
+        {"vocab_size": 9},
+    ),
+    "token_quadrants": (
+        token_quadrants,
+        ("logps", "entropies", "mask"),
+        {"tau_p": 0.1, "tau_h": 1.0},
+    ),
+    "spurious_candidates": (spurious_candidates, ("logps", "advantages", "mask"), {"tau_p": 0.1}),
+    "keep_high_entropy": (keep_high_entropy, ("entropies", "mask"), {}),
+    **{f"SELECTIONS {name}": (select, STATISTICS, {}) for name, select in SELECTIONS.items()},
+}
+
+
+def tensor(name: str, rows: int = 2, columns: int = 3) -> Tensor:
+    """Return a tensor that is right as the argument of that name, for these sizes."""
+    if name == "advantages":
+        return torch.ones(rows)
+    if name in ("mask", "keep"):
+        return torch.ones(rows, columns, dtype=torch.bool)
+    return torch.full((rows, columns), -1.0)
+
+
+WRONG_SHAPES = [
+    pytest.param(name, wrong, sizes, id=f"{name} {wrong} {sizes}")
+    for name, (_, names, _) in FUNCTIONS.items()
+    for wrong in names
+    for sizes in ((1, 3), (2, 1))
+    if not (wrong == "advantages" and sizes == (2, 1))  # they have no columns
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "sizes"), WRONG_SHAPES)
+def test_what_would_broadcast_is_refused(name: str, wrong: str, sizes: tuple[int, int]) -> None:
+    """A tensor of a single row or column computes silently with the others."""
+    function, names, others = FUNCTIONS[name]
+    args = {each: tensor(each) for each in names}
+    function(**args, **others)
+    args[wrong] = tensor(wrong, *sizes)
+    found, right = tuple(args[wrong].shape), tuple(tensor(wrong).shape)
+    with pytest.raises(ValueError, match="expected shape") as error:
+        function(**args, **others)
+    # Of two that do not fit either may be named, always with both shapes.
+    assert any(str(error.value).startswith(f"{each}: ") for each in names)
+    assert str(found) in str(error.value)
+    assert str(right) in str(error.value) or wrong == names[0]
+
+
+@pytest.mark.parametrize("name", [n for n, (_, names, _) in FUNCTIONS.items() if "mask" in names])
+def test_a_mask_of_numbers_is_refused_with_the_remedy(name: str) -> None:
+    function, names, others = FUNCTIONS[name]
+    args = {each: tensor(each) for each in names} | {"mask": torch.ones(2, 3)}
+    remedy = r"mask: expected dtype torch.bool, found torch.float32; use mask.bool\(\)"
+    with pytest.raises(ValueError, match=remedy):
+        function(**args, **others)
+
+
+def test_a_third_dimension_is_refused() -> None:
+    values = torch.zeros(2, 3, 4)
+    with pytest.raises(ValueError, match=r"logps: expected shape \(B, T\) = \(2, 3, 4\)"):
+        kl_k3(values, values)
+
+
+def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
+    values = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="vocab_size: expected at least 2, found 1"):
+        gradient_norm_bounds(values, values, values, 1)
+    for dual_clip in (1.0, 0.5):
+        with pytest.raises(ValueError, match=f"dual_clip: .* above 1, found {dual_clip}"):
+            clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, dual_clip)
+    clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, 1.5)
+    with pytest.raises(ValueError, match=r"rewards: expected shape \(n,\), found \(2, 3\)"):
+        group_advantages(values, 2)
+    for group_size in (0, 1, 4):
+        with pytest.raises(
+            ValueError, match=f"group_size: expected a divisor of 6 .* {group_size}"
+        ):
+            group_advantages(values.flatten(), group_size)
+    with pytest.raises(ValueError, match="scope: expected 'candidates' or 'all', found 'rank'"):
+        SELECTIONS["silence_spurious"](*(tensor(name) for name in STATISTICS), scope="rank")
+
+
+# Types and devices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (torch.int64, torch.float32),
+        (torch.int8, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_advantages_are_at_least_in_single_precision(dtype, expected) -> None:
+    advantages = group_advantages(torch.tensor([1, 0, 0, 1, 0, 0], dtype=dtype), 3)
+    assert advantages.dtype == expected
+    # 2/3 over the sample's deviation 1/sqrt(3), in single precision.
+    assert advantages[0].item() == pytest.approx(2 / 3**0.5, rel=2e-6)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_lie_where_the_arguments_lie(name: str) -> None:
+    """As on an accelerator: whatever is created with no device named would be on another one."""
+    function, names, others = FUNCTIONS[name]
+    args = {each: tensor(each) for each in names}
+    with torch.device("meta"):
+        result = function(**args, **others)
+    for value in result if isinstance(result, tuple) else (result,):
+        assert value.device == args[names[0]].device
+
+
+def test_micro_batches_and_weights_lie_where_the_mini_batch_lies() -> None:
+    lengths, rows, keep = torch.tensor([3, 1, 2]), torch.arange(3), tensor("keep")
+    with torch.device("meta"):
+        parts = cut(lengths, lengths, rows, 4)
+        hands = deal(lengths, lengths, rows, 4, 2)
+        weights = [token_weights(keep, name) for name in ("token_mean", "sequence_mean")]
+    for value in (*parts, *(part for hand in hands for part in hand), *weights):
+        assert value.device == rows.device
+
+
+def test_entropies_are_rounded_in_double_precision_to_the_nearest_multiple() -> None:
+    # Single precision holds 2^-23 of a value near 1, a thousandth of the resolution's 2^-10.
+    entropies = torch.tensor([1.0, 1.0 + 0.4 * 2**-10, 1.0 + 0.6 * 2**-10, 0.0])
+    rounded = at_resolution(entropies)
+    assert rounded.dtype == torch.float64
+    assert rounded.tolist() == [1.0, 1.0, 1.0 + 2**-10, 0.0]
+    assert at_resolution(entropies, 0.5).tolist() == [1.0, 1.0, 1.0, 0.0]

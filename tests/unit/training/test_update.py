@@ -1,0 +1,146 @@
+"""The loss of one micro-batch against plain double-precision loops: everything a method sets reaches it."""
+
+from dataclasses import replace
+
+import oracle
+import pytest
+import torch
+from torch import Tensor
+
+from stapo.methods import METHODS, Method
+from stapo.training.update import NUM_SUMS, micro_batch_loss
+
+pytestmark = pytest.mark.rounding
+
+ROWS, WIDTH, WIDER = 8, 7, 10
+CLIP = replace(METHODS["justrl"], clip_low=0.1, clip_high=0.3)
+CASES = {
+    "clip": CLIP,
+    "dual clip": replace(CLIP, dual_clip=1.5),
+    "KL": replace(CLIP, kl_coefficient=0.7),
+    "dual clip and KL": replace(CLIP, dual_clip=1.5, kl_coefficient=0.7),
+}
+
+
+def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return current log-probs (R, W) and a batch that is wider, as of a mini-batch with longer rows.
+
+    Log-ratios up to 1 in size reach past every clip; behind the responses stands what is no log-prob.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=dtype)
+
+    lengths = torch.randint(3, WIDTH + 1, (ROWS,), generator=generator)
+    lengths[0], lengths[1] = 0, WIDTH
+    mask = torch.arange(WIDER) < lengths.unsqueeze(1)
+    logps = uniform(-8, -0.1, ROWS, WIDTH)
+    old = logps - uniform(-1, 1, ROWS, WIDTH)
+    advantages = uniform(0.5, 2, ROWS) * torch.tensor([1, -1] * (ROWS // 2))
+    advantages[-1] = 0.0
+    batch = {
+        "completion_mask": mask.long(),
+        "old_per_token_logps": torch.full((ROWS, WIDER), 50.0, dtype=dtype),
+        "ref_per_token_logps": torch.full((ROWS, WIDER), 50.0, dtype=dtype),
+        "advantages": advantages,
+    }
+    inside = mask[:, :WIDTH]
+    batch["old_per_token_logps"][:, :WIDTH] = torch.where(inside, old, 50.0)
+    batch["ref_per_token_logps"][:, :WIDTH] = torch.where(
+        inside, logps + uniform(-1, 1, ROWS, WIDTH), 50.0
+    )
+    return torch.where(inside, logps, -50.0), batch
+
+
+def expected(
+    logps: Tensor, batch: dict[str, Tensor], weights: Tensor, method: Method
+) -> tuple[list[float], Tensor]:
+    """Return the four sums and the gradient, from the formulas."""
+    old = batch["old_per_token_logps"][:, :WIDTH].tolist()
+    ref = batch["ref_per_token_logps"][:, :WIDTH].tolist()
+    advantages, current = batch["advantages"].tolist(), logps.tolist()
+    clip = method.clip_low, method.clip_high, method.dual_clip
+    values = oracle.clipped_surrogate(current, old, advantages, *clip)
+    slopes = oracle.surrogate_weights(current, old, advantages, *clip)
+    kl = oracle.kl_k3(current, ref)
+    beta, loss, total_kl, low, high = method.kl_coefficient, 0.0, 0.0, 0, 0
+    gradient = torch.zeros_like(logps)
+    for b, t in oracle.positions(batch["completion_mask"][:, :WIDTH].bool().tolist()):
+        weight = weights[b, t].item()
+        ratio = oracle.safe_exp(current[b][t] - old[b][t])
+        loss -= weight * (values[b][t] - beta * kl[b][t])
+        slope = slopes[b][t] - beta * (1 - oracle.safe_exp(ref[b][t] - current[b][t]))
+        gradient[b, t] = -weight * slope
+        total_kl += kl[b][t] if beta else 0.0
+        low += advantages[b] < 0 and ratio < 1 - method.clip_low
+        high += advantages[b] > 0 and ratio > 1 + method.clip_high
+    return [loss, total_kl, low, high], gradient
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CASES)
+def test_loss_sums_and_gradient_are_those_of_the_formulas(name: str, seed: int) -> None:
+    logps, batch = mini_batch(seed)
+    # Not those of an aggregation: what lies behind a response does not count whatever its weight.
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(ROWS, WIDER, generator=generator, dtype=torch.double)
+    sums, gradient = expected(logps, batch, weights, CASES[name])
+    assert sums[2] > 0
+    assert sums[3] > 0
+    leaf = logps.clone().requires_grad_()
+    loss, counted = micro_batch_loss(leaf, batch, weights, CASES[name])
+    loss.backward()
+    # Both in double precision, sums of some fifty terms of size 1 in another order.
+    assert loss.item() == pytest.approx(sums[0], rel=1e-12, abs=1e-12)
+    assert counted.tolist() == pytest.approx(sums, rel=1e-12, abs=1e-12)
+    torch.testing.assert_close(leaf.grad, gradient, rtol=1e-12, atol=1e-12)
+
+
+def test_every_setting_changes_the_loss() -> None:
+    """Otherwise the test above could not tell whether a setting is used."""
+    logps, batch = mini_batch(0)
+    weights = torch.ones(ROWS, WIDER, dtype=torch.double)
+    others = (
+        replace(CLIP, clip_low=0.2),
+        replace(CLIP, clip_high=0.2),
+        replace(CLIP, dual_clip=1.5),
+        replace(CLIP, kl_coefficient=0.7),
+    )
+    losses = {micro_batch_loss(logps, batch, weights, m)[0].item() for m in (CLIP, *others)}
+    assert len(losses) == 5
+
+
+def test_a_method_without_kl_needs_no_reference() -> None:
+    logps, batch = mini_batch(0)
+    weights = torch.ones(ROWS, WIDER, dtype=torch.double)
+    whole = micro_batch_loss(logps, batch, weights, CLIP)
+    del batch["ref_per_token_logps"]
+    loss, sums = micro_batch_loss(logps, batch, weights, CLIP)
+    assert loss == whole[0]
+    assert sums[1] == 0
+
+
+def test_sums_are_in_double_precision_and_carry_no_gradient() -> None:
+    logps, batch = mini_batch(0, torch.float32)
+    method = CASES["dual clip and KL"]
+    _, sums = micro_batch_loss(logps.requires_grad_(), batch, torch.ones(ROWS, WIDER), method)
+    assert sums.shape == (NUM_SUMS,)
+    assert sums.dtype == torch.double
+    assert not sums.requires_grad
+
+
+def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_lose() -> None:
+    # Without any room a ratio of exactly 1 lies on both edges: its gradient is not cut off.
+    method = replace(CLIP, clip_low=0.0, clip_high=0.0)
+    logps = torch.full((3, 2), -1.0, dtype=torch.double)
+    batch = {
+        "completion_mask": torch.ones(3, 2),
+        "old_per_token_logps": logps.clone(),
+        "advantages": torch.tensor([1.0, -1.0, 0.0], dtype=torch.double),
+    }
+    weights = torch.ones(3, 2, dtype=torch.double)
+    assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [0, 0]
+    # One above and one below 1 in every row: of the row of no advantage neither counts.
+    batch["old_per_token_logps"] = logps + torch.tensor([0.5, -0.5], dtype=torch.double)
+    assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [1, 1]
