@@ -34,7 +34,7 @@ test-vllm: ## a real vLLM on the CPU, in a layer over .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
-mutants: setup ## what no test of objective and update notices; at most MINUTES=90
+mutants: setup ## mutation tests of the objective and the update; MINUTES=90 at most
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 

@@ -5,8 +5,8 @@ a copy under `mutants/`, and runs the tests that reach the function until one fa
 test notices has survived: either a test is missing, or the change makes no difference, which
 `tests/mutants.yaml` then says in one line. Settings of mutmut are in pyproject.toml.
 
-Usage: mutants.py [PATTERN...], of mutants' names as mutmut prints them. MINUTES bounds the run
-(default 60); what was not reached is counted.
+Usage: mutants.py [PATTERN...], of mutants' names as they are printed. MINUTES in the environment bounds the
+run (default 90); what was not reached is counted.
 """
 
 import ast
@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from shutil import rmtree
@@ -63,6 +63,11 @@ class Change:
     new: str
     status: str
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What an explanation names it by: no line numbers, which move."""
+        return self.function, self.old, self.new
+
 
 def turn_comparison(node: cst.ComparisonTarget) -> Iterator[cst.ComparisonTarget]:
     """Turn an inequality round; mutmut itself only moves its edge."""
@@ -95,7 +100,8 @@ def run(patterns: list[str], minutes: float) -> None:
         cli(["run", "--max-children", "1", *patterns], standalone_mode=False)
     except KeyboardInterrupt:
         print("The time was over before the first mutant.")
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def outcome(exit_code: int | None) -> str:
@@ -135,33 +141,40 @@ def difference(diff: str) -> tuple[int, str, str]:
     return start + offset, old, new
 
 
-def report(found: list[Change], explanations: list[dict[str, str]]) -> bool:
-    """Print the table and the survivors; return whether all of them are explained."""
-    known = {(e["function"], e["old"], e["new"]): e["why"] for e in explanations}
-    columns = ("killed", "timed out", "survived", "explained", "not reached")
+def table(found: list[Change]) -> list[str]:
+    """Return a line per module, and one of all, with the mutants by how their tests ended."""
+    columns = ("killed", "timed out", "explained", "survived", "not reached")
     rows: dict[str, Counter[str]] = {}
-    survivors = []
     for change in found:
-        status = change.status
-        why = known.get((change.function, change.old, change.new))
-        if status == "survived" and why:
-            status = "explained"
-        elif status == "survived":
-            survivors.append(change)
-        for row in (change.file, "all"):
-            rows.setdefault(row, Counter())[status] += 1
-    print(f"\n{'':34}{'mutants':>8}" + "".join(f"{column:>13}" for column in columns))
-    for file in sorted(rows, key=lambda file: (file == "all", file)):
-        counts = rows[file]
-        print(f"{file:34}{counts.total():8}" + "".join(f"{counts[c]:13}" for c in columns))
+        rows.setdefault(change.file, Counter())[change.status] += 1
+    rows["all"] = sum(rows.values(), Counter())
+    lines = [f"{'':34}{'mutants':>8}" + "".join(f"{column:>13}" for column in columns)]
+    for name, counts in rows.items():
+        cells = "".join(f"{counts[column]:13}" for column in columns)
+        lines.append(f"{name:34}{counts.total():8}{cells}")
+    return lines
+
+
+def report(found: list[Change], explanations: list[dict[str, str]]) -> bool:
+    """Print the table, the survivors, and explanations without one; return whether all are explained."""
+    known = {(each["function"], each["old"], each["new"]) for each in explanations}
+    found = [
+        replace(change, status="explained")
+        if change.status == "survived" and change.key in known
+        else change
+        for change in found
+    ]
+    print("\n" + "\n".join(table(found)))
+    survivors = [change for change in found if change.status == "survived"]
     for change in survivors:
         print(f"\n{change.file}:{change.line} {change.name}\n  - {change.old}\n  + {change.new}")
-    alive = {(c.function, c.old, c.new) for c in found if c.status != "killed"}
-    for key in known.keys() - alive if len(found) else ():
-        if any(change.function == key[0] for change in found):
-            print(f"\n{EXPLAINED.name}: {key[0]}: no longer survives: {key[2]}")
-    if rows.get("all", Counter())["not reached"]:
-        print("\nThe time was over: MINUTES=... allows more.")
+    needed = {change.key for change in found if change.status in ("explained", "not reached")}
+    reached = {change.function for change in found}
+    for key in sorted(known - needed):
+        if key[0] in reached:
+            print(f"\n{EXPLAINED.name}: no longer survives: {key[0]}: {key[2]}")
+    if any(change.status == "not reached" for change in found):
+        print("\nThe time was over; MINUTES=... allows more.")
     return not survivors
 
 
@@ -169,7 +182,7 @@ def main(patterns: list[str]) -> int:
     """Return 1 if a mutant survives that is not explained."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     patterns = patterns or list(PATTERNS)
-    run(patterns, float(os.environ.get("MINUTES", "60")))
+    run(patterns, float(os.environ.get("MINUTES", "90")))
     return 0 if report(changes(patterns), yaml.safe_load(EXPLAINED.read_text()) or []) else 1
 
 

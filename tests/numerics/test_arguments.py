@@ -13,6 +13,7 @@ from stapo.objective import (
     clipped_surrogate,
     gradient_norm_bounds,
     group_advantages,
+    group_token_mean,
     keep_high_entropy,
     kl_k3,
     logit_gradient_norm_sq,
@@ -32,6 +33,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], dict[str, float]
     ),
     "kl_k3": (kl_k3, ("logps", "ref_logps"), {}),
     "token_mean": (token_mean, ("values", "keep"), {}),
+    "group_token_mean": (group_token_mean, ("values", "keep"), {"group_size": 1}),
     "sequence_mean": (sequence_mean, ("values", "mask"), {}),
     "logit_gradient_norm_sq": (logit_gradient_norm_sq, ("weights", "logps", "collision"), {}),
     "gradient_norm_bounds": (
@@ -154,7 +156,10 @@ def test_micro_batches_and_weights_lie_where_the_mini_batch_lies() -> None:
     with torch.device("meta"):
         parts = cut(lengths, lengths, rows, 4)
         hands = deal(lengths, lengths, rows, 4, 2)
-        weights = [token_weights(keep, name) for name in ("token_mean", "sequence_mean")]
+        weights = [
+            token_weights(keep, name, 1)
+            for name in ("token_mean", "group_token_mean", "sequence_mean")
+        ]
     for value in (*parts, *(part for hand in hands for part in hand), *weights):
         assert value.device == rows.device
 

@@ -43,6 +43,9 @@ WITH_THRESHOLD = {
     "candidates": clipped("stapo", selection_args={**RARE, "scope": "candidates"}),
     "all": clipped("stapo", selection_args={**RARE, "quantile": 0.6, "scope": "all"}),
     "high entropy": clipped("high-entropy", selection_args=RARE),
+    "high entropy of all": clipped(
+        "high-entropy", selection_args={"tau_p": 0.01, "quantile": 0.45, "scope": "all"}
+    ),
     "20-entropy": clipped("20-entropy"),
 }
 SELECTING = {
@@ -158,7 +161,8 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     if method.selection == "silence_spurious":
         return oracle.silence_spurious(logps, entropies, advantages, mask, tau_p, q, args["scope"])
     if method.selection == "silence_high_entropy":
-        return oracle.silence_high_entropy(logps, entropies, advantages, mask, tau_p, q)
+        scope = args.get("scope", "candidates")
+        return oracle.silence_high_entropy(logps, entropies, advantages, mask, tau_p, q, scope)
     if method.selection == "silence_candidates":
         return oracle.silence_candidates(logps, advantages, mask, tau_p)
     if method.selection == "keep_high_entropy":
@@ -178,17 +182,20 @@ def plain_update(
     values = oracle.clipped_surrogate(logps.tolist(), *tables, *clip)
     slopes = oracle.surrogate_weights(logps.tolist(), *tables, *clip)
     kl = oracle.kl_k3(logps.tolist(), ref)
-    by_sequence = method.aggregation == "sequence_mean"
-    mean = oracle.sequence_mean if by_sequence else oracle.token_mean
-    shares = (oracle.sequence_mean_weights if by_sequence else oracle.token_mean_weights)(keep)
-    loss, gradient = 0.0, torch.zeros_like(logps)
+    # Rows with a divisor of their own: all three aggregations are group_token_mean.
+    rows = {"token_mean": len(keep), "group_token_mean": GROUP, "sequence_mean": 1}[
+        method.aggregation
+    ]
+    counts = [sum(map(sum, keep[start : start + rows])) for start in range(0, len(keep), rows)]
+    num_means = sum(count > 0 for count in counts)
+    gradient = torch.zeros_like(logps)
     values = [
         [v - beta * k for v, k in zip(*rows, strict=True)] for rows in zip(values, kl, strict=True)
     ]
     for b, t in oracle.positions(keep):
         slope = slopes[b][t] - beta * (1 - oracle.safe_exp(ref[b][t] - logps[b, t].item()))
-        gradient[b, t] = -shares[b][t] * slope
-    loss = -mean(values, keep)
+        gradient[b, t] = -slope / counts[b // rows] / num_means
+    loss = -oracle.group_token_mean(values, keep, rows)
     logps.backward(gradient)
     return loss, {name: parameter.grad.clone() for name, parameter in policy.named_parameters()}
 

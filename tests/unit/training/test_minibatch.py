@@ -48,7 +48,8 @@ def test_only_the_given_rows_longest_first():
 def test_weights_are_the_aggregation(name, mean):
     generator = torch.Generator().manual_seed(0)
     keep = torch.rand(6, 11, generator=generator) < 0.6
-    keep[2] = False
+    keep[2:4] = False
+    keep[3, 5] = True  # A response, and a group, of a single token.
     keep[4:] = False  # A whole group.
     values = torch.randn(6, 11, generator=generator, dtype=torch.double)
     weights = token_weights(keep, name, group_size=2)

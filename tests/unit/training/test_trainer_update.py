@@ -73,7 +73,7 @@ def test_otherwise_they_are_the_behaviour_policys_and_cost_no_pass(
 @pytest.mark.parametrize(
     ("name", "rows"),
     [("candidates", POSITIVE), ("high entropy", POSITIVE), ("full mask", POSITIVE),
-     ("all", TOKENS), ("20-entropy", TOKENS)],
+     ("all", TOKENS), ("high entropy of all", TOKENS), ("20-entropy", TOKENS)],
 )  # fmt: skip
 def test_the_pass_is_over_the_rows_that_can_matter(base, name: str, rows: list[int]) -> None:
     """Candidates have A > 0; a threshold over all tokens, or a ranking of them, needs every token."""
@@ -89,11 +89,12 @@ def test_keeping_everything_needs_no_statistics(base) -> None:
 
 # The loss ---------------------------------------------------------------------------------------
 
-SILENCING = ("candidates", "all", "high entropy")
+SILENCING = ("candidates", "all", "high entropy", "high entropy of all")
 WHOLE = {
     **WITH_THRESHOLD,
     "justrl": clipped("justrl"),
     "grpo": clipped("grpo", kl_coefficient=0.3),
+    "by group": clipped("justrl", aggregation="group_token_mean"),
     "dual clip": clipped("justrl", dual_clip=1.05),
 }
 
