@@ -75,6 +75,17 @@ def test_all_ranks_have_as_many_passes_and_together_each_sequence_once(lengths, 
     # Dealt by length: no rank has more than one sequence more than another.
     counts = [sum(len(part) for part in parts) for parts in hands]
     assert max(counts) - min(counts) <= 1
+    work = [sum(int((prompts + responses)[part].sum()) for part in parts) for parts in hands]
+    assert max(work) - min(work) <= max(map(sum, lengths))
+
+
+def test_equal_lengths_are_dealt_and_cut_in_the_order_of_the_rows():
+    """Every rank computes the plan by itself: no two may sort ties differently."""
+    lengths = torch.ones(4000, dtype=torch.long)  # long enough for an unstable sort to shuffle
+    rows = torch.arange(4000)
+    assert torch.equal(torch.cat(cut(lengths, lengths, rows, 100)), rows)
+    for rank, parts in enumerate(deal(lengths, lengths, rows, 100, 2)):
+        assert torch.equal(torch.cat(parts), rows[rank::2])
 
 
 @settings(max_examples=60, deadline=None, phases=PHASES)
