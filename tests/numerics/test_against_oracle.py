@@ -294,6 +294,16 @@ def test_selections_by_name(make_batch, seed: int, name: str, args: dict, expect
     assert keep.tolist() == expected(*batch.lists(*names))
 
 
+@SEEDS
+def test_silence_random_has_the_same_defaults(make_batch, seed: int) -> None:
+    batch = make_batch(seed)
+    lists = batch.lists("logps", "advantages", "mask")
+    keep = silence_random(batch.logps, batch.entropies, batch.advantages, batch.mask)
+    silenced = {tuple(at) for at in (batch.mask & ~keep).nonzero().tolist()}
+    assert silenced <= set(oracle.candidates(*lists, 0.002))
+    assert len(silenced) == oracle.num_silenced_at_random(*lists)
+
+
 def test_selections_are_all_there(make_batch) -> None:
     assert set(SELECTIONS) == {
         "keep_all",

@@ -312,6 +312,14 @@ def test_20_entropy_rounds_up(num_tokens: int, num_kept: int) -> None:
     assert keep.tolist() == [[False] * (num_tokens - num_kept) + [True] * num_kept]
 
 
+def test_20_entropy_rounds_up_no_rounding_error() -> None:
+    # 0.55 * 655380 is 360459.00000000006 in floating point; a mini-batch of the paper has millions of tokens.
+    keep = keep_high_entropy(
+        torch.zeros(1, 655_380), torch.ones(1, 655_380, dtype=torch.bool), fraction=0.55
+    )
+    assert keep.sum() == 360_459
+
+
 def test_20_entropy_keeps_the_first_of_equal_tokens() -> None:
     mask = torch.ones(40, 50, dtype=torch.bool)  # long enough for an unstable sort to shuffle
     keep = keep_high_entropy(torch.ones(40, 50, dtype=torch.float64), mask, fraction=0.2)
