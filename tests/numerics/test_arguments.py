@@ -116,8 +116,9 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
             ValueError, match=f"group_size: expected a divisor of 6 .* {group_size}"
         ):
             group_advantages(values.flatten(), group_size)
-    with pytest.raises(ValueError, match="scope: expected 'candidates' or 'all', found 'rank'"):
-        SELECTIONS["silence_spurious"](*(tensor(name) for name in STATISTICS), scope="rank")
+    for name in ("silence_spurious", "silence_high_entropy"):
+        with pytest.raises(ValueError, match="scope: expected 'candidates' or 'all', found 'rank'"):
+            SELECTIONS[name](*(tensor(each) for each in STATISTICS), scope="rank")
 
 
 # Types and devices ------------------------------------------------------------------------------
