@@ -174,7 +174,7 @@ def report(found: list[Change], explanations: list[dict[str, str]]) -> bool:
         if key[0] in reached:
             print(f"\n{EXPLAINED.name}: no longer survives: {key[0]}: {key[2]}")
     if any(change.status == "not reached" for change in found):
-        print("\nThe time was over; MINUTES=... allows more.")
+        print("\nNot all were reached; MINUTES=... allows more time.")
     return not survivors
 
 
