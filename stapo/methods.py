@@ -62,7 +62,7 @@ JUSTRL = Method(
     clip_low=0.2,
     clip_high=0.28,
     aggregation="token_mean",
-    source="JustRL's recipe: nothing silenced, token mean, clip-higher; dual clip (there 10) as here",
+    source="JustRL's recipe (its dual clip of 10 aside): nothing silenced, token mean, clip-higher",
 )
 TWENTY_ENTROPY = replace(
     JUSTRL,
