@@ -1,0 +1,262 @@
+"""Contracts about what grading, evaluation, the workflow and the command line use of other packages."""
+
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from contracts import PYTHON, accepts, attribute, contract, expect, reads, takes
+
+# Grading
+
+
+@contract("latex2sympy2-extended", "latex2sympy2.PSParser", "latex2sympy2.latex2sympy")
+def reader_takes_the_parser_of_its_module(name):
+    from latex2sympy2_extended import latex2sympy2
+
+    original, made = latex2sympy2.PSParser, []
+
+    class Spy(original):
+        def math(self):
+            made.append(self)
+            return super().math()
+
+    try:
+        latex2sympy2.PSParser = Spy
+        value = latex2sympy2.latex2sympy(
+            "1+1", is_real=True, convert_degrees=False, normalization_config=None
+        )
+    finally:
+        latex2sympy2.PSParser = original
+    expect(len(made) == 1 and value.doit() == 2, "the parser that we put there is not asked")
+
+
+@contract("antlr4-python3-runtime", "Parser._input", "Parser._interp")
+def parser_has_tokens_and_a_mode(name):
+    from antlr4 import CommonTokenStream, InputStream
+    from antlr4.atn.PredictionMode import PredictionMode
+    from latex2sympy2_extended.antlr_parser import PSLexer, PSParser
+
+    parser = PSParser(CommonTokenStream(PSLexer(InputStream("1+1"))))
+    if name == "Parser._input":
+        parser._input.fill()
+        expect([token.text for token in parser._input.tokens][:3] == ["1", "+", "1"], "no tokens")
+        expect(str(parser._input.tokenSource.inputStream) == "1+1", "no text")
+    else:
+        expect(parser._interp.predictionMode is PredictionMode.LL, "not the full context at first")
+        parser._interp.predictionMode = PredictionMode.SLL
+        parser.math()
+        parser.reset()
+
+
+@contract("antlr4-python3-runtime", "antlr4.atn.PredictionMode.PredictionMode")
+def has_a_fast_mode(name):
+    from antlr4.atn.PredictionMode import PredictionMode
+
+    expect(PredictionMode.SLL != PredictionMode.LL, "one mode only")
+
+
+NORMALISED = "latex2sympy2_extended.math_normalization"
+
+
+@contract("latex2sympy2-extended", f"{NORMALISED}.NormalizationConfig", f"{NORMALISED}.normalize_latex")
+def normalises_what_we_ask_for(name):
+    from stapo.evaluation.notation import CONFIG, simplified
+
+    attribute("latex2sympy2_extended", name.removeprefix("latex2sympy2_extended."))
+    fields = ("basic_latex", "units", "malformed_operators", "nits", "boxed")
+    expect([getattr(CONFIG, field) for field in fields] == [True, False, True, True, "none"], "fields")
+    expect(simplified(r"\dfrac12") == r"\frac{1}{2}", "it writes fractions otherwise")
+
+
+@contract("math-verify", "math_verify.grader.should_treat_as_complex", "math_verify.verify")
+def compares_without_a_timeout_of_its_own(name):
+    import math_verify
+    import sympy
+    from math_verify.grader import should_treat_as_complex
+
+    expect(should_treat_as_complex("2 + 3 i") and not should_treat_as_complex("12"), "complex")
+    options = {"timeout_seconds": None, "raise_on_error": True, "allow_set_relation_comp": True}
+    x, two = sympy.Symbol("x"), sympy.Integer(2)
+    expect(math_verify.verify(x + x, two * x, **options), "x + x is not 2x")
+    expect(not math_verify.verify(x, two * x, **options), "x is 2x")
+
+
+@contract("sympy", "sympy.core.cache.clear_cache", "sympy.core.random.seed")
+def starts_from_the_same_state(name):
+    module, _, function = name.rpartition(".")
+    forget = getattr(import_module(module), function)
+    if function == "seed":
+        random = import_module(module)
+        forget(0)
+        first = random.random()
+        forget(0)
+        expect(random.random() == first, "the same seed draws something else")
+    else:
+        import sympy
+
+        sympy.sin(sympy.Symbol("forgotten"))
+        forget()
+        info = sympy.sin.__new__.cache_info()
+        expect(info.currsize == 0, "something is remembered")
+
+
+@contract("sympy", "sympy.core.relational.Relational")
+def equations_and_inequalities_are_relations(name):
+    import sympy
+    from sympy.core.relational import Relational
+
+    x = sympy.Symbol("x")
+    expect(isinstance(sympy.Eq(x, 1), Relational) and isinstance(x < 1, Relational), "not so")
+
+
+# Evaluation, data, workflow
+
+
+@contract("lm-eval", "lm_eval.tasks.TaskManager.load", "Task.set_config", "Task.test_docs")
+def loads_a_task_of_ours(name):
+    from lm_eval.tasks import TaskManager
+
+    from stapo.tasks import BENCHMARKS
+
+    task_name = "stapo_chain-2"
+    manager = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
+    task = manager.load([task_name])["tasks"][task_name]
+    task.set_config(key="repeats", value=7)
+    expect(task.config.repeats == 7, "the number of samples cannot be set")
+    rows = list(task.test_docs())
+    expect(len(rows) == 100 and task.doc_to_text(rows[0]) == rows[0]["question"], "other rows")
+    expect(str(task.doc_to_target(rows[0])) == rows[0]["answer"], "other golds")
+
+
+@contract("lm-eval", "lm_eval.api.model.LM")
+def models_are_asked_so(name):
+    from lm_eval.api.model import LM
+
+    wanted = {"generate_until", "loglikelihood", "loglikelihood_rolling"}
+    expect(wanted >= LM.__abstractmethods__, f"abstract are {sorted(LM.__abstractmethods__)}")
+    for method in wanted:
+        takes(getattr(LM, method), "requests")
+
+
+@contract("lm-eval", "Instance.doc_id")
+def request_says_its_row(name):
+    from lm_eval.api.instance import Instance
+
+    request = Instance("generate_until", {}, ("text", {}), 0, metadata=("task", 3, 2))
+    expect(request.doc_id == 3, f"it is {request.doc_id}")
+
+
+@contract("lm-eval", "lm_eval.evaluator.evaluate", 'results["METRIC,FILTER"]')
+def metric_is_named_with_its_filter(name):
+    from lm_eval import evaluator_utils
+    from lm_eval.evaluator import evaluate
+
+    accepts(evaluate, "lm", "task_dict", "bootstrap_iters")
+    reads(evaluator_utils, 'f"{metric},{filter_key}"')
+
+
+@contract("datasets", "HF_DATASETS_OFFLINE")
+def datasets_stays_offline(name):
+    import datasets.config
+
+    reads(datasets.config, f'os.environ.get("{name}")')
+
+
+@contract("huggingface-hub", *(f"constants.{n}" for n in ("HF_HUB_OFFLINE", "HF_HOME", "ENDPOINT")))
+def hub_has_the_constant(name):
+    value = attribute("huggingface_hub", name)
+    expect(isinstance(value, bool if "OFFLINE" in name else str), f"it is {value!r}")
+
+
+@contract("huggingface-hub", "LocalEntryNotFoundError")
+def missing_in_the_cache_is_a_missing_file(name):
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    expect(issubclass(LocalEntryNotFoundError, FileNotFoundError), "it is none")
+
+
+@contract("huggingface-hub", "snapshots/COMMIT")
+def snapshot_is_named_by_its_commit(name):
+    from huggingface_hub import snapshot_download
+
+    root, commit = Path(tempfile.mkdtemp()), "a" * 40
+    (root / "models--own--model" / "snapshots" / commit).mkdir(parents=True)
+    refs = root / "models--own--model" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text(commit)
+    found = snapshot_download("own/model", revision="main", cache_dir=root, local_files_only=True)
+    expect(Path(found).name == commit, f"it is {found}")
+
+
+@contract(
+    "snakemake", "workflow.overwrite_configfiles", "workflow.config_settings", "workflow.basedir"
+)
+def the_snakefile_sees(name):
+    import snakemake.api  # First: the modules import one another.
+    from snakemake.workflow import Workflow
+
+    attributes = {*vars(Workflow), *Workflow.__dataclass_fields__}
+    expect(name.partition(".")[2] in attributes, "the workflow has none")
+    settings = snakemake.api.ConfigSettings(config={"a": 1})
+    expect(settings.config == {"a": 1}, "what --config says is elsewhere")
+    seen = SimpleNamespace(config_settings=SimpleNamespace(configfiles=["study.yaml"]))
+    shown = Workflow.overwrite_configfiles.fget(seen)
+    expect(shown == ["study.yaml"], f"the study files are {shown}")
+
+
+@contract("snakemake-executor-plugin-slurm", ".snakemake/slurm_logs")
+def logs_of_slurm_lie_there(name):
+    import snakemake_executor_plugin_slurm as plugin
+    from snakemake_executor_plugin_slurm.utils import get_job_wildcards
+
+    unset = SimpleNamespace(executor_settings=SimpleNamespace(logdir=None))
+    expect(plugin._select_logdir(unset) == Path(name).resolve(), "another directory")
+    reads(plugin.Executor.run_job, 'f"rule_{job.name}"', 'group_or_rule / wildcard_str / "%j.log"')
+    # As `stapo.operations.traces.logs_of` writes the wildcards of a job.
+    expect(get_job_wildcards(SimpleNamespace(wildcards=["a/b", "7"])) == "a_b_7", "wildcards")
+
+
+@contract("typer", "exit code 130")
+def ctrl_c_is_an_exit_code(name):
+    import typer
+
+    from stapo.cli import INTERRUPTED
+
+    program = typer.Typer()
+
+    @program.command()
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        program([])
+    expect(ended.value.code == INTERRUPTED, f"it is {ended.value.code}")
+
+
+@contract("vllm", "SamplingParams")
+def sampling_has_every_field(name):
+    from vllm import SamplingParams
+
+    accepts(
+        SamplingParams, "seed", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens",
+        "stop", "stop_token_ids", "ignore_eos", "detokenize",
+    )  # fmt: skip
+
+
+@contract("vllm", "CompletionOutput.token_ids")
+def output_has_tokens(name):
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    accepts(CompletionOutput, "token_ids")
+    accepts(RequestOutput, "outputs")
+
+
+@contract(PYTHON, "BaseProcess._identity")
+def processes_are_numbered(name):
+    from multiprocessing import current_process, get_context
+
+    first, second = (get_context("spawn").Process() for _ in range(2))
+    expect(second._identity[-1] == first._identity[-1] + 1, "not one after another")
+    expect(len(first._identity) == len(current_process()._identity) + 1, "not below its parent's")
