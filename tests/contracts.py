@@ -1,7 +1,7 @@
 """What a contract about a name of another package is: see `docs/private-names.md`.
 
-`contracts_training` and `contracts_evaluation` fill the list. No contract trains; where possible it asks a
-tiny real object, else a signature, else the source.
+`contracts_trl`, `contracts_training` and `contracts_evaluation` fill the list. No contract trains; where
+possible it asks a tiny real object, else a signature, else the source.
 """
 
 import inspect

@@ -60,13 +60,17 @@ def has_a_fast_mode(name):
 NORMALISED = "latex2sympy2_extended.math_normalization"
 
 
-@contract("latex2sympy2-extended", f"{NORMALISED}.NormalizationConfig", f"{NORMALISED}.normalize_latex")
+@contract(
+    "latex2sympy2-extended", f"{NORMALISED}.NormalizationConfig", f"{NORMALISED}.normalize_latex"
+)
 def normalises_what_we_ask_for(name):
     from stapo.evaluation.notation import CONFIG, simplified
 
     attribute("latex2sympy2_extended", name.removeprefix("latex2sympy2_extended."))
     fields = ("basic_latex", "units", "malformed_operators", "nits", "boxed")
-    expect([getattr(CONFIG, field) for field in fields] == [True, False, True, True, "none"], "fields")
+    expect(
+        [getattr(CONFIG, field) for field in fields] == [True, False, True, True, "none"], "fields"
+    )
     expect(simplified(r"\dfrac12") == r"\frac{1}{2}", "it writes fractions otherwise")
 
 
@@ -181,12 +185,13 @@ def missing_in_the_cache_is_a_missing_file(name):
 def snapshot_is_named_by_its_commit(name):
     from huggingface_hub import snapshot_download
 
-    root, commit = Path(tempfile.mkdtemp()), "a" * 40
-    (root / "models--own--model" / "snapshots" / commit).mkdir(parents=True)
-    refs = root / "models--own--model" / "refs"
-    refs.mkdir()
-    (refs / "main").write_text(commit)
-    found = snapshot_download("own/model", revision="main", cache_dir=root, local_files_only=True)
+    commit = "a" * 40
+    with tempfile.TemporaryDirectory() as root:
+        cache = Path(root) / "models--own--model"
+        (cache / "snapshots" / commit).mkdir(parents=True)
+        (cache / "refs").mkdir()
+        (cache / "refs" / "main").write_text(commit)
+        found = snapshot_download("own/model", cache_dir=root, local_files_only=True)
     expect(Path(found).name == commit, f"it is {found}")
 
 
