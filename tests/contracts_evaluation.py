@@ -244,10 +244,11 @@ def ctrl_c_is_an_exit_code(name):
 def sampling_has_every_field(name):
     from vllm import SamplingParams
 
-    accepts(
-        SamplingParams, "seed", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens",
-        "stop", "stop_token_ids", "ignore_eos", "detokenize",
+    made = SamplingParams(
+        n=1, seed=0, temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0, repetition_penalty=1.0, max_tokens=8,
+        stop=None, stop_token_ids=[3], ignore_eos=True, detokenize=False,
     )  # fmt: skip
+    expect(made.ignore_eos and list(made.stop_token_ids) == [3], "it ends elsewhere")
 
 
 @contract("vllm", "CompletionOutput.token_ids")

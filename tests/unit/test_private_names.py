@@ -111,8 +111,17 @@ def foreign_classes(tree: ast.Module) -> dict[str, list[type]]:
     return found
 
 
+def set_on_self(tree: ast.AST) -> set[str]:
+    stored = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return {
+        node.attr
+        for node in stored
+        if isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+    }
+
+
 def foreign_names(tree: ast.Module) -> set[str]:
-    """Return private attributes that are theirs or of unknown origin, and methods that override theirs."""
+    """Return private attributes that are theirs or of unknown origin, and all that overrides theirs."""
     attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     own = OURS | defined_in(tree)
     found = {name for name in attributes if name.startswith("_") and name not in own}
@@ -120,10 +129,15 @@ def foreign_names(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         for base in classes.get(node.name, []) if isinstance(node, ast.ClassDef) else []:
             # What its source sets or defines is theirs also where we set it: else two would mean one name.
-            theirs = set(re.findall(r"(?:self\.|def )(_\w+)", contracts.source(base)))
+            text = contracts.source(base)
+            theirs = set(re.findall(r"(?:self\.|def )(_\w+)", text))
             found |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)} & theirs
+            found |= set_on_self(node) & set(re.findall(r"self\.(\w+) = ", text))
             methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
-            found |= {name for name in methods if hasattr(base, name)}
+            fields = {
+                ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)
+            }
+            found |= (methods | fields) & {*dir(base), *getattr(base, "__dataclass_fields__", ())}
     return {name for name in found if not name.startswith("__")}
 
 
@@ -168,7 +182,7 @@ def test_what_the_workflow_reads_of_snakemake_is_listed():
 def test_a_new_private_name_is_noticed():
     code = """
 from accelerate.utils import gather_object
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import pad
 
 class Ours(GRPOTrainer):
@@ -181,10 +195,16 @@ class Ours(GRPOTrainer):
 
     def compute_loss(self):
         self._metrics = {}
+        self.temperature = self.ours = 1.0
+
+class Settings(GRPOConfig):
+    max_grad_norm: float = 0.0
+    delta_of_ours: float = 0.0
 """
     tree = ast.parse(code)
     assert unlisted(foreign_names(tree) | deep_imports(tree)) == {
         "_get_train_sampler", "_private_cache", "_metrics", "compute_loss", "trl.trainer.utils.pad",
+        "temperature", "max_grad_norm",
     }  # fmt: skip
 
 
