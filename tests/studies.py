@@ -97,7 +97,7 @@ TRAINING = {
     "checkpoint_every": near(1, 10**6),
     "keep_checkpoints": near(1, 10**6),
     "reward": st.sampled_from(["boxed", "dapo"]),
-    "overlong_buffer_tokens": st.none() | near(1, 2**20),
+    "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
 TINY = {
     "hidden_size": near(1, 4096),
@@ -154,7 +154,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
         raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
         raw["evaluation"]["select"] = draw(st.sampled_from(["last", every, str(every), steps]))
     benchmarks = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=3, unique=True))
-    if not draw(st.integers(0, 3)):
+    if draw(st.booleans()):
         raw["evaluation"]["curve"] = {
             "every": draw(st.sampled_from([5, 200, 10**6])),
             "benchmarks": draw(
