@@ -16,7 +16,7 @@ JOINT = re.compile(
     r"(?:\s|\$|[,;&]|\\\\|\\[()\[\],;:! ]|~|\*\*|\\q?quad(?![a-zA-Z])|(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])"
     r"|\\(?:text|textrm|mathrm|mbox)\s*\{[\s,;]*(?:and|or)?[\s,;]*\})*"
 )
-"""What may stand between two boxes. Not possessive, which Python before 3.11.5 matches wrongly (gh-106052)."""
+"""What may stand between two boxes. Not possessive: Python before 3.11.5 matches that wrongly (gh-106052)."""
 DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)|\\quad(?![a-zA-Z])")
 SET = re.compile(
     r"(?:\\left\s*)?\\(?:\{|lbrace(?![a-zA-Z]))(?P<set>.*?)(?:\\right\s*)?\\(?:\}|rbrace(?![a-zA-Z]))"
