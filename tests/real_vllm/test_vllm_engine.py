@@ -92,7 +92,7 @@ def test_a_killed_evaluation_generates_only_what_is_missing(model, tmp_path):
     code = f"""
 import sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from test_vllm_engine import answer
 if __name__ == "__main__":
     answer(Path({str(model)!r}), Path({str(tmp_path)!r}), "vllm")
@@ -104,6 +104,7 @@ if __name__ == "__main__":
     )  # fmt: skip
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and not list((tmp_path / "work").glob("chain-2-*.jsonl")):
+        assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
