@@ -28,6 +28,7 @@ from stapo.evaluation.statistics import (
     holm,
     paired_difference,
     problem_counts,
+    seed_choices,
 )
 from stapo.study import StudyError
 from stapo.text import visible
@@ -166,12 +167,11 @@ def _differences(
 ) -> list[Line]:
     """Return the difference on each benchmark and, where there are several, on their average."""
     first, second = [a.correct for a, _ in pairs], [b.correct for _, b in pairs]
-    one_seed = np.zeros((1, 1), dtype=np.int64)
-    draws = []
+    draws, one_seed = [], seed_choices(1, rng)
     for ours, theirs in zip(first, second, strict=True):
         counts = problem_counts(ours.shape[1], rng)
-        seeds = np.repeat(one_seed, len(counts), axis=0)
-        draws.append(bootstrap_means(theirs, counts, seeds) - bootstrap_means(ours, counts, seeds))
+        gaps = bootstrap_means(theirs, counts, one_seed) - bootstrap_means(ours, counts, one_seed)
+        draws.append(gaps)
     engines = (_engines([a for a, _ in pairs]), _engines([b for _, b in pairs]))
     names = [str(a.identity["benchmark"]) for a, _ in pairs]
     parts = [(name, [i]) for i, name in enumerate(names)]
