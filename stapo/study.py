@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from stapo.checks import cross_problems
+from stapo.checks import BASE_TITLE, cross_problems
 from stapo.fields import EndTokens, Name
 from stapo.loader import Document, document_of, line_of, load_yaml
 from stapo.loader import StudyError as StudyError
@@ -82,6 +82,10 @@ class Study(Strict):
         trained = {key: value for key, value in own.items() if value != shared[key]}
         shared_by_all = self.all_methods.model_dump(exclude_none=True)
         return resolve(name, self._method_settings(), shared_by_all, trained)
+
+    def title(self, name: str) -> str:
+        """Return the title of a table's row: of a method, or of the base model."""
+        return BASE_TITLE if name == "base" else self.method(name).title
 
     def origin_of(self, method: str) -> str:
         """Return the method of `stapo.methods` from which a method or variant descends."""

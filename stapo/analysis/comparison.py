@@ -247,7 +247,7 @@ def _rows(
             Row(
                 size=size,
                 method=method,
-                title="Base" if method == "base" else study.method(method).title,
+                title=study.title(method),
                 cells=cells,
                 best=best,
                 seeds=len(next(iter(parts.values())).correct),

@@ -49,7 +49,7 @@ def verdict_rows(study: Study, cells: Mapping[tuple[str, str, str], Cell]) -> li
                 Verdicts(
                     size=size,
                     method=method,
-                    title="Base" if method == "base" else study.method(method).title,
+                    title=study.title(method),
                     rule={b: 100 * cell.rule for b, cell in own.items()},
                     with_verifier={b: 100 * cell.with_verifier for b, cell in own.items()},
                     flips={b: cell.flips for b, cell in own.items()},

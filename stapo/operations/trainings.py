@@ -26,10 +26,7 @@ def training_errors(results: Results) -> Iterator[str]:
         place = f"runs/{size}/{method}/seed{seed}"
         if canonical(record["config"]) != canonical(study.train_config(*run)):
             yield f"{place}/provenance.json: its config is not the study's"
-        metrics = results.metrics(*run)
-        steps[run], seconds, faults = metrics_faults(
-            metrics, study.training_of(method), study.method(method)
-        )
+        steps[run], seconds, faults = _metrics_faults(results, run)
         yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
         taken = sum(seconds.get(phase, 0.0) for phase in PHASES)
         yield from (
@@ -53,13 +50,13 @@ def acts_alike(study: Study, one: Run, other: Run, steps: dict[Run, list[Step]])
 
 def recorded_steps(results: Results) -> dict[Run, list[Step]]:
     """Return what the trainings recorded, as far as it holds."""
-    study = results.study
-    return {
-        run: metrics_faults(results.metrics(*run), study.training_of(run[1]), study.method(run[1]))[
-            0
-        ]
-        for run in study.runs()
-    }
+    return {run: _metrics_faults(results, run)[0] for run in results.study.runs()}
+
+
+def _metrics_faults(results: Results, run: Run) -> tuple[list[Step], dict[str, float], list[str]]:
+    """Return what `metrics_faults` says of the metrics of one training."""
+    training, method = results.study.training_of(run[1]), results.study.method(run[1])
+    return metrics_faults(results.metrics(*run), training, method)
 
 
 def _objective(study: Study, run: Run) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 TITLES = [STUDY.method(name).title for name in RUN.methods]
 TABLES = artifacts.table_paths(STUDY)
 FIGURES = artifacts.figure_paths(STUDY)
+# Of every score: asked for once.
+REPORT_FINGERPRINT = STUDY.report_fingerprint()
 
 for name in RUN.decodings:
 
@@ -53,7 +55,7 @@ rule report:
     log:
         log_of(artifacts.REPORT),
     params:
-        fingerprint=STUDY.report_fingerprint(),
+        fingerprint=REPORT_FINGERPRINT,
     shell:
         STAPO + " report --study {STUDY_JSON:q} > {log} 2>&1"
 
@@ -67,7 +69,7 @@ rule provenance:
     log:
         log_of(artifacts.PROVENANCE),
     params:
-        fingerprint=STUDY.report_fingerprint(),
+        fingerprint=REPORT_FINGERPRINT,
     shell:
         STAPO + " provenance --study {STUDY_JSON:q} > {log} 2>&1"
 
