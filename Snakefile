@@ -16,10 +16,11 @@ from snakemake.utils import min_version
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
-from stapo import artifacts, running
-from stapo.checks import slug
-from stapo.operations.origin import check_origin, write_origin
-from stapo.study import StudyError, canonical, fingerprint, read_study
+from stapo import paths, locks
+from stapo.study.checks import slug
+from stapo.study.origin import check_origin, write_origin
+from stapo.canonical import canonical, fingerprint
+from stapo.study import StudyError, read_study
 
 min_version("9.27")
 
@@ -38,12 +39,12 @@ except StudyError as error:
     sys.exit(2)
 
 RUN = STUDY.run
-PUBLISHED = artifacts.published_paths(STUDY)
+PUBLISHED = paths.published_paths(STUDY)
 STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
-os.environ[running.VARIABLE] = os.path.abspath(
-    running.JOBS_LOCK.format(study=STUDY.name)
+os.environ[locks.VARIABLE] = os.path.abspath(
+    locks.JOBS_LOCK.format(study=STUDY.name)
 )
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
@@ -80,8 +81,8 @@ localrules:
 # Not in a dry run.
 onstart:
     try:
-        running.claim_study(STUDY.name)
-    except running.StudyBusyError as error:
+        locks.claim_study(STUDY.name)
+    except locks.StudyBusyError as error:
         print(f"study: {error}", file=sys.stderr)
         sys.exit(2)
     write_origin(STUDY, workflow.overwrite_configfiles)
@@ -92,4 +93,4 @@ rule all:
     default_target: True
     input:
         PUBLISHED,
-        at(artifacts.CHECKSUMS),
+        at(paths.CHECKSUMS),

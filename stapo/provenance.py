@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from stapo.artifacts import DamagedFileError, replace_file
-from stapo.study import ROOT
+from stapo.files import DamagedFileError, replace_file
+from stapo.repository import ROOT
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "datasets", "lm-eval", "math-verify",

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+from stapo.repository import BENCHMARKS
+
 TASK_PREFIX = "stapo_"
 """lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stapo.study import CATALOGUE, ROOT, merge
+from stapo.repository import CATALOGUE, ROOT
+from stapo.study import merge
 
 # Before torch is imported, here and in what tests start: two processes with two threads each only wait for
 # one another. `tests/other_cpus.sh` sets other numbers.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 PAGE = ROOT / "docs" / "private-names.md"
 PYTHON = "Python"

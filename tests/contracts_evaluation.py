@@ -122,7 +122,7 @@ def equations_and_inequalities_are_relations(name):
 def loads_a_task_of_ours(name):
     from lm_eval.tasks import TaskManager
 
-    from stapo.tasks import BENCHMARKS
+    from stapo.repository import BENCHMARKS
 
     task_name = "stapo_chain-2"
     manager = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
@@ -219,7 +219,7 @@ def logs_of_slurm_lie_there(name):
     unset = SimpleNamespace(executor_settings=SimpleNamespace(logdir=None))
     expect(plugin._select_logdir(unset) == Path(name).resolve(), "another directory")
     reads(plugin.Executor.run_job, 'f"rule_{job.name}"', 'group_or_rule / wildcard_str / "%j.log"')
-    # As `stapo.operations.traces.logs_of` writes the wildcards of a job.
+    # As `stapo.operations.job_logs.logs_of` writes the wildcards of a job.
     expect(get_job_wildcards(SimpleNamespace(wildcards=["a/b", "7"])) == "a_b_7", "wildcards")
 
 

@@ -139,7 +139,7 @@ def device_comes_from_the_environment(name):
 
 @contract("accelerate", "accelerate.commands.accelerate_cli")
 def launcher_is_a_module(name):
-    from stapo.operations.launch import RENDEZVOUS, accelerate_command
+    from stapo.training.launch import RENDEZVOUS, accelerate_command
 
     there = {RENDEZVOUS: "host:1", "SLURM_NODEID": "0"}
     command = accelerate_command(["train"], 16, 2, there)

@@ -223,7 +223,7 @@ def splits_in_order(name):
 
 @contract("trl", "trl.kernels.chunked_logprob.TOKEN_CHUNK_SIZE")
 def chunk_is_what_the_estimate_says(name):
-    from stapo.operations.memory import LOGIT_TOKENS
+    from stapo.training.memory import LOGIT_TOKENS
 
     import_module("trl.kernels.chunked_logprob")
     found = attribute("trl", name.removeprefix("trl."))

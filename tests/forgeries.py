@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.figures import write_figure
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import write_tables
-from stapo.artifacts import read_jsonl, write_jsonl
+from stapo.canonical import fingerprint
 from stapo.evaluation.scores import METADATA_KEY, score
 from stapo.evaluation.task import benchmark_questions
-from stapo.operations.publish import about_study, layout
+from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import file_sha256
-from stapo.study import Study, fingerprint, parse_study
+from stapo.publication.manifest import about_study, layout
+from stapo.study import Study, parse_study
 from stapo.training.prompts import check_overlap
 
 DECODING = "t1.0-p1.0"
@@ -111,7 +112,7 @@ class Forger:
     def draw(self) -> None:
         study = self.study
         with suppress(*FAILURES):
-            for figure in artifacts.figure_names(study):
+            for figure in paths.figure_names(study):
                 write_figure(study, figure, self.root)
         with suppress(*FAILURES):
             for decoding in study.run.decodings:
@@ -156,8 +157,8 @@ class Forger:
                         "decoding": decoding,
                         "benchmark": benchmark,
                     }
-                    path = self.root / artifacts.SCORES.format(**cell)
-                    responses = self.root / artifacts.COMPLETIONS.format(**cell)
+                    path = self.root / paths.SCORES.format(**cell)
+                    responses = self.root / paths.COMPLETIONS.format(**cell)
                     identity = study.score_identity(checkpoint, decoding, benchmark)
                     with suppress(*FAILURES):
                         old = json.loads(pq.read_schema(path).metadata[METADATA_KEY])

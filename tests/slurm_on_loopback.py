@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 CACHE = ROOT / ".cache" / "slurm"
 DEBIAN = (

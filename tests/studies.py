@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 SMOKE: dict[str, Any] = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
 FAMILIES = SMOKE["run"]["benchmarks"]

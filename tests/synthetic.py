@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo import artifacts
+from stapo import paths
 from stapo.evaluation.scores import SCHEMA
 from stapo.study import Study
 
@@ -55,7 +55,7 @@ def write_score(
         "provenance": PROVENANCE,
         **identity,
     }
-    path = root / artifacts.SCORES.format(
+    path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )
     path.parent.mkdir(parents=True, exist_ok=True)

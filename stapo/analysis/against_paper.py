@@ -7,8 +7,8 @@ from stapo.analysis.comparison import AVERAGE, MainTable, headline
 from stapo.analysis.paper_audit import said, stated_headline
 from stapo.methods import BASELINES, METHODS, TARGETS
 from stapo.reference import confidence, paper
-from stapo.schema import HubModel
 from stapo.study import Study
+from stapo.study.schema import HubModel
 
 
 @dataclass(frozen=True)

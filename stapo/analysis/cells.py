@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
+from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.study import Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
@@ -99,14 +100,12 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     """
     scores = Scores()
     tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
-    overlap = root / artifacts.OVERLAP.format(study=study.name)
+    overlap = root / paths.OVERLAP.format(study=study.name)
     if overlap.exists():
-        found = artifacts.read_json(overlap)
+        found = read_json(overlap)
         kinds = ("shared", "sharing_13_words")
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
-            raise artifacts.DamagedFileError(
-                f"{overlap}: no {' or no '.join(kinds)}; {artifacts.AGAIN}"
-            )
+            raise DamagedFileError(f"{overlap}: no {' or no '.join(kinds)}; {AGAIN}")
         scores.overlap = {kind: found[kind] for kind in kinds}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     scores.choices = [_choice(study, *run, tables, column) for run in study.runs()]
@@ -136,7 +135,7 @@ def read_tables(
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
-        path = artifacts.SCORES.format(
+        path = paths.SCORES.format(
             study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
         )
         expected = study.score_identity(checkpoint, decoding, benchmark)
@@ -145,14 +144,14 @@ def read_tables(
         except FileNotFoundError:
             errors.append(f"{path}: missing; run snakemake")
             continue
-        except artifacts.DamagedFileError as error:
-            errors.append(f"{path}: {error}; {artifacts.AGAIN}")
+        except DamagedFileError as error:
+            errors.append(f"{path}: {error}; {AGAIN}")
             continue
         errors += _problems(path, identity, expected, provenance, table)
         if table.num_rows != counts.setdefault(benchmark, table.num_rows):
             errors.append(
                 f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
-                f"{benchmark}; {artifacts.AGAIN}"
+                f"{benchmark}; {AGAIN}"
             )
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
@@ -180,20 +179,20 @@ def read_score(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         raise
     except (OSError, pa.ArrowException) as error:
         cause = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise artifacts.DamagedFileError(f"truncated or corrupt ({cause})") from error
+        raise DamagedFileError(f"truncated or corrupt ({cause})") from error
     for name, is_kind in COLUMNS.items():
         if table.schema.get_field_index(name) < 0:
-            raise artifacts.DamagedFileError(f"no column {name}")
+            raise DamagedFileError(f"no column {name}")
         if not is_kind(table.schema.field(name).type):
-            raise artifacts.DamagedFileError(f"column {name} is of {table.schema.field(name).type}")
+            raise DamagedFileError(f"column {name} is of {table.schema.field(name).type}")
         if name != "answer" and table[name].null_count:
-            raise artifacts.DamagedFileError(f"column {name} has gaps")
+            raise DamagedFileError(f"column {name} has gaps")
     try:
         identity = json.loads((table.schema.metadata or {}).get(b"stapo", b""))
     except ValueError:
         identity = None
     if not isinstance(identity, dict) or not isinstance(identity.get("provenance", {}), dict):
-        raise artifacts.DamagedFileError("does not say what made it")
+        raise DamagedFileError("does not say what made it")
     return table, identity
 
 
@@ -235,7 +234,7 @@ def _problems(
     errors = []
     samples = expected["samples"]
     if fault := missing_samples(table, samples):
-        errors.append(f"{path}: {fault}; {artifacts.AGAIN}")
+        errors.append(f"{path}: {fault}; {AGAIN}")
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
     if others:
         pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]

@@ -47,7 +47,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of the table; values in percent."""
 
     size: str
@@ -97,7 +97,7 @@ class MainTable:
     averages: list[str]
     """Further columns: Avg, and Avg without AIME24 where that is another one."""
     problems: dict[str, int]
-    rows: list[Row]
+    rows: list[TableRow]
     headlines: dict[str, Headline | None]
     """By target."""
     comparisons: list[Comparison]
@@ -231,7 +231,7 @@ def _rows(
     scores: Scores,
     intervals: dict[tuple[str, str], dict[str, Interval]],
     comparisons: list[Comparison],
-) -> list[Row]:
+) -> list[TableRow]:
     differs = {(c.size, c.target, c.baseline) for c in comparisons if c.adjusted_p < SIGNIFICANT}
     targets, _ = study.compared()
     rows = []
@@ -244,7 +244,7 @@ def _rows(
             if _shown(cells[column]) == max(_shown(o[column]) for o in others)
         )
         rows.append(
-            Row(
+            TableRow(
                 size=size,
                 method=method,
                 title=study.title(method),

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
+from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
 from stapo.study import Study
 from stapo.text import visible
 
@@ -162,22 +163,22 @@ def _colours(study: Study) -> list[str]:
 def _values(study: Study, name: str, root: Path) -> dict[tuple[str, str, int], Values]:
     """Return the values of a quantity after every step of each training."""
     found, errors = {}, []
-    for run, path in zip(study.runs(), artifacts.metrics_paths(study), strict=True):
+    for run, path in zip(study.runs(), paths.metrics_paths(study), strict=True):
         try:
             if not (root / path).exists():
-                raise artifacts.DamagedFileError(f"{path}: missing; run snakemake")
-            records = artifacts.read_published(root / path, ("step", name))
+                raise DamagedFileError(f"{path}: missing; run snakemake")
+            records = read_published(root / path, ("step", name))
             if [record["step"] for record in records] != list(range(1, study.training.steps + 1)):
-                raise artifacts.DamagedFileError(
-                    f"{path}: not the steps 1 to {study.training.steps} in order; {artifacts.AGAIN}"
+                raise DamagedFileError(
+                    f"{path}: not the steps 1 to {study.training.steps} in order; {AGAIN}"
                 )
             found[run] = np.array([FIGURES[name].value(record) for record in records])
-        except artifacts.DamagedFileError as error:
+        except DamagedFileError as error:
             errors.append(str(error))
         except (TypeError, ValueError):
-            errors.append(f"{path}: {name} is not a number everywhere; {artifacts.AGAIN}")
+            errors.append(f"{path}: {name} is not a number everywhere; {AGAIN}")
     if errors:
-        raise artifacts.DamagedFileError("\n".join(errors))
+        raise DamagedFileError("\n".join(errors))
     return found
 
 
@@ -198,7 +199,7 @@ def moving_mean(values: Values, width: int) -> Values:
 
 def figure_bytes(study: Study, name: str, root: Path = Path()) -> dict[str, bytes]:
     """Return one figure as SVG and PNG, the same bytes for the same metrics."""
-    accuracy = name == artifacts.ACCURACY
+    accuracy = name == paths.ACCURACY
     figure = draw_accuracy(study, root) if accuracy else draw(study, name, root)
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},
@@ -215,10 +216,10 @@ def figure_bytes(study: Study, name: str, root: Path = Path()) -> dict[str, byte
 
 def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
     """Write one figure as SVG and PNG."""
-    paths = []
+    written = []
     for suffix, content in figure_bytes(study, name, root).items():
-        path = root / artifacts.FIGURE.format(study=study.name, figure=name, suffix=suffix)
-        with artifacts.replace_file(path, "wb") as stream:
+        path = root / paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
+        with replace_file(path, "wb") as stream:
             stream.write(content)
-        paths.append(path)
-    return paths
+        written.append(path)
+    return written

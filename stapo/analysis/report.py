@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import AVERAGE, main_table
@@ -23,9 +23,11 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.analysis.tables import TEMPLATES, comparison_text, headline_texts
+from stapo.canonical import fingerprint
 from stapo.evaluation.grading import grade_all
+from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
 from stapo.methods import METHODS
-from stapo.study import Study, fingerprint
+from stapo.study import Study
 from stapo.text import visible
 
 EXAMPLES = 3
@@ -53,8 +55,8 @@ def write_report(study: Study, root: Path = Path()) -> Path:
         DamagedFileError: responses or a figure are truncated or corrupt.
     """
     page = render_report(study, root)
-    path = root / artifacts.REPORT.format(study=study.name)
-    with artifacts.replace_file(path) as stream:
+    path = root / paths.REPORT.format(study=study.name)
+    with replace_file(path) as stream:
         stream.write(page)
     return path
 
@@ -68,12 +70,10 @@ def render_report(study: Study, root: Path = Path()) -> str:
     scores = {name: read_scores(study, name, root) for name in study.run.decodings}
     tables = [main_table(study, name, scores[name]) for name in study.run.decodings]
     figures = {
-        name: _data_address(
-            root / artifacts.FIGURE.format(study=study.name, figure=name, suffix="png")
-        )
-        for name in artifacts.figure_names(study)
+        name: _data_address(root / paths.FIGURE.format(study=study.name, figure=name, suffix="png"))
+        for name in paths.figure_names(study)
     }
-    labels = {artifacts.ACCURACY: ACCURACY_LABEL, **{k: v.label for k, v in FIGURES.items()}}
+    labels = {paths.ACCURACY: ACCURACY_LABEL, **{k: v.label for k, v in FIGURES.items()}}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -112,7 +112,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
 def _data_address(path: Path) -> str:
     image = path.read_bytes()
     if not (image.startswith(PNG_START) and image.endswith(PNG_END)):
-        raise artifacts.DamagedFileError(f"{path}: truncated or corrupt, no PNG; {artifacts.AGAIN}")
+        raise DamagedFileError(f"{path}: truncated or corrupt, no PNG; {AGAIN}")
     return "data:image/png;base64," + base64.b64encode(image).decode()
 
 
@@ -124,7 +124,7 @@ def _examples(study: Study, root: Path) -> list[Example]:
     for benchmark in study.run.benchmarks[::step][:EXAMPLES]:
         problems = {}
         for checkpoint in filter(study.is_full, study.checkpoints()):
-            path = artifacts.COMPLETIONS.format(
+            path = paths.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )
             problems[checkpoint] = _first(root / path)
@@ -147,11 +147,11 @@ def _examples(study: Study, root: Path) -> list[Example]:
 
 def _first(path: Path) -> dict[str, Any]:
     """Return the first problem of a file of responses, which has a response."""
-    records = artifacts.read_published(path, ("question", "gold", "responses"))
+    records = read_published(path, ("question", "gold", "responses"))
     first = records[0] if records else {}
     texts = first.get("responses")
     if not (isinstance(texts, list) and texts and isinstance(texts[0], str)):
-        raise artifacts.DamagedFileError(f"{path}: no responses; {artifacts.AGAIN}")
+        raise DamagedFileError(f"{path}: no responses; {AGAIN}")
     return first
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import (
@@ -24,6 +24,7 @@ from stapo.analysis.comparison import (
     main_table,
 )
 from stapo.analysis.notes import MARKS, notes
+from stapo.files import replace_file
 from stapo.study import Study
 from stapo.text import markdown, visible
 
@@ -207,15 +208,15 @@ def write_table(
     table: MainTable, against: AgainstPaper | None = None, root: Path = Path()
 ) -> list[Path]:
     """Write a table in its three forms, in Markdown also beside the paper's."""
-    paths = []
+    written = []
     for suffix in ("md", "tex", "csv"):
-        path = root / artifacts.MAIN_TABLE.format(
+        path = root / paths.MAIN_TABLE.format(
             study=table.study, decoding=table.decoding, suffix=suffix
         )
-        with artifacts.replace_file(path) as stream:
+        with replace_file(path) as stream:
             stream.write(render(table, suffix, against))
-        paths.append(path)
-    return paths
+        written.append(path)
+    return written
 
 
 def print_table(table: MainTable, console: Console) -> None:
@@ -265,7 +266,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
         print_table(main_table(study, decoding, read_scores(study, decoding, root)), console)
     for note in notes(study):
         console.print(Text(note), style="dim")
-    results = artifacts.RESULTS.format(study=study.name)
+    results = paths.RESULTS.format(study=study.name)
     console.print(Text(f"\ntables   {results}/tables/\nfigures  {results}/figures/"))
-    console.print(Text(f"report   {artifacts.REPORT.format(study=study.name)}"))
+    console.print(Text(f"report   {paths.REPORT.format(study=study.name)}"))
     console.print(Text(f"check    stapo verify {results}"))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapo.analysis.cells import Cell
-from stapo.schema import Verifier
 from stapo.study import Study
+from stapo.study.schema import Verifier
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from stapo.artifacts import BusyError, ForeignDirectoryError
 from stapo.cli import pipeline, tools
 from stapo.cli.common import BAD_INPUT, app
-from stapo.running import join_jobs
+from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
 from stapo.study import StudyError
 from stapo.text import visible
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from stapo.loader import parse_json
 from stapo.study import Study, StudyError, parse_study, read_study
-from stapo.validation import validate
+from stapo.study.loader import parse_json
+from stapo.study.validation import validate
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stapo.artifacts import figure_names, write_json
+from stapo.canonical import fingerprint
 from stapo.cli.common import (
     ConfigOption,
     GpusOption,
@@ -23,12 +23,15 @@ from stapo.cli.common import (
     settings_of,
     study_of,
 )
-from stapo.loader import parse_json
-from stapo.operations.launch import LAUNCHED
-from stapo.operations.trained import finished
-from stapo.operations.trained import publish as publish_trained
-from stapo.schema import Data, Engine, HubData, Model, Template, Verifier
-from stapo.study import Study, StudyError, benchmark_definitions, fingerprint
+from stapo.files import write_json
+from stapo.paths import figure_names
+from stapo.study import Study, StudyError
+from stapo.study.loader import parse_json
+from stapo.study.schema import Data, EngineSettings, HubData, Model, Template, Verifier
+from stapo.tasks import benchmark_definitions
+from stapo.training.launch import LAUNCHED
+from stapo.training.publish import finished
+from stapo.training.publish import publish as publish_trained
 
 
 @app.command()
@@ -174,7 +177,7 @@ def publish(
 
 
 def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
-    from stapo.operations.launch import launch_training, training_errors
+    from stapo.training.launch import launch_training, training_errors
 
     if errors := training_errors(study, size, gpus, nodes):
         raise StudyError(errors)
@@ -251,7 +254,7 @@ def score(
     typer.echo(f"{completions}: {100 * average:.2f} %")
 
 
-def _verifier_settings(study: str | None) -> tuple[Verifier, str, Engine]:
+def _verifier_settings(study: str | None) -> tuple[Verifier, str, EngineSettings]:
     """Return the settings of a study's verifier, and what runs it."""
     if study is None:
         raise StudyError(["--study: missing; it says how the verifier is asked"])
@@ -268,7 +271,7 @@ def _begin(made_by: str) -> None:
 
 def _take(gpus: int | None) -> None:
     if gpus is not None:
-        from stapo.operations.launch import take_gpus
+        from stapo.gpus import take_gpus
 
         take_gpus(gpus)
 
@@ -316,6 +319,6 @@ def provenance(study: StudyArgument) -> None:
 
     Example: stapo provenance --study workflows/studies/smoke.yaml
     """
-    from stapo.operations.publish import write_provenance
+    from stapo.publication.manifest import write_provenance
 
     list_paths(write_provenance(study_of(study)))

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths, require
-from stapo.study import benchmark_definitions, read_study, study_schema
+from stapo.study import read_study, study_schema
+from stapo.tasks import benchmark_definitions
 
 
 @app.command()
@@ -19,7 +20,8 @@ def check(study: StudyFile) -> None:
     """
     from rich.console import Console
 
-    from stapo.operations.methods_table import print_methods, title_faults
+    from stapo.operations.methods_table import print_methods
+    from stapo.study.titles import title_faults
 
     found = read_study(study)
 
@@ -263,7 +265,7 @@ def verify(results: Annotated[Path, typer.Argument(help="Results folder of a stu
 
     Example: stapo verify results/smoke
     """
-    from stapo.operations.verify import verify as run
+    from stapo.publication.verify import verify as run
 
     if not run(results, typer.echo):
         raise typer.Exit(1)

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from stapo.evaluation.grading import SCIENTIFIC, grade_all
 from stapo.evaluation.task import load_rows
-from stapo.study import StudyError, benchmark_definitions
+from stapo.study import StudyError
+from stapo.tasks import benchmark_definitions
 
 FRACTION = re.compile(r"\\d?frac\{([^{}]+)\}\{([^{}]+)\}")
 NUMBER = re.compile(r"-?\d+(\.\d+)?")

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from datasets import load_dataset
 
+from stapo.canonical import canonical
 from stapo.evaluation.grading import last_boxed
 from stapo.hub import persistently
-from stapo.study import canonical
 
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")

@@ -28,7 +28,7 @@ from transformers import (
 from stapo.evaluation.sampling import Request, Response, Sampling
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.provenance import processor
-from stapo.schema import Engine as EngineSettings
+from stapo.study.schema import EngineSettings
 
 Engine = Callable[[Sequence[Request]], list[Response]]
 

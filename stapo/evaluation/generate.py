@@ -14,14 +14,16 @@ from typing import Any
 from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
-from stapo.artifacts import DamagedFileError, work_directory, write_jsonl
+from stapo.canonical import fingerprint
 from stapo.evaluation.engines import engine, label
 from stapo.evaluation.responses import Key, store, stored
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
+from stapo.files import DamagedFileError, write_jsonl
+from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
-from stapo.schema import Decoding, Engine, Evaluation
-from stapo.study import fingerprint
-from stapo.tasks import BENCHMARKS, TASK_PREFIX
+from stapo.repository import BENCHMARKS
+from stapo.study.schema import Decoding, EngineSettings, Evaluation
+from stapo.tasks import TASK_PREFIX
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def generate(
     evaluation: Evaluation,
     benchmarks: list[Benchmark],
     work: Path,
-    settings: Engine | None = None,
+    settings: EngineSettings | None = None,
     end_tokens: Sequence[str] = (),
 ) -> int:
     """Write the responses to every benchmark; return how many had to be generated.
@@ -82,7 +84,7 @@ def generate(
         if total:
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
             with (
-                engine(evaluation.backend, model, sampling, settings or Engine()) as answer,
+                engine(evaluation.backend, model, sampling, settings or EngineSettings()) as answer,
                 tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar,
             ):
                 for one, requests in missing:

@@ -8,7 +8,8 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.responses import published
-from stapo.tasks import BENCHMARKS, TASK_PREFIX
+from stapo.repository import BENCHMARKS
+from stapo.tasks import TASK_PREFIX
 
 
 class Stored(LM):  # type: ignore[misc]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stapo.artifacts import (
+from stapo.canonical import fingerprint
+from stapo.files import (
     AGAIN,
     DamagedFileError,
     append_jsonl,
@@ -17,7 +18,6 @@ from stapo.artifacts import (
     scan_jsonl,
     write_jsonl,
 )
-from stapo.study import fingerprint
 
 if TYPE_CHECKING:  # Scores read responses, and would wait for torch otherwise.
     from stapo.evaluation.sampling import Request, Response

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stapo.canonical import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
-from stapo.schema import Decoding, Evaluation
-from stapo.study import canonical, fingerprint
+from stapo.study.schema import Decoding, Evaluation
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.artifacts import replace_file
 from stapo.evaluation.grading import MAX_FAILURE_FRACTION, Grade, failure_fraction, grade_all
 from stapo.evaluation.responses import published
+from stapo.files import replace_file
 from stapo.provenance import provenance
-from stapo.schema import Engine, Verifier
-from stapo.study import benchmark_definitions
+from stapo.study.schema import EngineSettings, Verifier
+from stapo.tasks import benchmark_definitions
 
 METADATA_KEY = b"stapo"
 SCHEMA = pa.schema(
@@ -47,7 +47,7 @@ class Judge:
     """Directory of the model."""
     settings: Verifier
     backend: str = "hf"
-    engine: Engine = field(default_factory=Engine)
+    engine: EngineSettings = field(default_factory=EngineSettings)
 
 
 def duplicates(responses: list[str]) -> list[bool]:

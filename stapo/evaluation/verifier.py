@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stapo.artifacts import VERIFIER_TEMPLATE, read_json
 from stapo.evaluation.engines import engine
 from stapo.evaluation.sampling import Request, Sampling
 from stapo.evaluation.scores import Judge
+from stapo.files import read_json
 from stapo.models.loading import load_tokenizer
+from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import require_whole
 from stapo.study import StudyError
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stapo.artifacts import VERIFIER_TEMPLATE, replace_directory, write_json
+from stapo.files import replace_directory, write_json
 from stapo.hub import persistently
 from stapo.models.template import template_text
+from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
-from stapo.schema import HubModel, Model, Template, TinyModel
+from stapo.study.schema import HubModel, Model, Template, TinyModel
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*"]
 """Weights as safetensors only; nothing that could carry code."""

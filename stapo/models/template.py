@@ -7,10 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 from string import Formatter
 
-from stapo.artifacts import replace_file
+from stapo.files import replace_file
 from stapo.hub import persistently
-from stapo.schema import Template
 from stapo.study import StudyError
+from stapo.study.schema import Template
 
 ADDRESS = "https://raw.githubusercontent.com"
 FIELDS = ("question", "gold_answer", "llm_response")

@@ -14,7 +14,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from stapo.artifacts import replace_file
+from stapo.canonical import fingerprint
+from stapo.files import replace_file
 from stapo.models.arithmetic import (
     SLIP_RATE,
     VOCABULARY,
@@ -22,8 +23,8 @@ from stapo.models.arithmetic import (
     sloppy_solution,
     training_problems,
 )
-from stapo.schema import TinyModel
-from stapo.study import RECIPES, fingerprint
+from stapo.study import RECIPES
+from stapo.study.schema import TinyModel
 
 CONTEXT = 96
 HEAD_SIZE = 32

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from stapo.methods import Method
-from stapo.schema import Engine, Evaluation, TinyModel, Training, Verifier
+from stapo.models.shapes import Shape
+from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
 
 POSITIVE = 0.5
 """Share of the responses of positive advantage, our assumption."""
@@ -103,57 +104,6 @@ DEVICES = {
 }
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A decoder with grouped-query attention and a gated feed-forward (Qwen2, Qwen3, Llama)."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    tied: bool
-    vocabulary: int = 151_936
-
-    @property
-    def layer(self) -> int:
-        """Parameters of one layer; biases and norms of queries and keys apart, under 0.1 %."""
-        attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
-        return self.hidden * (attention + 3 * self.ffn + 2)
-
-    @property
-    def embedding(self) -> int:
-        """Embedding parameters, those of an untied output head included."""
-        return self.vocabulary * self.hidden * (1 if self.tied else 2)
-
-    @property
-    def parameters(self) -> int:
-        """All parameters."""
-        return self.layers * self.layer + self.hidden + self.embedding
-
-    @property
-    def cache_values(self) -> int:
-        """Numbers in the key-value cache per token."""
-        return 2 * self.layers * self.kv_heads * self.head_dim
-
-    def forward(self, tokens: float, context: float) -> float:
-        """Return the FLOPs of a forward pass of tokens that each attend to `context` others."""
-        matrices = self.layers * self.layer + self.vocabulary * self.hidden
-        return tokens * (2 * matrices + 4 * self.layers * self.heads * self.head_dim * context)
-
-
-SHAPES = {
-    "Qwen/Qwen3-0.6B-Base": Shape(28, 1024, 16, 8, 128, 3072, True),
-    "Qwen/Qwen3-1.7B-Base": Shape(28, 2048, 16, 8, 128, 6144, True),
-    "Qwen/Qwen3-8B-Base": Shape(36, 4096, 32, 8, 128, 12288, False),
-    "Qwen/Qwen3-14B-Base": Shape(40, 5120, 40, 8, 128, 17408, False),
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Shape(28, 1536, 12, 2, 128, 8960, False),
-    "opencompass/CompassVerifier-3B": Shape(36, 2048, 16, 2, 128, 11008, True),
-}
-"""By Hub id, from the models' config.json; the verifier is taken to be shaped as Qwen2.5-3B."""
-
-
 def mean_length(limit: int) -> float:
     """Return the mean tokens of responses of at most `limit`."""
     return MEAN_LENGTH * limit
@@ -205,7 +155,7 @@ def _cache(shape: Shape, device: Device, share: float) -> float:
     return share * device.memory - device.weight_bytes * shape.parameters
 
 
-def further_passes(method: Method, training: Training) -> float:
+def further_passes(method: Method, training: TrainingSettings) -> float:
     """Return how many forward passes a response sees on average beside the update and the old log-probs."""
     kl = float(method.kl_coefficient > 0)
     if method.selection == "keep_all" or training.statistics == "behaviour":
@@ -216,8 +166,8 @@ def further_passes(method: Method, training: Training) -> float:
 
 def step_seconds(
     shape: Shape,
-    training: Training,
-    engine: Engine,
+    training: TrainingSettings,
+    engine: EngineSettings,
     device: Device,
     gpus: int,
     further: float = 0.0,
@@ -253,8 +203,13 @@ def step_seconds(
 
 
 def answer_seconds(
-    shape: Shape, evaluation: Evaluation, engine: Engine, device: Device, responses: int, prompt: float
-) -> float:  # fmt: skip
+    shape: Shape,
+    evaluation: Evaluation,
+    engine: EngineSettings,
+    device: Device,
+    responses: int,
+    prompt: float,
+) -> float:
     """Return how long one checkpoint takes to answer under one decoding, on all its replicas."""
     vllm = evaluation.backend == "vllm"
     joined = _joined(device, engine.vllm_tensor_parallel if vllm else 1)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from stapo import artifacts
-from stapo.operations.traces import fingerprint_in, modified, text_of
-from stapo.study import Study, fingerprint
+from stapo import paths
+from stapo.canonical import fingerprint
+from stapo.operations.job_logs import fingerprint_in, modified, text_of
+from stapo.study import Study
 
 MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
 """In tables and reports."""
@@ -23,8 +24,8 @@ MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
 def is_trained(study: Study, root: Path, run: tuple[str, str, int]) -> bool:
     """Return whether a training is published, with the settings of the study."""
     at = dict(zip(("size", "method", "seed"), run, strict=True))
-    published = root / artifacts.RUN_PROVENANCE.format(study=study.name, **at)
-    metrics = root / artifacts.METRICS.format(study=study.name, **at)
+    published = root / paths.RUN_PROVENANCE.format(study=study.name, **at)
+    metrics = root / paths.METRICS.format(study=study.name, **at)
     record: Any = {}
     with suppress(ValueError, RecursionError):
         record = json.loads(text_of(published))
@@ -41,10 +42,10 @@ def is_built(study: Study, root: Path, size: str) -> bool:
 
     Weights that were removed since, to make space, do not count: nothing is built again for them alone.
     """
-    place, settings = artifacts.BASE_RECORD, study.models.get(size)
+    place, settings = paths.BASE_RECORD, study.models.get(size)
     wanted = settings.model_dump(mode="json") if settings else {}
     if size == "verifier":
-        place, wanted = artifacts.VERIFIER_RECORD, study.verifier_config()
+        place, wanted = paths.VERIFIER_RECORD, study.verifier_config()
     with suppress(ValueError, RecursionError):
         found = json.loads(text_of(root / place.format(study=study.name, size=size)))
         return bool(wanted) and found == wanted
@@ -62,7 +63,7 @@ def is_made(study: Study, root: Path, checkpoint: str) -> bool:
 def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
     """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    path = root / artifacts.SCORES.format(**at, benchmark=benchmark)
+    path = root / paths.SCORES.format(**at, benchmark=benchmark)
     if not modified(path):
         return "missing"
     with suppress(OSError, ValueError):
@@ -77,20 +78,20 @@ def outputs(study: Study, root: Path) -> dict[str, str]:
     found, newest = {}, 0.0
     for decoding in study.run.decodings:
         at = {"study": study.name, "decoding": decoding, "suffix": "md"}
-        path = root / artifacts.MAIN_TABLE.format(**at)
-        scores = [modified(root / path) for path in artifacts.table_score_paths(study, decoding)]
+        path = root / paths.MAIN_TABLE.format(**at)
+        scores = [modified(root / path) for path in paths.table_score_paths(study, decoding)]
         found[f"table {decoding}"] = _state(path, study.table_fingerprint(decoding), max(scores))
         newest = max(newest, modified(path))
-    report = root / artifacts.REPORT.format(study=study.name)
-    curves = artifacts.score_paths(study, study.run.decodings) if study.kept_steps() else []
-    shown = [*curves, *artifacts.figure_paths(study)]
+    report = root / paths.REPORT.format(study=study.name)
+    curves = paths.score_paths(study, study.run.decodings) if study.kept_steps() else []
+    shown = [*curves, *paths.figure_paths(study)]
     newest = max(newest, *(modified(root / path) for path in shown))
     found["report"] = _state(report, study.report_fingerprint(), newest)
-    provenance = modified(root / artifacts.PROVENANCE.format(study=study.name))
+    provenance = modified(root / paths.PROVENANCE.format(study=study.name))
     found["provenance"] = _age(provenance, modified(report))
-    paths = artifacts.published_paths(study)
-    missing = sum(not modified(root / path) for path in paths)
-    found["files"] = f"{missing} of {len(paths)} missing" if missing else "there"
+    published = paths.published_paths(study)
+    missing = sum(not modified(root / path) for path in published)
+    found["files"] = f"{missing} of {len(published)} missing" if missing else "there"
     return found
 
 

@@ -14,26 +14,22 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
-from stapo import artifacts
 from stapo.operations.fetch import OFFLINE, needs
-from stapo.operations.storage import Check, disk, file_system, places, shared_memory
-from stapo.operations.traces import text_of
+from stapo.operations.file_system import Check, disk, file_system, places, shared_memory
 from stapo.provenance import LOCK, provenance
-from stapo.study import ROOT, Study
+from stapo.repository import ROOT
+from stapo.study import Study
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
+from stapo.training.server import open_to_others, server_command, server_fault, unreachable
 
 PYTHON = (3, 11)
 """What the lock is made for."""
@@ -41,8 +37,6 @@ DRIVERS = {12: 525, 13: 580}
 """CUDA's major version -> the oldest driver that runs it; NVIDIA's table of minor-version compatibility."""
 BF16_CAPABILITY = (8, 0)
 """Trainings on GPUs run in bf16, which compute capabilities from here on have."""
-SECONDS = 5.0
-"""How long a server on the network may take to answer."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -240,7 +234,7 @@ def hub(study: Study) -> Iterator[Check]:
     reason = f"{OFFLINE[0]} is set"
     if not constants.HF_HUB_OFFLINE:
         # A mirror may not like the question; it is there.
-        reason = _unreachable(constants.ENDPOINT, below=500)
+        reason = unreachable(constants.ENDPOINT, below=500)
     if not reason:
         what = f"{constants.ENDPOINT} answers; `stapo fetch` says whether all {len(items)} items can be had"
         yield Check("ok", what)
@@ -300,36 +294,14 @@ def server(study: Study) -> Iterator[Check]:
     """Look whether the vLLM server of a study answers, and this machine alone, where it needs one."""
     if study.training.rollouts != "vllm-server":
         return
-    address = study.engine.vllm_server
-    base = artifacts.BASE_MODEL.format(study=study.name, size=study.run.sizes[0])
-    start = f"trl vllm-serve --model {base} --host 127.0.0.1"
-    if reason := _unreachable(f"{address.rstrip('/')}/health"):
+    address, start = study.engine.vllm_server, server_command(study)
+    if reason := server_fault(study):
         yield Check("error", f"engine.vllm_server: {reason}", f"start it on other GPUs: {start}")
-    elif reason := _open_to_others(address):
+    elif reason := open_to_others(address):
         remedy = f"on this machine: {start}; otherwise let no others than yours into its network"
         yield Check("warning", f"engine.vllm_server: {reason}", remedy)
     else:
         yield Check("ok", f"engine.vllm_server: {address} answers")
-
-
-def _open_to_others(address: str) -> str:
-    """Return why other machines may ask a server or send it weights, nothing where they cannot."""
-    found = urlsplit(address)
-    try:
-        loopback = ip_address(socket.gethostbyname(found.hostname or "")).is_loopback
-    except (OSError, ValueError):
-        loopback = False
-    if not loopback:
-        return f"{address} is no loopback address: other machines may send it requests and weights"
-    # TRL's server listens on all addresses unless it is told otherwise.
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        for line in text_of(table).splitlines()[1:]:
-            host, port = line.split()[1].split(":")
-            listens, every = line.split()[3] == "0A", set(host) == {"0"}
-            if listens and every and int(port, 16) == found.port:
-                what = "listens on all addresses of this machine"
-                return f"{address} {what}: others may send it requests and weights"
-    return ""
 
 
 def _version(package: str) -> str | None:
@@ -350,17 +322,6 @@ def _driver() -> str | None:
         path = Path("/proc/driver/nvidia/version")
         found = re.search(r"\s(\d+\.\d+[\d.]*)\s", path.read_text() if path.is_file() else "")
         return found[1] if found else None
-
-
-def _unreachable(url: str, below: int = 300) -> str:
-    """Return why an address does not answer with a status below a bound, nothing if it does."""
-    try:
-        with urlopen(url, timeout=SECONDS):
-            return ""
-    except HTTPError as error:
-        return "" if error.code < below else plain(f"{url}: {error}")
-    except (OSError, ValueError) as error:
-        return plain(f"{url} does not answer: {getattr(error, 'reason', error)}")
 
 
 def _run(command: list[str], timeout: float) -> list[str] | str:

@@ -19,7 +19,6 @@ from rich.text import Text
 from stapo.analysis.cells import by_problem, missing_samples, read_score
 from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED
 from stapo.analysis.notes import SIGNIFICANT
-from stapo.artifacts import DamagedFileError
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -30,6 +29,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
+from stapo.files import DamagedFileError
 from stapo.study import StudyError
 from stapo.text import visible
 

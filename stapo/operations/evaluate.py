@@ -16,23 +16,18 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from rich.console import Console
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import Row, main_table
+from stapo.analysis.comparison import TableRow, main_table
 from stapo.analysis.tables import print_table, write_table
+from stapo.canonical import canonical, fingerprint
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import score
 from stapo.methods import METHODS
 from stapo.models.base import HUB_FILES
 from stapo.provenance import file_sha256
-from stapo.study import (
-    Study,
-    StudyError,
-    benchmark_definitions,
-    canonical,
-    fingerprint,
-    parse_study,
-)
+from stapo.study import Study, StudyError, parse_study
+from stapo.tasks import benchmark_definitions
 
 SUFFIXES = (".safetensors", ".json", ".jinja", ".txt", ".model")
 """Of the files that make a checkpoint."""
@@ -158,7 +153,7 @@ def study_of(
     return study.model_copy(update={"name": f"{study.name}-{shown[:DIGITS]}"})
 
 
-def _labelled(row: Row, found: Checkpoint) -> Row:
+def _labelled(row: TableRow, found: Checkpoint) -> TableRow:
     return replace(row, size=found.size, method=found.method, title=found.title)
 
 
@@ -180,19 +175,19 @@ def evaluate(
         at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
         asked = [
             Benchmark(
-                b, study.benchmark_config(b), Path(artifacts.COMPLETIONS.format(**at, benchmark=b))
+                b, study.benchmark_config(b), Path(paths.COMPLETIONS.format(**at, benchmark=b))
             )
             for b in benchmarks
         ]
         # The store is the checkpoint's: another evaluation of it generates only what it adds.
         store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
-        work = Path(artifacts.GENERATE_WORK.format(**{**at, "study": store}))
+        work = Path(paths.GENERATE_WORK.format(**{**at, "study": store}))
         config = study.generate_config(row, decoding)
         how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
         generate(found.path, config, *how, asked, work, end_tokens=ends)
         for one in asked:
             identity = study.score_identity(row, decoding, one.name)
-            score(one.output, identity, Path(artifacts.SCORES.format(**at, benchmark=one.name)))
+            score(one.output, identity, Path(paths.SCORES.format(**at, benchmark=one.name)))
         table = main_table(study, decoding, read_scores(study, decoding))
         table = replace(table, rows=[_labelled(line, found) for line in table.rows])
         print_table(table, console)

@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from stapo.artifacts import replace_file
+from stapo.files import replace_file
 from stapo.hub import persistently
-from stapo.schema import HubData, HubModel, Template
-from stapo.study import Study, benchmark_definitions
+from stapo.study import Study
+from stapo.study.schema import HubData, HubModel, Template
+from stapo.tasks import benchmark_definitions
 from stapo.text import plain
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")

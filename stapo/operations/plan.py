@@ -14,15 +14,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo import artifacts
+from stapo import paths
+from stapo.canonical import fingerprint
+from stapo.files import read_jsonl
+from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, Device, Shape
+from stapo.operations.costs import DEVICES, Device
 from stapo.operations.current import is_built, is_trained, outputs
-from stapo.operations.memory import memory_errors, shape_of, shapes_of
 from stapo.operations.status import Answers, answers
-from stapo.schema import HubModel, Model, TinyModel, Verifier
-from stapo.study import Study, StudyError, fingerprint
+from stapo.study import Study, StudyError
+from stapo.study.schema import HubModel, Model, TinyModel, Verifier
 from stapo.training.checkpoints import STATES_PER_PARAMETER
+from stapo.training.memory import memory_errors
 
 PAPER_MACHINE = ("h20", 64)
 PAPER_DAYS = (5, 7)
@@ -47,7 +50,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Row:
+class CostRow:
     """What the jobs of one kind still cost; bytes are those of all jobs, done or not."""
 
     stage: str
@@ -83,7 +86,7 @@ def machine(gpu: str, gpus: int = 1, total: int | None = None) -> Machine:
     return Machine(DEVICES[gpu], gpus, total)
 
 
-def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
+def plan(study: Study, machine: Machine, root: Path = Path()) -> list[CostRow]:
     """Return what is left to do, row by row in the order of the stages.
 
     Args:
@@ -95,8 +98,8 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
         StudyError: models of unknown shape.
     """
     shapes, verifier, start = shapes_of(study), study.evaluation.verifier, START_HOURS
-    there = (root / artifacts.PROMPTS.format(study=study.name)).exists()
-    rows = [Row("prompts", "for training", 1, there, start * (not there), start)]
+    there = (root / paths.PROMPTS.format(study=study.name)).exists()
+    rows = [CostRow("prompts", "for training", 1, there, start * (not there), start)]
     for size, shape in shapes.items():
         done = is_built(study, root, size)
         rows.append(_base_row(size, study.models[size], shape, machine.device, done))
@@ -113,7 +116,7 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[Row]:
     ]
     rows += [row for stage in zip(*stages, strict=True) for row in stage]
     done = set(outputs(study, root).values()) == {"there"}
-    return [*rows, Row("tables", "and figures", 1, done, start * (not done), start)]
+    return [*rows, CostRow("tables", "and figures", 1, done, start * (not done), start)]
 
 
 def disk_needed(study: Study) -> int:
@@ -125,14 +128,16 @@ def disk_needed(study: Study) -> int:
     return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
 
 
-def _base_row(size: str, model: Model | Verifier, shape: Shape, device: Device, done: bool) -> Row:
+def _base_row(
+    size: str, model: Model | Verifier, shape: Shape, device: Device, done: bool
+) -> CostRow:
     hours, devices = START_HOURS, 0
     if isinstance(model, TinyModel):
         hours, devices = hours + costs.supervise_seconds(shape, model, device) / 3600, 1
     left = 0.0 if done else hours
     # In fp32; from the Hub in bf16, once in its cache and once in results.
     weights = WEIGHT_BYTES * shape.parameters
-    return Row("base model", size, 1, done, left, left, devices, disk=weights)
+    return CostRow("base model", size, 1, done, left, left, devices, disk=weights)
 
 
 def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | None, list[int]]:
@@ -146,9 +151,9 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
     for seed in study.run.seeds:
         place = {"study": study.name, "size": size, "method": method, "seed": seed}
         own = fingerprint(study.train_config(size, method, seed))
-        work = root / artifacts.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
-        working = artifacts.read_jsonl(work)
-        records = working or artifacts.read_jsonl(root / artifacts.METRICS.format(**place))
+        work = root / paths.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
+        working = read_jsonl(work)
+        records = working or read_jsonl(root / paths.METRICS.format(**place))
         published = is_trained(study, root, (size, method, seed))
         last = working[-1]["step"] if working else 0
         done.append(study.training.steps if published else last)
@@ -163,7 +168,7 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
 
 def _train_row(
     study: Study, size: str, shape: Shape, method: str, machine: Machine, root: Path
-) -> Row:
+) -> CostRow:
     training = study.training_of(method)
     further = costs.further_passes(study.method(method), training)
     modelled = costs.step_seconds(
@@ -176,7 +181,7 @@ def _train_row(
     responses = sum(left) * training.prompts_per_mini_batch * training.group_size
     state = WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER
     weights = WEIGHT_BYTES * shape.parameters * (1 + len(study.kept_steps()))
-    return Row(
+    return CostRow(
         "train",
         f"{size} {method}",
         jobs=len(done),
@@ -201,7 +206,7 @@ def _parts(study: Study, found: list[Answers]) -> list[list[Answers]]:
 
 def _answer_rows(
     study: Study, size: str, shape: Shape, device: Device, found: list[Answers]
-) -> list[Row]:
+) -> list[CostRow]:
     """Return the rows of generation, scores and verifier, as many for every size.
 
     `found` is of all sizes, and all of it answers the same benchmarks.
@@ -223,24 +228,24 @@ def _answer_rows(
     share, files = each / benchmarks, cells * each * costs.SCORE_BYTES
     score = START_HOURS + share / costs.GRADED_PER_SECOND / 3600
     rows = [
-        Row("generate", what, cells, answered, left * one, one, gpus, left * tokens, text),
-        Row("score", what, jobs, scored, unscored * score, score, disk=files),
+        CostRow("generate", what, cells, answered, left * one, one, gpus, left * tokens, text),
+        CostRow("score", what, jobs, scored, unscored * score, score, disk=files),
     ]
     if evaluation.verifier:
         judge, settings = shape_of(evaluation.verifier), evaluation.verifier
         seconds = costs.judge_seconds(judge, settings, device, share, prompt + length)
         hours = START_HOURS + seconds / 3600
-        rows.append(Row("verifier", what, jobs, scored, unscored * hours, hours, 1))
+        rows.append(CostRow("verifier", what, jobs, scored, unscored * hours, hours, 1))
     return rows
 
 
-def _at_once(rows: list[Row], machine: Machine) -> int:
+def _at_once(rows: list[CostRow], machine: Machine) -> int:
     """Return how many jobs of one stage run at the same time; those without a device one by one."""
     left, devices = sum(row.jobs - row.done for row in rows), max(row.devices for row in rows)
     return max(min(machine.total // devices, left), 1) if devices else 1
 
 
-def wall_hours(rows: list[Row], machine: Machine) -> float:
+def wall_hours(rows: list[CostRow], machine: Machine) -> float:
     """Return the wall time of the rows of one stage on a machine that does nothing else."""
     left, hours = sum(row.jobs - row.done for row in rows), sum(row.hours for row in rows)
     longest = max(row.longest for row in rows if row.jobs > row.done) if left else 0.0
@@ -276,7 +281,7 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
     return not errors
 
 
-def _total(rows: list[Row], machine: Machine) -> str:
+def _total(rows: list[CostRow], machine: Machine) -> str:
     stages = [list(stage) for _, stage in groupby(rows, key=lambda row: row.stage)]
     wall = sum(wall_hours(stage, machine) for stage in stages)
     extra = max(max(row.extra for row in stage) * _at_once(stage, machine) for stage in stages)

@@ -22,9 +22,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo import artifacts
+from stapo import paths
+from stapo.canonical import fingerprint
 from stapo.operations.current import is_made, is_trained, outputs, score_state
-from stapo.operations.traces import (
+from stapo.operations.job_logs import (
     Owner,
     error_in,
     logs_of,
@@ -33,7 +34,8 @@ from stapo.operations.traces import (
     owner_of,
     text_of,
 )
-from stapo.study import Study, benchmark_definitions, fingerprint
+from stapo.study import Study
+from stapo.tasks import benchmark_definitions
 
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
@@ -46,7 +48,7 @@ STYLES |= {"training": "cyan", "answering": "cyan", "done": "green", "scored": "
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingState:
     """How far one training is."""
 
     size: str
@@ -79,7 +81,7 @@ class Answers:
     benchmarks: int
 
 
-def cells(study: Study, root: Path = Path()) -> list[Training]:
+def cells(study: Study, root: Path = Path()) -> list[TrainingState]:
     """Return how far every training is.
 
     Args:
@@ -141,23 +143,23 @@ def seconds_per_step(records: list[dict[str, Any]], per_rollout: int) -> float |
     return statistics.median(update) + statistics.median(rollout or [0.0]) / per_rollout
 
 
-def _training(study: Study, root: Path, run: tuple[str, str, int]) -> Training:
+def _training(study: Study, root: Path, run: tuple[str, str, int]) -> TrainingState:
     at: dict[str, Any] = dict(zip(("size", "method", "seed"), run, strict=True))
     at["study"] = study.name
-    work = root / artifacts.TRAIN_WORK.format(**at) / fingerprint(study.train_config(*run))
+    work = root / paths.TRAIN_WORK.format(**at) / fingerprint(study.train_config(*run))
     owner = owner_of(work / "lock")
-    published = root / artifacts.RUN_PROVENANCE.format(**at)
+    published = root / paths.RUN_PROVENANCE.format(**at)
     if not (owner and owner.holds) and is_trained(study, root, run):
-        return _measured(study, Training(*run, "done"), root / artifacts.METRICS.format(**at))
-    logs = logs_of(root, artifacts.MODEL.format(**at), "train", "_".join(map(str, run)))
+        return _measured(study, TrainingState(*run, "done"), root / paths.METRICS.format(**at))
+    logs = logs_of(root, paths.MODEL.format(**at), "train", "_".join(map(str, run)))
     if owner is None:
         error = error_in(logs, 0, work.name)
         if error and not STOPPED.search(error):
-            return Training(*run, "failed", error)
+            return TrainingState(*run, "failed", error)
         if modified(published):
-            return Training(*run, "outdated", "published with other settings")
-        return Training(*run, *_missing(root, at))
-    training = _measured(study, Training(*run, "training"), work / "metrics.jsonl")
+            return TrainingState(*run, "outdated", "published with other settings")
+        return TrainingState(*run, *_missing(root, at))
+    training = _measured(study, TrainingState(*run, "training"), work / "metrics.jsonl")
     left = study.training.steps - training.step
     pace = training.seconds_left / left if training.seconds_left and left > 0 else 0.0
     news = max(modified(work / "metrics.jsonl"), owner.since)
@@ -173,8 +175,8 @@ def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
     """Return state and note of a training that was never started."""
     notes = []
     for name, path, rule, wildcards in (
-        ("prompts", artifacts.PROMPTS, "prompts", ""),
-        ("base model", artifacts.BASE_MODEL, "base_model", at["size"]),
+        ("prompts", paths.PROMPTS, "prompts", ""),
+        ("base model", paths.BASE_MODEL, "base_model", at["size"]),
     ):
         output = path.format(**at)
         if not modified(root / output):
@@ -184,7 +186,7 @@ def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
     return "waiting", ", ".join(notes)
 
 
-def _measured(study: Study, training: Training, metrics: Path) -> Training:
+def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingState:
     """Return a training with what its records say."""
     records = []
     for line in text_of(metrics).split("\n"):
@@ -226,15 +228,15 @@ def _benchmark(
     study: Study, root: Path, checkpoint: str, decoding: str, name: str, made: bool
 ) -> _Benchmark:
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
-    scores, work = artifacts.SCORES.format(**at), root / artifacts.GENERATE_WORK.format(**at)
+    scores, work = paths.SCORES.format(**at), root / paths.GENERATE_WORK.format(**at)
     scored = score_state(study, root, checkpoint, decoding, name)
-    after = modified(root / artifacts.checkpoint_path(study.name, checkpoint))
+    after = modified(root / paths.checkpoint_path(study.name, checkpoint))
     if scored == "outdated":
         after = max(after, modified(root / scores))
     if not made:
         after = math.inf
     asked = benchmark_definitions()[name]["metadata"]["rows"] * study.benchmarks[name].samples
-    collected = modified(root / artifacts.COMPLETIONS.format(**at))
+    collected = modified(root / paths.COMPLETIONS.format(**at))
     stores = [(modified(path), path) for path in work.glob(f"{name}-{'[0-9a-f]' * 16}.jsonl")]
     news, store = max(stores, default=(0.0, work))
     responses, error = 0, None
@@ -258,12 +260,12 @@ def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answer
     responses, wanted = sum(b.responses for b in found), sum(b.asked for b in found)
     scored = [b.scored for b in found].count("current")
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    owner = owner_of(root / artifacts.GENERATE_WORK.format(**at) / "lock")
+    owner = owner_of(root / paths.GENERATE_WORK.format(**at) / "lock")
     since = max(max(b.after, b.collected) for b in found)
     if owner and not owner.holds and owner.since <= since:
         owner = None  # It finished, or worked for other settings.
     rule = "generate" if study.is_full(checkpoint) else "generate_curve"
-    logs = logs_of(root, artifacts.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
+    logs = logs_of(root, paths.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
     made_by = fingerprint(study.generate_config(checkpoint, decoding))
     error = error_in(logs, owner.since if owner else since, made_by)
     scoring = next((b.error for b in found if b.error), None)
@@ -315,7 +317,7 @@ def _table(title: str, headings: Iterable[str]) -> Table:
     return table
 
 
-def _training_table(study: Study, trainings: list[Training]) -> Table:
+def _training_table(study: Study, trainings: list[TrainingState]) -> Table:
     headings = ("size", "method", "seed", "state", "step", "reward", "entropy", "left, about")
     table = _table(f"{study.name}: trainings", headings)
     for t in trainings:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stapo.artifacts import sync
+from stapo.canonical import fingerprint
+from stapo.files import sync
 from stapo.provenance import file_sums
-from stapo.study import fingerprint
 
 SEAL = "seal.json"
 ASIDE = "writing"
@@ -91,7 +91,7 @@ def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) ->
             sync(path)
 
 
-def publish(aside: Path, output: Path, keep: int | None) -> None:
+def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
     """Rename a sealed checkpoint into `output`; only then remove all but the last `keep`.
 
     Later steps are checkpoints that were passed over: they do not count as the last ones.

@@ -9,11 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.artifacts import read_published, write_json, write_jsonl
+from stapo.canonical import canonical, fingerprint
+from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import persistently
 from stapo.models.arithmetic import training_problems
-from stapo.schema import Data, HubData, TinyData
-from stapo.study import StudyError, canonical, fingerprint
+from stapo.study import StudyError
+from stapo.study.schema import Data, HubData, TinyData
 from stapo.text import plain
 
 DAPO_PREFIX = (

@@ -12,9 +12,9 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.utils import gather_object
 
-from stapo.artifacts import append_jsonl, read_jsonl
+from stapo.canonical import fingerprint
+from stapo.files import append_jsonl, read_jsonl
 from stapo.provenance import checksums, energy_joules, environment, file_sha256
-from stapo.study import fingerprint
 
 ATTEMPTS = "attempts.jsonl"
 PHASES = ("rollout", "update")

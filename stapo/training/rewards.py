@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stapo.schema import Training
 from stapo.study import StudyError
+from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
 BOX = r"\boxed{"
@@ -132,7 +132,7 @@ BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward, "dapo": dapo_reward}
 
 
 def reward_functions(
-    training: Training, tokenizer: Any, end_token_ids: Sequence[int]
+    training: TrainingSettings, tokenizer: Any, end_token_ids: Sequence[int]
 ) -> list[Reward]:
     """Return the rewards of a training, of which TRL takes the sum.
 
@@ -181,7 +181,7 @@ def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[in
     return reward
 
 
-def own_reward(training: Training) -> Reward:
+def own_reward(training: TrainingSettings) -> Reward:
     """Return the reward function of one's own that a study names.
 
     Raises:
@@ -202,7 +202,7 @@ def own_reward(training: Training) -> Reward:
     return function
 
 
-def reward_fault(training: Training) -> str | None:
+def reward_fault(training: TrainingSettings) -> str | None:
     """Return why the reward of a training cannot be had on this machine, None if it can; runs nothing.
 
     The checksum covers the file of the function alone: not what it imports, and no package's version.
@@ -221,7 +221,7 @@ def reward_fault(training: Training) -> str | None:
     return None
 
 
-def reward_doubt(training: Training) -> str | None:
+def reward_doubt(training: TrainingSettings) -> str | None:
     """Return why a reward may not be what is meant, None where nothing speaks against it."""
     if training.reward == "dapo" and BOX in training.instruction:
         about = 'dapo reads the line "Answer: ...", and training.instruction asks for a box'

@@ -13,19 +13,14 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 
-from stapo.artifacts import (
-    append_jsonl,
-    link_or_copy,
-    replace_directory,
-    replace_file,
-    work_directory,
-    write_json,
-)
+from stapo.canonical import fingerprint
+from stapo.files import append_jsonl, link_or_copy, replace_directory, replace_file, write_json
+from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import damaged_file, file_sha256, require_whole, sums_of, write_sums
-from stapo.schema import Engine, Training
-from stapo.study import StudyError, fingerprint
+from stapo.study import StudyError
+from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.checkpoints import (
     UnreadableCheckpointError,
     checkpoints,
@@ -43,8 +38,8 @@ METRICS = "metrics.jsonl"
 
 
 def trainer_config(
-    training: Training,
-    engine: Engine,
+    training: TrainingSettings,
+    engine: EngineSettings,
     seed: int,
     output: Path,
     run_fingerprint: str,
@@ -108,7 +103,9 @@ def trainer_config(
     )
 
 
-def _vllm(training: Training, engine: Engine, end_token_ids: Sequence[int]) -> dict[str, Any]:
+def _vllm(
+    training: TrainingSettings, engine: EngineSettings, end_token_ids: Sequence[int]
+) -> dict[str, Any]:
     """Return TRL's settings of vLLM rollouts."""
     if training.rollouts == "transformers":
         return {}
@@ -130,7 +127,7 @@ def _vllm(training: Training, engine: Engine, end_token_ids: Sequence[int]) -> d
 def train(
     *,
     config: dict[str, Any],
-    training: Training,
+    training: TrainingSettings,
     method: Method,
     seed: int,
     base: Path,
@@ -138,7 +135,7 @@ def train(
     work: Path,
     model_path: Path,
     metrics_path: Path,
-    engine: Engine | None = None,
+    engine: EngineSettings | None = None,
     kept_steps: Sequence[int] = (),
     end_tokens: Sequence[str] = (),
 ) -> None:
@@ -169,7 +166,7 @@ def train(
         FloatingPointError: a loss or gradient that is not finite.
         KeyboardInterrupt: stopped between two steps; resumable.
     """
-    engine = engine or Engine()
+    engine = engine or EngineSettings()
     state = PartialState(cpu=not torch.cuda.is_available())
     with ExitStack() as stack:
         if state.is_main_process:
@@ -352,7 +349,9 @@ def _say(line: str) -> None:
         print(line, flush=True)  # noqa: T201
 
 
-def _records(prompts: Path, training: Training, tokenizer: Any) -> tuple[list[dict[str, Any]], int]:
+def _records(
+    prompts: Path, training: TrainingSettings, tokenizer: Any
+) -> tuple[list[dict[str, Any]], int]:
     """Return the prompts that are short enough, and how many are not."""
     found = read_prompts(prompts)
     limit = training.max_prompt_tokens
@@ -362,7 +361,7 @@ def _records(prompts: Path, training: Training, tokenizer: Any) -> tuple[list[di
     return kept, too_long
 
 
-def _dataset(records: Sequence[dict[str, Any]], training: Training, seed: int) -> Dataset:
+def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> Dataset:
     # Of the last rollout the steps may need a part only.
     rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
     order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)

@@ -31,7 +31,7 @@ from stapo.training.checkpoints import (
     STATES_PER_PARAMETER,
     UnreadableCheckpointError,
     checksums_of_rank,
-    publish,
+    put_in_place,
     require_space,
     seal,
     step_of,
@@ -481,7 +481,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             seal(
                 written, self.checkpoint_identity(), {k: v for one in files for k, v in one.items()}
             )
-            publish(written, output, limit)
+            put_in_place(written, output, limit)
             shutil.rmtree(aside, ignore_errors=True)
         self.accelerator.wait_for_everyone()
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stapo.study import ROOT, merge
+from stapo.repository import ROOT
+from stapo.study import merge
 
 REDUCED = {
     "models": {"tiny": {"supervised_steps": 60, "hidden_size": 64}},

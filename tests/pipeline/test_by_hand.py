@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stapo.evaluation.replay import regrade
-from stapo.tasks import BENCHMARKS
+from stapo.repository import BENCHMARKS
 
 
 def pipelines_number(finished) -> float:

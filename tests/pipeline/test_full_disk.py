@@ -15,9 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from stapo import artifacts
+from stapo import paths
+from stapo.canonical import canonical
 from stapo.cli import main
-from stapo.study import Study, canonical, merge, parse_study, read_catalogue
+from stapo.files import read_jsonl
+from stapo.repository import CATALOGUE
+from stapo.study import Study, merge, parse_study
+from stapo.study.loader import load_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -58,9 +62,9 @@ def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
     """Return the arguments of a stage and what it writes; a path that ends with / is a directory."""
     merged = canonical(study.model_dump(mode="json", exclude_none=True))
     of_study, at = ["--study", merged], {**RUN, **CELL}
-    base, prompts = artifacts.BASE_MODEL.format(**at), artifacts.PROMPTS.format(**at)
-    model, metrics = artifacts.MODEL.format(**RUN), artifacts.METRICS.format(**RUN)
-    responses, score = artifacts.COMPLETIONS.format(**at), artifacts.SCORES.format(**at)
+    base, prompts = paths.BASE_MODEL.format(**at), paths.PROMPTS.format(**at)
+    model, metrics = paths.MODEL.format(**RUN), paths.METRICS.format(**RUN)
+    responses, score = paths.COMPLETIONS.format(**at), paths.SCORES.format(**at)
     identity = canonical(study.score_identity("tiny/base", "t1.0-p1.0", "chain-2"))
     if name == "prompts":
         return [f"--config={canonical(study.data.model_dump())}", f"--out={prompts}"], [prompts]
@@ -75,33 +79,32 @@ def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
             f"--base={base}",
             f"--prompts={prompts}",
         ]
-        paths = ["--work=work/train", f"--out={model}", f"--metrics={metrics}"]
-        return [*of_study, *run, *paths], [f"{model}/", metrics]
+        written = ["--work=work/train", f"--out={model}", f"--metrics={metrics}"]
+        return [*of_study, *run, *written], [f"{model}/", metrics]
     if name == "generate":
         cell = ["--checkpoint=tiny/base", "--decoding=t1.0-p1.0", f"--model={base}"]
-        out = artifacts.RESPONSES.format(**CELL)
+        out = paths.RESPONSES.format(**CELL)
         return [*of_study, *cell, "--work=work/generate", f"--out={out}"], [responses]
     if name == "score":
         return [f"--completions={responses}", f"--identity={identity}", f"--out={score}"], [score]
     if name == "table":
         wildcards = {"study": "smoke", "decoding": "t1.0-p1.0"}
-        tables = [artifacts.MAIN_TABLE.format(**wildcards, suffix=s) for s in ("md", "tex", "csv")]
+        tables = [paths.MAIN_TABLE.format(**wildcards, suffix=s) for s in ("md", "tex", "csv")]
         return [*of_study, "--decoding=t1.0-p1.0"], tables
     if name == "figure":
         figures = [
-            artifacts.FIGURE.format(study="smoke", figure="entropy", suffix=s)
-            for s in ("svg", "png")
+            paths.FIGURE.format(study="smoke", figure="entropy", suffix=s) for s in ("svg", "png")
         ]
         return [*of_study, "--name=entropy"], figures
     if name == "report":
-        return of_study, [artifacts.REPORT.format(study="smoke")]
-    return of_study, [artifacts.CHECKSUMS.format(study="smoke")]
+        return of_study, [paths.REPORT.format(study="smoke")]
+    return of_study, [paths.CHECKSUMS.format(study="smoke")]
 
 
 def content(path: Path) -> Any:
     """Return what a file says, times and places apart."""
     if path.name == "metrics.jsonl":
-        return [{**record, "seconds": None} for record in artifacts.read_jsonl(path)]
+        return [{**record, "seconds": None} for record in read_jsonl(path)]
     if path.suffix == ".parquet":
         return pq.read_table(path).to_pydict()
     return path.read_bytes()
@@ -139,7 +142,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(
     finished, small, monkeypatch, capsys, name
 ):
     torch.set_num_threads(1)
-    study = parse_study(merge(read_catalogue(), finished.study))
+    study = parse_study(merge(load_yaml(CATALOGUE).content, finished.study))
     shutil.copytree(finished.path / "results", small / "results")
     monkeypatch.chdir(small)
     arguments, outputs = stage(name, study)

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from stapo.operations.verify import file_errors, opened, verify
+from stapo.publication.verify import file_errors, opened, verify
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 NOT_FOR_US = (
     # One locked environment for everything, made by `make`; per-rule ones would split the lock.

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stapo.study import ROOT, merge
+from stapo.repository import ROOT
+from stapo.study import merge
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 STUDY = "workflows/studies/smoke.yaml"

@@ -11,9 +11,11 @@ import time
 import pytest
 import yaml
 
-from stapo import artifacts
-from stapo.artifacts import read_jsonl
-from stapo.study import ROOT, fingerprint, merge, parse_study
+from stapo import paths
+from stapo.canonical import fingerprint
+from stapo.files import read_jsonl
+from stapo.repository import ROOT
+from stapo.study import merge, parse_study
 
 TABLES = {"table_t1_0_p1_0": 1, "table_t0_7_p0_9": 1}
 CATALOGUE = yaml.safe_load((ROOT / "workflows" / "catalogue.yaml").read_text())
@@ -115,7 +117,7 @@ def test_a_failed_training_never_leaves_old_numbers_standing(workspace):
     workspace.study["methods"] = {"stapo": {"quantile": 0.5}}
     workspace.write()
     study = parse_study(merge(CATALOGUE, workspace.study))
-    directory = artifacts.TRAIN_WORK.format(study="smoke", size="tiny", method="stapo", seed=0)
+    directory = paths.TRAIN_WORK.format(study="smoke", size="tiny", method="stapo", seed=0)
     obstacle = workspace.path / directory / fingerprint(study.train_config("tiny", "stapo", 0))
     obstacle.write_text("a file where the work directory should be")
     failed = workspace.snakemake("--keep-going")
@@ -133,11 +135,11 @@ def test_a_failed_training_never_leaves_old_numbers_standing(workspace):
 
 
 def test_a_killed_training_resumes_and_ends_as_if_nothing_had_been(workspace):
-    published = workspace.path / artifacts.METRICS.format(
+    published = workspace.path / paths.METRICS.format(
         study="smoke", size="tiny", method="justrl", seed=0
     )
     expected = [{**r, "seconds": None} for r in read_jsonl(published)]
-    directory = artifacts.TRAIN_WORK.format(study="smoke", size="tiny", method="justrl", seed=0)
+    directory = paths.TRAIN_WORK.format(study="smoke", size="tiny", method="justrl", seed=0)
     for path in (workspace.path / directory).glob("*/*"):
         if path.is_dir():
             shutil.rmtree(path)
@@ -195,7 +197,7 @@ def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
     run = {"study": "smoke", "size": "tiny", "method": "justrl", "seed": 1}
     running = subprocess.Popen(
         [
-            *(sys.executable, "-m", "snakemake", artifacts.METRICS.format(**run)),
+            *(sys.executable, "-m", "snakemake", paths.METRICS.format(**run)),
             *("--snakefile", str(ROOT / "Snakefile"), "--configfile", "study.yaml"),
             *("--cores", "2", "--workflow-profile", "none"),
         ],
@@ -204,7 +206,7 @@ def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    work = workspace.path / artifacts.TRAIN_WORK.format(**run)
+    work = workspace.path / paths.TRAIN_WORK.format(**run)
     deadline = time.monotonic() + 120
     while not list(work.glob("*/checkpoint-8")) and time.monotonic() < deadline:
         time.sleep(0.05)

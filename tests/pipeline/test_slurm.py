@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from slurm_on_loopback import slurm
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 pytestmark = pytest.mark.slow
 

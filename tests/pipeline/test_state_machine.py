@@ -21,11 +21,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from stapo import artifacts
+from stapo import paths
 from stapo.operations.current import outputs
 from stapo.operations.plan import machine, plan
 from stapo.operations.status import answers, cells, print_status
-from stapo.study import ROOT, Study, merge, parse_study
+from stapo.repository import ROOT
+from stapo.study import Study, merge, parse_study
 
 STUB = Path(__file__).with_name("stub")
 SEQUENCES = int(os.environ.get("STAPO_SEQUENCES", "3"))
@@ -125,12 +126,12 @@ def published(world: World) -> dict[str, bytes]:
     A training's record goes on naming the weights of steps that were asked for once: those are left out.
     """
     study = world.study()
-    models = [artifacts.checkpoint_path(study.name, name) for name in study.checkpoints()]
-    paths = [*artifacts.published_paths(study), artifacts.CHECKSUMS.format(study=study.name)]
-    paths += [f"{model}/model.safetensors" for model in models]
-    found = {path: (world.path / path).read_bytes() for path in paths}
+    models = [paths.checkpoint_path(study.name, name) for name in study.checkpoints()]
+    files = [*paths.published_paths(study), paths.CHECKSUMS.format(study=study.name)]
+    files += [f"{model}/model.safetensors" for model in models]
+    found = {path: (world.path / path).read_bytes() for path in files}
     kept = {"model", "metrics.jsonl", *(f"step{step}" for step in study.kept_steps())}
-    for path in artifacts.run_provenance_paths(study):
+    for path in paths.run_provenance_paths(study):
         record = json.loads(found[path])
         outputs = record["outputs"].items()
         record["outputs"] = {k: v for k, v in outputs if k.partition("/")[0] in kept}

@@ -10,7 +10,9 @@ from conftest import Workspace
 from hypothesis import HealthCheck, given, settings
 from studies import SMOKE, studies
 
-from stapo.study import ROOT, STUDIES, StudyError, canonical, parse_study, read_study
+from stapo.canonical import canonical
+from stapo.repository import ROOT, STUDIES
+from stapo.study import StudyError, parse_study, read_study
 
 PROFILES = ROOT / "workflows" / "profiles"
 JOBS = {

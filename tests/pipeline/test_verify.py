@@ -25,14 +25,15 @@ from forgeries import (
     Forger,
 )
 
-from stapo.artifacts import read_jsonl, write_jsonl
+from stapo.canonical import canonical
 from stapo.evaluation.scores import score
-from stapo.operations.commands import command_faults
-from stapo.operations.publish import write_provenance
-from stapo.operations.published import read_published_study
-from stapo.operations.verify import CHECKS, guarded, opened, verify
+from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
-from stapo.study import StudyError, canonical, parse_study
+from stapo.publication.commands import command_faults
+from stapo.publication.manifest import write_provenance
+from stapo.publication.results import read_published_study
+from stapo.publication.verify import CHECKS, guarded, opened, verify
+from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
 

@@ -13,19 +13,19 @@ from judge_model import build
 
 pytest.importorskip("vllm", reason="make test-vllm")
 
-from stapo.artifacts import read_jsonl
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.replay import regrade
 from stapo.evaluation.scores import Judge, score
 from stapo.evaluation.verifier import Question, judge
+from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.operations.engine_check import compare_engines
 from stapo.operations.evaluate import checkpoint, study_of
-from stapo.schema import Decoding, Engine, Evaluation, TinyModel, Verifier
-from stapo.study import benchmark_definitions
+from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel, Verifier
+from stapo.tasks import benchmark_definitions
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-SETTINGS = Engine(vllm_evaluation_memory=0.2)
+SETTINGS = EngineSettings(vllm_evaluation_memory=0.2)
 NAME = "chain-2"
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
 
@@ -37,7 +37,7 @@ def test_links_resolve_and_python_runs(page):
 
 def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
     from stapo.models.tiny import build_tiny
-    from stapo.schema import TinyData, TinyModel
+    from stapo.study.schema import TinyData, TinyModel
     from stapo.training.prompts import write_prompts
 
     (block,) = [b for b in python_blocks((ROOT / "README.md").read_text()) if "Trainer" in b]

@@ -4,43 +4,48 @@ import ast
 
 import pytest
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 ALLOWED = {
-    "methods": set(),
-    "fields": set(),
-    "schema": {"fields", "methods"},
-    "loader": set(),
-    "validation": {"fields", "loader"},
-    "checks": {"fields", "methods", "validation"},
-    "tasks": set(),
-    "study": {"fields", "methods", "schema", "loader", "tasks", "validation", "checks"},
-    "artifacts": {"study"},
+    "canonical": set(),
+    "files": set(),
     "hub": set(),
-    "provenance": {"artifacts", "study"},
-    "text": set(),
-    "reference": set(),
-    "running": set(),
+    "methods": set(),
     "objective": set(),
-    "models": {"artifacts", "hub", "provenance", "schema", "study"},
+    "reference": set(),
+    "repository": set(),
+    "text": set(),
+    "tasks": {"repository"},
+    "locks": {"canonical", "files"},
+    "provenance": {"files", "repository"},
+    "study": {"canonical", "files", "methods", "repository", "tasks"},
+    "paths": {"study"},
+    "gpus": {"study"},
+    "models": {"canonical", "files", "hub", "paths", "provenance", "study"},
     "evaluation": {
-        "artifacts", "hub", "provenance", "schema", "study", "tasks", "models.arithmetic", "models.loading",
+        "canonical", "files", "hub", "locks", "paths", "provenance", "repository", "study", "tasks",
+        "models.arithmetic", "models.loading",
     },
     "training": {
-        "artifacts", "hub", "provenance", "schema", "study", "methods", "objective", "models.arithmetic",
-        "models.loading", "evaluation.grading",
+        "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "repository", "study", "methods",
+        "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
     },
     "analysis": {
-        "artifacts", "schema", "study", "methods", "reference", "evaluation.statistics", "evaluation.grading",
+        "canonical", "files", "paths", "study", "methods", "reference", "evaluation.statistics",
+        "evaluation.grading",
+    },
+    "publication": {
+        "canonical", "files", "paths", "provenance", "study", "tasks", "methods", "models", "evaluation",
+        "training", "analysis",
     },
     "operations": {
-        "artifacts", "fields", "hub", "provenance", "running", "schema", "study", "methods", "models",
-        "evaluation", "training", "analysis",
+        "canonical", "files", "hub", "locks", "paths", "provenance", "repository", "study", "tasks",
+        "methods", "models", "evaluation", "training", "analysis",
     },
-    "conformance": {"methods", "study", "models.tiny", "training"},
+    "conformance": {"methods", "models.tiny", "training", "files", "study"},
     "cli": {
-        "artifacts", "loader", "schema", "validation", "study", "models", "evaluation", "training",
-        "analysis", "conformance", "operations", "running",
+        "canonical", "files", "locks", "paths", "study", "tasks", "gpus", "models", "evaluation", "training",
+        "analysis", "conformance", "publication", "operations",
     },
     "__main__": {"cli"},
     "__init__": set(),

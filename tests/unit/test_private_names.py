@@ -16,7 +16,7 @@ import contracts_trl
 import pytest
 from contracts import CONTRACTS, PAGE, PYTHON, hold, rows_of_page
 
-from stapo.study import ROOT
+from stapo.repository import ROOT
 
 FILES = sorted((ROOT / "stapo").rglob("*.py"))
 PACKAGES = {

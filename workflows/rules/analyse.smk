@@ -1,8 +1,8 @@
 # Tables, figures, the report, and named targets: table_<decoding>, figures, method_<name>.
 
 TITLES = [STUDY.method(name).title for name in RUN.methods]
-TABLES = artifacts.table_paths(STUDY)
-FIGURES = artifacts.figure_paths(STUDY)
+TABLES = paths.table_paths(STUDY)
+FIGURES = paths.figure_paths(STUDY)
 # Of every score: asked for once.
 REPORT_FINGERPRINT = STUDY.report_fingerprint()
 
@@ -12,12 +12,12 @@ for name in RUN.decodings:
         name:
             f"table_{slug(name)}"
         input:
-            artifacts.table_score_paths(STUDY, name),
-            at(artifacts.OVERLAP),
+            paths.table_score_paths(STUDY, name),
+            at(paths.OVERLAP),
         output:
-            expand(at(artifacts.MAIN_TABLE), decoding=name, suffix=artifacts.SUFFIXES),
+            expand(at(paths.MAIN_TABLE), decoding=name, suffix=paths.SUFFIXES),
         log:
-            log_of(artifacts.MAIN_TABLE).format(decoding=name, suffix="all"),
+            log_of(paths.MAIN_TABLE).format(decoding=name, suffix="all"),
         localrule: True
         params:
             decoding=name,
@@ -31,13 +31,13 @@ rule figure:
     input:
         lambda w: drawn_from(w.figure),
     output:
-        expand(at(artifacts.FIGURE), suffix=["svg", "png"], allow_missing=True),
+        expand(at(paths.FIGURE), suffix=["svg", "png"], allow_missing=True),
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
         fingerprint=lambda w: (
             STUDY.accuracy_fingerprint()
-            if w.figure == artifacts.ACCURACY
+            if w.figure == paths.ACCURACY
             else fingerprint(
                 [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
             )
@@ -51,9 +51,9 @@ rule report:
         TABLES,
         FIGURES,
     output:
-        at(artifacts.REPORT),
+        at(paths.REPORT),
     log:
-        log_of(artifacts.REPORT),
+        log_of(paths.REPORT),
     params:
         fingerprint=REPORT_FINGERPRINT,
     shell:
@@ -62,12 +62,12 @@ rule report:
 
 rule provenance:
     input:
-        [path for path in PUBLISHED if path != at(artifacts.PROVENANCE)],
+        [path for path in PUBLISHED if path != at(paths.PROVENANCE)],
     output:
-        at(artifacts.PROVENANCE),
-        at(artifacts.CHECKSUMS),
+        at(paths.PROVENANCE),
+        at(paths.CHECKSUMS),
     log:
-        log_of(artifacts.PROVENANCE),
+        log_of(paths.PROVENANCE),
     params:
         fingerprint=REPORT_FINGERPRINT,
     shell:
@@ -85,4 +85,4 @@ for name in RUN.methods:
         name:
             f"method_{slug(name)}"
         input:
-            artifacts.score_paths(STUDY, RUN.decodings, method=name),
+            paths.score_paths(STUDY, RUN.decodings, method=name),

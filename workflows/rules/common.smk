@@ -31,9 +31,9 @@ def judge_options(directory):
 
 def drawn_from(figure):
     """What a figure shows: the scores, or the metrics of the trainings."""
-    if figure == artifacts.ACCURACY:
-        return artifacts.score_paths(STUDY, RUN.decodings)
-    return artifacts.metrics_paths(STUDY)
+    if figure == paths.ACCURACY:
+        return paths.score_paths(STUDY, RUN.decodings)
+    return paths.metrics_paths(STUDY)
 
 
 def trained_by(w):

@@ -9,13 +9,13 @@ CURVE_ALONE = [name for name in STUDY.checkpoints() if not STUDY.is_full(name)]
 
 rule generate:
     input:
-        model=lambda w: artifacts.checkpoint_path(STUDY.name, w.checkpoint),
+        model=lambda w: paths.checkpoint_path(STUDY.name, w.checkpoint),
     output:
         expand(
-            at(artifacts.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True
+            at(paths.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True
         ),
     log:
-        log_of(artifacts.RESPONSES),
+        log_of(paths.RESPONSES),
     wildcard_constraints:
         checkpoint=one_of(FULL),
     resources:
@@ -27,8 +27,8 @@ rule generate:
                 for name in STUDY.answered(w.checkpoint, w.decoding)
             ]
         ),
-        out=at(artifacts.RESPONSES),
-        work=at(artifacts.GENERATE_WORK),
+        out=at(paths.RESPONSES),
+        work=at(paths.GENERATE_WORK),
     shell:
         STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
@@ -41,7 +41,7 @@ if CURVE_ALONE:
     use rule generate as generate_curve with:
         output:
             expand(
-                at(artifacts.COMPLETIONS),
+                at(paths.COMPLETIONS),
                 benchmark=CURVE.benchmarks,
                 allow_missing=True,
             ),
@@ -52,12 +52,12 @@ if CURVE_ALONE:
 
 rule score:
     input:
-        completions=at(artifacts.COMPLETIONS),
-        verifier=[at(artifacts.VERIFIER)] if STUDY.evaluation.verifier else [],
+        completions=at(paths.COMPLETIONS),
+        verifier=[at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
     output:
-        at(artifacts.SCORES),
+        at(paths.SCORES),
     log:
-        log_of(artifacts.SCORES),
+        log_of(paths.SCORES),
     resources:
         gpu=STUDY.gpus_of("score"),
     params:

@@ -3,10 +3,10 @@
 
 rule prompts:
     output:
-        prompts=at(artifacts.PROMPTS),
-        record=at(artifacts.PROMPTS_RECORD),
+        prompts=at(paths.PROMPTS),
+        record=at(paths.PROMPTS_RECORD),
     log:
-        log_of(artifacts.PROMPTS),
+        log_of(paths.PROMPTS),
     params:
         config=canonical(STUDY.data.model_dump()),
         fingerprint=fingerprint(STUDY.data_config()),
@@ -20,11 +20,11 @@ rule prompts:
 # for itself before it starts.
 rule overlap:
     input:
-        at(artifacts.PROMPTS),
+        at(paths.PROMPTS),
     output:
-        at(artifacts.OVERLAP),
+        at(paths.OVERLAP),
     log:
-        log_of(artifacts.OVERLAP),
+        log_of(paths.OVERLAP),
     params:
         benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
         + ["--published"] * hasattr(STUDY.data, "hub"),
@@ -36,10 +36,10 @@ rule overlap:
 
 rule base_model:
     output:
-        model=directory(at(artifacts.BASE_MODEL)),
-        record=at(artifacts.BASE_RECORD),
+        model=directory(at(paths.BASE_MODEL)),
+        record=at(paths.BASE_RECORD),
     log:
-        log_of(artifacts.BASE_MODEL),
+        log_of(paths.BASE_MODEL),
     params:
         config=lambda w: canonical(STUDY.models[w.size].model_dump()),
         fingerprint=lambda w: fingerprint(STUDY.base_config(w.size)),
@@ -52,10 +52,10 @@ if STUDY.evaluation.verifier:
 
     rule verifier_model:
         output:
-            model=directory(at(artifacts.VERIFIER)),
-            record=at(artifacts.VERIFIER_RECORD),
+            model=directory(at(paths.VERIFIER)),
+            record=at(paths.VERIFIER_RECORD),
         log:
-            log_of(artifacts.VERIFIER),
+            log_of(paths.VERIFIER),
         localrule: True
         params:
             options=verifier_options(),

@@ -2,25 +2,25 @@
 # fingerprint: a changed hyperparameter cannot resume from another run's checkpoint, and changing it back costs
 # nothing. Weights take the place of earlier ones only when they are finished.
 
-TRAINED = f"{{params.work}}/{{params.fingerprint}}/{artifacts.TRAINED}"
+TRAINED = f"{{params.work}}/{{params.fingerprint}}/{paths.TRAINED}"
 
 
 rule train:
     input:
-        base=at(artifacts.BASE_MODEL),
-        prompts=at(artifacts.PROMPTS),
+        base=at(paths.BASE_MODEL),
+        prompts=at(paths.PROMPTS),
     output:
-        metrics=at(artifacts.METRICS),
-        provenance=at(artifacts.RUN_PROVENANCE),
+        metrics=at(paths.METRICS),
+        provenance=at(paths.RUN_PROVENANCE),
     log:
-        log_of(artifacts.MODEL),
+        log_of(paths.MODEL),
     resources:
         gpu=STUDY.gpus_of("train"),
         nodes=1,
     params:
         fingerprint=trained_by,
         steps=STUDY.kept_steps(),
-        work=at(artifacts.TRAIN_WORK),
+        work=at(paths.TRAIN_WORK),
         run=subpath(output.metrics, parent=True),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
@@ -37,20 +37,20 @@ rule train:
 
 rule weights:
     input:
-        at(artifacts.RUN_PROVENANCE),
+        at(paths.RUN_PROVENANCE),
     output:
-        model=directory(at(artifacts.MODEL)),
+        model=directory(at(paths.MODEL)),
         steps=[
-            directory(at(artifacts.STEP_MODEL).replace("{step}", str(step)))
+            directory(at(paths.STEP_MODEL).replace("{step}", str(step)))
             for step in STUDY.kept_steps()
         ],
     log:
-        log_of(f"{artifacts.RUN}/weights"),
+        log_of(f"{paths.RUN}/weights"),
     localrule: True
     params:
         fingerprint=trained_by,
         names=["model", *(f"step{step}" for step in STUDY.kept_steps())],
-        work=at(artifacts.TRAIN_WORK),
+        work=at(paths.TRAIN_WORK),
         run=subpath(output.model, parent=True),
     shell:
         STAPO

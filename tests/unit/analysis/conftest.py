@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from synthetic import write_score
 
-from stapo import artifacts
+from stapo import paths
+from stapo.files import write_jsonl
 from stapo.methods import BASELINES
 from stapo.reference import paper
 from stapo.study import Study, parse_study
@@ -50,7 +51,7 @@ def finish(study: Study, tmp_path: Path) -> Path:
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
             write_score(tmp_path, study, checkpoint, benchmark)
-            path = artifacts.COMPLETIONS.format(
+            path = paths.COMPLETIONS.format(
                 study=study.name,
                 checkpoint=checkpoint,
                 decoding=study.run.decodings[0],
@@ -58,8 +59,8 @@ def finish(study: Study, tmp_path: Path) -> Path:
             )
             record = {"problem": 0, "question": "What <i>is</i> 7?\u202e", "gold": "7"}
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            artifacts.write_jsonl(tmp_path / path, [{**record, "responses": [HOSTILE] * 4}])
-    for i, metrics in enumerate(artifacts.metrics_paths(study)):
+            write_jsonl(tmp_path / path, [{**record, "responses": [HOSTILE] * 4}])
+    for i, metrics in enumerate(paths.metrics_paths(study)):
         records = [
             {
                 "step": step,
@@ -71,5 +72,5 @@ def finish(study: Study, tmp_path: Path) -> Path:
             }
             for step in range(1, study.training.steps + 1)
         ]
-        artifacts.write_jsonl(tmp_path / metrics, records)
+        write_jsonl(tmp_path / metrics, records)
     return tmp_path

@@ -11,7 +11,8 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.tables import render
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
-from stapo.study import STUDIES, parse_study, read_study
+from stapo.repository import STUDIES
+from stapo.study import parse_study, read_study
 
 SIX = paper()["benchmarks"]
 ALL = [*BASELINES, "stapo", "stapo-v2"]

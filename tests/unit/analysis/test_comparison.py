@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from synthetic import PROBLEMS, write_score
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import AVERAGE, WITHOUT, main_table
 from stapo.analysis.notes import mark
@@ -39,7 +39,7 @@ def tabulated(study, root):
 
 def answer(study, root, method, benchmark, solved):
     """Let a method solve `solved(problem)` of the samples to each problem."""
-    path = root / artifacts.SCORES.format(
+    path = root / paths.SCORES.format(
         study="demo", checkpoint=f"tiny/{method}/seed0", decoding=DECODING, benchmark=benchmark
     )
     table = pq.read_table(path)

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.figures import write_figure
 from stapo.analysis.report import render_report
-from stapo.artifacts import AGAIN, DamagedFileError
+from stapo.files import AGAIN, DamagedFileError
 
 CELL = "results/demo/scores/tiny/base/t1.0-p1.0/chain-2.parquet"
 METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"
@@ -86,7 +86,7 @@ def test_fewer_problems_than_other_checkpoints_have_are_noticed(study, finished)
 
 
 def test_an_overlap_that_is_damaged_is_named(study, finished):
-    path = finished / artifacts.OVERLAP.format(study=study.name)
+    path = finished / paths.OVERLAP.format(study=study.name)
     path.parent.mkdir(parents=True)
     for text in ("{", "{}"):
         path.write_text(text)
@@ -122,12 +122,12 @@ def test_damaged_metrics_are_one_line(study, finished, damage, cause):
     (line,) = str(raised.value).splitlines()
     assert cause in line
     assert not (
-        finished / artifacts.FIGURE.format(study="demo", figure="entropy", suffix="png")
+        finished / paths.FIGURE.format(study="demo", figure="entropy", suffix="png")
     ).exists()
 
 
 def test_a_report_shows_nothing_damaged(study, finished):
-    for figure in artifacts.figure_names(study):
+    for figure in paths.figure_names(study):
         write_figure(study, figure, finished)
     assert render_report(study, finished)
     for name in (

@@ -5,14 +5,15 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import write_score
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.figures import FIGURES, draw, draw_accuracy, moving_mean, write_figure
+from stapo.files import read_jsonl
 from stapo.study import merge, parse_study
 
 
 def test_every_announced_figure_can_be_drawn():
-    assert tuple(FIGURES) == artifacts.FIGURE_NAMES
+    assert tuple(FIGURES) == paths.FIGURE_NAMES
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -21,8 +22,8 @@ def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
     (panel,) = figure.axes
     raw = [line for line in panel.lines if line.get_alpha() == 0.2]
     assert len(raw) == len(study.run.methods)
-    for line, path in zip(raw, artifacts.metrics_paths(study), strict=True):
-        values = [FIGURES[name].value(r) for r in artifacts.read_jsonl(finished / path)]
+    for line, path in zip(raw, paths.metrics_paths(study), strict=True):
+        values = [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
         assert line.get_ydata().tolist() == values
     labels = [text.get_text() for text in panel.get_legend().get_texts()]
     assert labels[: len(raw)] == [study.method(m).title for m in study.run.methods]
@@ -53,8 +54,8 @@ def with_scores(raw, root, change):
 def measured(study, root, checkpoint, decoding, benchmarks):
     """Accuracy in percent, straight from the score files."""
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    paths = [root / artifacts.SCORES.format(**at, benchmark=name) for name in benchmarks]
-    return 100 * np.mean([np.mean(pq.read_table(path)["correct"].to_pylist()) for path in paths])
+    files = [root / paths.SCORES.format(**at, benchmark=name) for name in benchmarks]
+    return 100 * np.mean([np.mean(pq.read_table(path)["correct"].to_pylist()) for path in files])
 
 
 CURVE = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -105,7 +106,7 @@ def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_stud
     at = {"study": study.name, "decoding": CURVE["decoding"], "benchmark": "chain-3"}
     for step, wrong in ((16, "missing"), (32, "made by configuration")):
         checkpoint = f"tiny/stapo/seed0/step{step}"
-        path = tmp_path / artifacts.SCORES.format(**at, checkpoint=checkpoint)
+        path = tmp_path / paths.SCORES.format(**at, checkpoint=checkpoint)
         path.unlink()
         if step == 32:
             write_score(

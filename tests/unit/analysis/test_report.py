@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 from conftest import finish
 from synthetic import write_score
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import FIGURES, write_figure
@@ -67,7 +67,7 @@ def test_what_is_to_be_known_of_one_decoding_stands_under_its_table(raw_study, t
     verdicts = ["timeout", *scores["verdict"].to_pylist()[1:]]
     index = scores.schema.get_field_index("verdict")
     pq.write_table(scores.set_column(index, scores.schema.field(index), [verdicts]), path)
-    for name in artifacts.figure_names(study):
+    for name in paths.figure_names(study):
         write_figure(study, name, tmp_path)
     page = write_report(study, tmp_path).read_text()
     warning = page.index("Warning: answers that the grader could not judge")

@@ -11,12 +11,13 @@ import pytest
 from rich.console import Console
 from synthetic import write_score
 
-from stapo import artifacts
+from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.comparison import AVERAGE, headline, main_table
 from stapo.analysis.notes import mark
 from stapo.analysis.tables import headline_texts, print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
+from stapo.files import write_json
 from stapo.reference import paper
 from stapo.study import parse_study
 
@@ -30,7 +31,7 @@ def test_values_are_the_means_of_the_files(study, finished):
         checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
         means = []
         for benchmark in study.run.benchmarks:
-            path = artifacts.SCORES.format(
+            path = paths.SCORES.format(
                 study="demo", checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
             )
             means.append(100 * np.mean(pq.read_table(finished / path)["correct"].to_pylist()))
@@ -52,7 +53,7 @@ def test_values_are_the_means_of_the_files(study, finished):
 
 
 def test_samples_of_a_problem_stay_together_whatever_the_order_of_rows(study, finished):
-    path = artifacts.SCORES.format(
+    path = paths.SCORES.format(
         study="demo", checkpoint="tiny/base", decoding=DECODING, benchmark="chain-2"
     )
     rows = pq.read_table(finished / path).to_pylist()
@@ -62,7 +63,7 @@ def test_samples_of_a_problem_stay_together_whatever_the_order_of_rows(study, fi
 
 
 def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finished):
-    path = finished / artifacts.SCORES.format(
+    path = finished / paths.SCORES.format(
         study="demo", checkpoint="tiny/stapo/seed0", decoding=DECODING, benchmark="chain-2"
     )
     clean = main_table(study, DECODING, read_scores(study, DECODING, finished))
@@ -91,7 +92,7 @@ def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_stud
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
     other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
     write_score(finished, study, "tiny/stapo/seed0", "chain-2", provenance=other)
-    missing = artifacts.SCORES.format(
+    missing = paths.SCORES.format(
         study="demo", checkpoint="tiny/grpo/seed0", decoding=DECODING, benchmark="chain-2"
     )
     (finished / missing).unlink()
@@ -162,7 +163,7 @@ def test_several_training_seeds_are_averaged_and_widen_the_interval(raw_study, t
 def test_one_draw_of_problems_serves_every_row(study, finished):
     """Two rows with the same answers have the same interval, and no interval of a difference."""
     for benchmark in study.run.benchmarks:
-        path = artifacts.SCORES.format(
+        path = paths.SCORES.format(
             study="demo", checkpoint="tiny/{}/seed0", decoding=DECODING, benchmark=benchmark
         )
         theirs = pq.read_table(finished / path.format("justrl"))
@@ -196,7 +197,7 @@ def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
     assert gain.mean == pytest.approx(100)
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
-            path = finished / artifacts.SCORES.format(
+            path = finished / paths.SCORES.format(
                 study="demo", checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
             )
             table = pq.read_table(path)
@@ -210,7 +211,7 @@ def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
 
 def test_a_significant_gain_is_marked(study, finished):
     for benchmark in study.run.benchmarks:
-        path = finished / artifacts.SCORES.format(
+        path = finished / paths.SCORES.format(
             study="demo", checkpoint="tiny/grpo/seed0", decoding=DECODING, benchmark=benchmark
         )
         table = pq.read_table(path)
@@ -242,15 +243,15 @@ def test_numbers_and_marks_are_whole_in_80_columns(study, finished):
 
 
 def test_problems_that_the_training_has_seen_are_named_under_the_table(study, finished):
-    path = finished / artifacts.OVERLAP.format(study=study.name)
+    path = finished / paths.OVERLAP.format(study=study.name)
     counts = {"chain-2": 0, "linear-equation": 3}
-    artifacts.write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
+    write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     line = table.notes[-1]
     assert line.startswith("Problems that are training prompts: linear-equation 3; with 13 words")
     assert line in render(table, "md")
     counts["linear-equation"] = 0
-    artifacts.write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
+    write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     assert "training prompts: none; with" in table.notes[-1]
 

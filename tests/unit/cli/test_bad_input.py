@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from stapo import cli
-from stapo.artifacts import DamagedFileError
 from stapo.cli import main
-from stapo.study import STUDIES
+from stapo.files import DamagedFileError
+from stapo.repository import STUDIES
 
 STUDY = str(STUDIES / "smoke.yaml")
 TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"

@@ -9,7 +9,7 @@ from stapo.evaluation import grading
 from stapo.evaluation.boxes import final_answer, last_boxed, parts
 from stapo.evaluation.grading import grade
 from stapo.evaluation.task import load_rows
-from stapo.study import benchmark_definitions
+from stapo.tasks import benchmark_definitions
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,7 +13,8 @@ from lm_eval.tasks import TaskManager
 from stapo.evaluation import data as module
 from stapo.evaluation.data import DATA_DIR, benchmark_rows, checksum, local_file, normalise
 from stapo.evaluation.task import INSTRUCTION
-from stapo.tasks import BENCHMARKS, TASK_PREFIX, benchmark_definitions
+from stapo.repository import BENCHMARKS
+from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
 REAL = [n for n, d in benchmark_definitions().items() if "hub" in d["metadata"]]

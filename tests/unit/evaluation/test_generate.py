@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stapo.artifacts import DamagedFileError, read_jsonl
 from stapo.evaluation import engines
 from stapo.evaluation.engines import SeededSampling, engine, hf_engine
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.sampling import Prompter, Request, Sampling, sample_seed
+from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums
-from stapo.schema import Decoding, Engine, Evaluation, TinyModel
-from stapo.study import benchmark_definitions
+from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel
+from stapo.tasks import benchmark_definitions
 
 DECODING = Decoding(temperature=1.0, top_p=1.0)
 EVALUATION = Evaluation(batch_size=64, max_response_tokens=24)
@@ -222,6 +222,6 @@ def test_two_replicas_answer_what_one_answers(model, tmp_path):
     parts = [[Request(0, s, s + 10 * p, ids) for s in range(4)] for p in range(3)]
     found = []
     for replicas in (1, 2):
-        with engine("hf", model, sampling, Engine(data_parallel=replicas)) as run:
+        with engine("hf", model, sampling, EngineSettings(data_parallel=replicas)) as run:
             found.append([(part, responses) for part, responses in run(parts)])
     assert found[0] == found[1]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stapo.artifacts import DamagedFileError, write_jsonl
 from stapo.evaluation.responses import published
+from stapo.files import DamagedFileError, write_jsonl
 
 RECORD: dict[str, Any] = {
     "question": "q",

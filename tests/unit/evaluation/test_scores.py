@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.artifacts import write_jsonl
 from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import METADATA_KEY, duplicates, score
+from stapo.files import write_jsonl
 
 
 def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 on A") -> Path:

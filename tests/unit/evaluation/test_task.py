@@ -6,7 +6,8 @@ from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
 from stapo.models.arithmetic import is_held_out
-from stapo.tasks import BENCHMARKS, TASK_PREFIX, benchmark_definitions
+from stapo.repository import BENCHMARKS
+from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("*.yaml"))
 

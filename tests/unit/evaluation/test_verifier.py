@@ -13,7 +13,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from stapo.artifacts import VERIFIER_TEMPLATE, DamagedFileError, write_json, write_jsonl
 from stapo.evaluation.sampling import Request
 from stapo.evaluation.scores import Judge, score
 from stapo.evaluation.task import INSTRUCTION
@@ -26,9 +25,12 @@ from stapo.evaluation.verifier import (
     _prompt,
     judge,
 )
+from stapo.files import DamagedFileError, write_json, write_jsonl
+from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
-from stapo.schema import Template, Verifier
-from stapo.study import StudyError, benchmark_definitions
+from stapo.study import StudyError
+from stapo.study.schema import Template, Verifier
+from stapo.tasks import benchmark_definitions
 
 SETTINGS = Verifier(
     revision="0" * 40, template="own", batch_size=3, max_prompt_tokens=800, max_response_tokens=4

@@ -17,12 +17,13 @@ import yaml
 from datasets import Dataset, load_dataset
 from safetensors.torch import load_file
 
-from stapo.artifacts import write_jsonl
+from stapo.files import write_jsonl
 from stapo.methods import METHODS
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.tiny import build_tiny
-from stapo.schema import TinyModel
-from stapo.study import ROOT, StudyError
+from stapo.repository import ROOT
+from stapo.study import StudyError
+from stapo.study.schema import TinyModel
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoConfig, StapoTrainer
 

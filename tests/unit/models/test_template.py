@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stapo.artifacts import VERIFIER_TEMPLATE
 from stapo.models import base
 from stapo.models import template as module
-from stapo.schema import Template
+from stapo.paths import VERIFIER_TEMPLATE
 from stapo.study import StudyError
+from stapo.study.schema import Template
 
 REVISION = "5" * 40
 TEXT = "Is {llm_response} the {gold_answer} of {question}? {{A}} or {{B}}"

@@ -12,30 +12,24 @@ import pytest
 
 from stapo.methods import METHODS
 from stapo.models.arithmetic import VOCABULARY
+from stapo.models.shapes import SHAPES, TINY_HEAD_SIZE, Shape, shape_of
 from stapo.models.tiny import HEAD_SIZE, build_model
-from stapo.operations.costs import (
-    DEVICES,
-    SHAPES,
-    Shape,
-    decode_seconds,
-    further_passes,
-    step_seconds,
-)
-from stapo.operations.memory import TINY_HEAD_SIZE, memory_per_gpu, peak_memory, shape_of
+from stapo.operations.costs import DEVICES, decode_seconds, further_passes, step_seconds
 from stapo.operations.plan import PAPER_DAYS, PAPER_MACHINE
-from stapo.schema import Engine, TinyModel, Training
+from stapo.study.schema import EngineSettings, TinyModel, TrainingSettings
+from stapo.training.memory import memory_per_gpu, peak_memory
 
 UPDATES_PER_ROLLOUT = 4
-PAPER = Training(
+PAPER = TrainingSettings(
     steps=12000, prompts_per_batch=256, group_size=8, prompts_per_mini_batch=64,
     micro_batch_tokens=32768, learning_rate=1e-6, max_prompt_tokens=1024, max_response_tokens=15360,
     rollouts="vllm-colocate",
 )  # fmt: skip
-SMOKE = Training(
+SMOKE = TrainingSettings(
     steps=96, prompts_per_batch=64, group_size=8, prompts_per_mini_batch=16, micro_batch_tokens=8192,
     learning_rate=3e-4, max_prompt_tokens=24, max_response_tokens=48,
 )  # fmt: skip
-SHARED = Engine(vllm_gpu_memory=0.6)
+SHARED = EngineSettings(vllm_gpu_memory=0.6)
 TINY = TinyModel(builder="tiny-arithmetic", supervised_steps=400)
 
 
@@ -98,7 +92,7 @@ def test_the_paper_is_met_within_a_factor_of_two_and_a_quarter_if_its_steps_are_
 
 def test_the_smoke_training_is_met_within_a_factor_of_three():
     """About 25 s for 96 steps were measured on two CPU cores; the same beside other work took 51 s."""
-    seconds = 96 * step_seconds(shape_of(TINY), SMOKE, Engine(), DEVICES["cpu"], 1)
+    seconds = 96 * step_seconds(shape_of(TINY), SMOKE, EngineSettings(), DEVICES["cpu"], 1)
     assert 25 / 3 < seconds < 25 * 3
     assert 51 / 3 < seconds < 51 * 3
 

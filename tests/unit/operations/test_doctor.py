@@ -18,9 +18,10 @@ from huggingface_hub import constants
 from rich.console import Console
 
 from stapo import provenance
-from stapo.operations import doctor, storage
+from stapo.operations import doctor, file_system
 from stapo.operations.doctor import Check, print_diagnosis
 from stapo.study import parse_study
+from stapo.training.server import unreachable
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -191,15 +192,15 @@ def test_a_file_system_is_tried(tmp_path, monkeypatch):
 def test_locks_that_exclude_nobody_are_found(tmp_path, monkeypatch):
     """The other process locks another file, as it would where locks do not reach it."""
     monkeypatch.setattr(
-        storage, "HOLD", storage.HOLD.replace("sys.argv[1]", "sys.argv[1] + '2', 'w'")
+        file_system, "HOLD", file_system.HOLD.replace("sys.argv[1]", "sys.argv[1] + '2', 'w'")
     )
     locks, _ = doctor.file_system(tmp_path)
     assert (locks.level, "does not exclude" in locks.what) == ("warning", True)
 
 
 def test_the_type_of_a_file_system_is_that_of_its_mount():
-    assert storage._file_system_type(Path("/proc/self")) == "proc"
-    assert storage._file_system_type(Path("/")) != "proc"
+    assert file_system._file_system_type(Path("/proc/self")) == "proc"
+    assert file_system._file_system_type(Path("/")) != "proc"
 
 
 def test_shared_memory_is_measured(tmp_path):
@@ -218,7 +219,7 @@ def test_the_hub_answers_or_the_caches_are_looked_at(raw_study, study, tmp_path,
         monkeypatch.setattr(constants, "ENDPOINT", address)
         assert only(doctor.hub(study)).level == "ok"
     with server(503) as broken:
-        assert doctor._unreachable(broken, below=500)
+        assert unreachable(broken, below=500)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     check = only(doctor.hub(study))
     assert check.level == "error"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stapo.artifacts import read_jsonl, write_json
+from stapo.files import read_jsonl, write_json
 from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import checkpoint, evaluate, find_checkpoint
 from stapo.provenance import checksums
-from stapo.schema import TinyModel
 from stapo.study import StudyError
+from stapo.study.schema import TinyModel
 
 SETTINGS = {"backend": "hf", "batch_size": 200, "max_response_tokens": 24}
 

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from stapo.cli.common import app
 from stapo.operations.methods_table import HEADINGS, method_rows, print_methods
-from stapo.study import STUDIES, read_study
+from stapo.repository import STUDIES
+from stapo.study import read_study
 
 
 def rows_of(name):

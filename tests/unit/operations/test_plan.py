@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stapo.artifacts import COMPLETIONS, METRICS, RUN_PROVENANCE, TRAIN_WORK, write_json
+from stapo.canonical import fingerprint
+from stapo.files import write_json
 from stapo.operations.costs import ASSUMPTIONS, DEVICES
 from stapo.operations.plan import (
+    CostRow,
     Machine,
-    Row,
     machine,
     memory_errors,
     plan,
@@ -19,8 +20,11 @@ from stapo.operations.plan import (
     shape_of,
     wall_hours,
 )
-from stapo.schema import HubModel
-from stapo.study import Study, StudyError, fingerprint, merge, parse_study, read_catalogue
+from stapo.paths import COMPLETIONS, METRICS, RUN_PROVENANCE, TRAIN_WORK
+from stapo.repository import CATALOGUE
+from stapo.study import Study, StudyError, merge, parse_study
+from stapo.study.loader import load_yaml
+from stapo.study.schema import HubModel
 
 CPU = Machine(DEVICES["cpu"])
 START = 5 / 3600
@@ -52,7 +56,7 @@ def paper_study(**changes: Any) -> Study:
             "decodings": ["t1.0-p1.0"], "benchmarks": ["aime24", "math500"],
         },
     }  # fmt: skip
-    return parse_study(merge(merge(read_catalogue(), wanted), changes))
+    return parse_study(merge(merge(load_yaml(CATALOGUE).content, wanted), changes))
 
 
 def write_metrics(path: Path, steps: int) -> float:
@@ -73,7 +77,7 @@ def work(root: Path, study: Study, method: str) -> Path:
     return root / TRAIN_WORK.format(**place) / own / "metrics.jsonl"
 
 
-def rows(study: Study, root: Path, stage: str) -> dict[str, Row]:
+def rows(study: Study, root: Path, stage: str) -> dict[str, CostRow]:
     return {row.what: row for row in plan(study, CPU, root) if row.stage == stage}
 
 
@@ -151,11 +155,11 @@ def test_a_published_training_is_done_if_it_has_the_settings_of_the_study(
 
 
 def test_jobs_run_as_many_at_once_as_there_are_devices():
-    four = Row("train", "x", jobs=4, done=0, hours=8.0, longest=2.0, devices=8)
+    four = CostRow("train", "x", jobs=4, done=0, hours=8.0, longest=2.0, devices=8)
     assert wall_hours([four], Machine(DEVICES["h200"], 8, 8)) == 8
     assert wall_hours([four], Machine(DEVICES["h200"], 8, 24)) == 4
     assert wall_hours([four], Machine(DEVICES["h200"], 8, 64)) == 2
-    long = Row("train", "y", jobs=1, done=0, hours=20.0, longest=20.0, devices=8)
+    long = CostRow("train", "y", jobs=1, done=0, hours=20.0, longest=20.0, devices=8)
     assert wall_hours([four, long], Machine(DEVICES["h200"], 8, 64)) == 20
     assert wall_hours([], CPU) == 0
 

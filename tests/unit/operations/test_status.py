@@ -14,16 +14,18 @@ import pytest
 from rich.console import Console
 from synthetic import write_score
 
-from stapo import artifacts
-from stapo.artifacts import append_jsonl, write_json
+from stapo import paths
+from stapo.canonical import canonical, fingerprint
+from stapo.files import append_jsonl, write_json
+from stapo.locks import work_directory
 from stapo.operations.status import answers, cells, outputs, print_status, seconds_per_step
-from stapo.study import fingerprint, parse_study
+from stapo.study import parse_study
 from stapo.training.record import run_provenance
 
 HOLDER = """
 import json, sys
 from pathlib import Path
-from stapo.artifacts import work_directory
+from stapo.locks import work_directory
 with work_directory(Path(sys.argv[1]), json.loads(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()
@@ -45,7 +47,7 @@ def study(raw_study):
 @contextmanager
 def held(path: Path, config: Any):
     """A process that works in a directory as the pipeline does."""
-    command = [sys.executable, "-c", HOLDER, str(path), artifacts.canonical(config)]
+    command = [sys.executable, "-c", HOLDER, str(path), canonical(config)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
@@ -62,7 +64,7 @@ def record(step: int, **others: Any) -> dict[str, Any]:
 def work_of(study, root: Path, steps: int = 10) -> Path:
     """The work directory of the only training, with records."""
     config = study.train_config("tiny", "grpo", 0)
-    path = root / artifacts.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
+    path = root / paths.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
     path.mkdir(parents=True, exist_ok=True)
     for step in range(1, steps + 1):
         append_jsonl(path / "metrics.jsonl", record(step))
@@ -201,8 +203,8 @@ def test_what_is_published_is_done_or_outdated(study, tmp_path):
         "all steps are done; the next run publishes them",
     )
     metrics = (work / "metrics.jsonl").read_bytes()
-    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), metrics)
-    provenance = tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED)
+    write(tmp_path / paths.METRICS.format(**PUBLISHED), metrics)
+    provenance = tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED)
     write_json(provenance, {"fingerprint": work.name})
     (training,) = cells(study, tmp_path)
     assert (training.state, training.step, training.reward) == ("done", 96, 0.25)
@@ -216,11 +218,11 @@ def test_what_is_published_is_done_or_outdated(study, tmp_path):
 
 
 def test_a_training_without_the_weights_that_are_asked_for_is_not_done(raw_study, study, tmp_path):
-    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), "{}\n")
+    write(tmp_path / paths.METRICS.format(**PUBLISHED), "{}\n")
     made_by = fingerprint(study.train_config("tiny", "grpo", 0))
     outputs = {"model/model.safetensors": "0", "step48/model.safetensors": "0"}
     record = {"fingerprint": made_by, "outputs": outputs}
-    write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record)
+    write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record)
     for every, state in ((None, "done"), (48, "done"), (32, "outdated")):
         raw_study["training"]["evaluate_every"] = every
         (training,) = cells(parse_study(raw_study), tmp_path)
@@ -238,13 +240,11 @@ def test_the_error_of_other_settings_is_not_that_of_a_training(study, tmp_path):
 
 def test_responses_and_scores_are_counted(study, tmp_path):
     at = {"study": "smoke", "checkpoint": "tiny/base", "decoding": "t1.0-p1.0"}
-    weights = tmp_path / artifacts.BASE_MODEL.format(**PUBLISHED)
+    weights = tmp_path / paths.BASE_MODEL.format(**PUBLISHED)
     weights.mkdir(parents=True)
-    write_json(
-        tmp_path / artifacts.BASE_RECORD.format(**PUBLISHED), study.models["tiny"].model_dump()
-    )
+    write_json(tmp_path / paths.BASE_RECORD.format(**PUBLISHED), study.models["tiny"].model_dump())
     os.utime(weights, (time.time() - 500,) * 2)
-    work = tmp_path / artifacts.GENERATE_WORK.format(**at)
+    work = tmp_path / paths.GENERATE_WORK.format(**at)
     write(work / f"chain-2-{fingerprint('now')}.jsonl", "{}\n" * 150 + '{"torn', age=100)
     write(work / f"chain-2-{fingerprint('before')}.jsonl", "{}\n" * 300, age=200)
     write(work / f"chain-3-{fingerprint('now')}.jsonl", "{}\n" * 90, age=600)  # Older weights.
@@ -259,7 +259,7 @@ def test_responses_and_scores_are_counted(study, tmp_path):
     assert (base.state, base.note) == ("failed", "stapo: CUDA")
     assert not shown(study, tmp_path)[0]
     for name in study.evaluated():
-        write(tmp_path / artifacts.COMPLETIONS.format(**at, benchmark=name), "{}\n", age=-1)
+        write(tmp_path / paths.COMPLETIONS.format(**at, benchmark=name), "{}\n", age=-1)
     base = answers(study, tmp_path)[0]
     assert (base.state, base.responses) == ("answered", 800)
     write_score(tmp_path, study, "tiny/base", "chain-2")
@@ -273,12 +273,12 @@ def test_responses_and_scores_are_counted(study, tmp_path):
 
 def test_scores_of_other_settings_are_outdated(study, tmp_path):
     at = {"study": "smoke", "checkpoint": "tiny/base", "decoding": "t1.0-p1.0"}
-    work = tmp_path / artifacts.GENERATE_WORK.format(**at)
+    work = tmp_path / paths.GENERATE_WORK.format(**at)
     built_as = study.models["tiny"].model_dump()
-    write_json(tmp_path / artifacts.BASE_RECORD.format(**PUBLISHED), built_as)
+    write_json(tmp_path / paths.BASE_RECORD.format(**PUBLISHED), built_as)
     for name in study.evaluated():
         write(work / f"{name}-{fingerprint('before')}.jsonl", "{}\n" * 400, age=100)
-        write(tmp_path / artifacts.COMPLETIONS.format(**at, benchmark=name), "{}\n", age=90)
+        write(tmp_path / paths.COMPLETIONS.format(**at, benchmark=name), "{}\n", age=90)
         write_score(tmp_path, study, "tiny/base", name, fingerprint="of other settings")
     write(work / "lock", "node7 1", age=100)
     base = answers(study, tmp_path)[0]
@@ -322,11 +322,11 @@ def test_weights_of_the_curve_have_a_row_and_one_decoding(raw_study, study, tmp_
     assert [word.strip() for word in alone if word.strip()] == [
         "tiny/grpo/seed0/step* (curve)", "2 scored, 1 waiting",
     ]  # fmt: skip
-    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), "{}\n")
+    write(tmp_path / paths.METRICS.format(**PUBLISHED), "{}\n")
     made_by = fingerprint(study.train_config("tiny", "grpo", 0))
     outputs = {f"step{step}/model.safetensors": "0" for step in study.kept_steps()}
     record = {"fingerprint": made_by, "outputs": outputs}
-    write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record)
+    write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record)
     where = "logs/smoke/completions/tiny/grpo/seed0/step80/t0.7-p0.9.log"
     slurm = ".snakemake/slurm_logs/rule_generate_curve/tiny_grpo_seed0_step80_t0.7-p0.9/7.log"
     for log in (where, slurm):
@@ -340,7 +340,7 @@ def test_a_report_with_another_curve_is_outdated(raw_study, tmp_path):
     raw_study["evaluation"]["curve"] = curve
     study = parse_study(raw_study)
     shown_by = f"Configuration {study.report_fingerprint()}."
-    write(tmp_path / artifacts.REPORT.format(study="smoke"), shown_by)
+    write(tmp_path / paths.REPORT.format(study="smoke"), shown_by)
     assert outputs(study, tmp_path)["report"] == "there"
     for other in ({**curve, "every": 32}, {**curve, "benchmarks": ["chain-2"]}, None):
         raw_study["evaluation"]["curve"] = other
@@ -351,9 +351,9 @@ def test_a_report_with_another_curve_is_outdated(raw_study, tmp_path):
 def test_tables_and_report_may_be_outdated_or_older_than_their_input(raw_study, study, tmp_path):
     table = {"study": "smoke", "decoding": "t1.0-p1.0", "suffix": "md"}
     made_by = f"Configuration {study.table_fingerprint('t1.0-p1.0')}."
-    path = write(tmp_path / artifacts.MAIN_TABLE.format(**table), made_by, age=100)
+    path = write(tmp_path / paths.MAIN_TABLE.format(**table), made_by, age=100)
     shown_by = f"Configuration {study.report_fingerprint()}."
-    write(tmp_path / artifacts.REPORT.format(study="smoke"), f"<p>{shown_by}</p>", age=50)
+    write(tmp_path / paths.REPORT.format(study="smoke"), f"<p>{shown_by}</p>", age=50)
     found = outputs(study, tmp_path)
     assert found == {
         "table t1.0-p1.0": "there",
@@ -378,7 +378,7 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path):
     write(
         tmp_path / LOG, os.urandom(100_000) + b"\nstapo: " + HOSTILE.encode() + b"y" * 999 + b"\n"
     )
-    scores = artifacts.SCORES.format(
+    scores = paths.SCORES.format(
         study="smoke", checkpoint="tiny/base", decoding="t1.0-p1.0", benchmark="chain-2"
     )
     write(tmp_path / scores, b"PAR1" + os.urandom(100) + b"PAR1")
@@ -400,13 +400,13 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path):
 
 
 def test_it_reads_what_the_pipeline_itself_writes(study, tmp_path):
-    """The paths and formats are those of `stapo.artifacts`, not of this test."""
+    """The paths and formats are those of `stapo.paths`, not of this test."""
     config = study.train_config("tiny", "grpo", 0)
-    path = tmp_path / artifacts.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
-    with artifacts.work_directory(path, config):
+    path = tmp_path / paths.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
+    with work_directory(path, config):
         append_jsonl(path / "metrics.jsonl", record(1))
         assert cells(study, tmp_path)[0].state == "training"
     record_of_run = run_provenance(config, tmp_path, path / "lock", path, [path / "lock"])
-    write_json(tmp_path / artifacts.RUN_PROVENANCE.format(**PUBLISHED), record_of_run)
-    write(tmp_path / artifacts.METRICS.format(**PUBLISHED), (path / "metrics.jsonl").read_bytes())
+    write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record_of_run)
+    write(tmp_path / paths.METRICS.format(**PUBLISHED), (path / "metrics.jsonl").read_bytes())
     assert cells(study, tmp_path)[0].state == "done"

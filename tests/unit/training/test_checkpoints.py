@@ -15,7 +15,7 @@ from stapo.training.checkpoints import (
     checkpoints,
     checksums_of_rank,
     newest_whole,
-    publish,
+    put_in_place,
     require_space,
     seal,
     step_of,
@@ -40,7 +40,7 @@ def write(
     (directory / "model.safetensors").write_bytes(b"m" * 100)
     (directory / "optimizer_0" / "part").write_bytes(b"o" * 50)
     seal(directory, identity, checksums_of_rank(directory, 0, 1))
-    publish(directory, output, keep)
+    put_in_place(directory, output, keep)
 
 
 def newest(

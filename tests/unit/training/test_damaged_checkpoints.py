@@ -11,7 +11,7 @@ import torch
 from test_checkpoints import flip_a_bit
 from test_trainer import metrics, reference, run, weights, world  # noqa: F401
 
-from stapo.artifacts import DamagedFileError
+from stapo.files import DamagedFileError
 from stapo.provenance import SUMS
 from stapo.training import rewards
 from stapo.training import run as run_module

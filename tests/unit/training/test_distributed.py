@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from test_damaged_checkpoints import garble
 from test_trainer import metrics, world  # noqa: F401
 
-from stapo.artifacts import read_jsonl
+from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.objective import ENTROPY_RESOLUTION, at_resolution, spurious_candidates
-from stapo.study import ROOT
+from stapo.repository import ROOT
 from stapo.training.checkpoints import SEAL, checkpoints, step_of
 from stapo.training.record import attempts
 

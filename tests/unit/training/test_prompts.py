@@ -7,11 +7,11 @@ from typing import Any
 import datasets
 import pytest
 
-from stapo.artifacts import read_json, read_jsonl
 from stapo.evaluation.task import benchmark_questions
+from stapo.files import read_json, read_jsonl
 from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.schema import HubData, TinyData
 from stapo.study import StudyError
+from stapo.study.schema import HubData, TinyData
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import (
     DAPO_PREFIX,

@@ -8,8 +8,8 @@ import pytest
 
 from stapo.evaluation.grading import last_boxed
 from stapo.models.tiny import build_tokenizer
-from stapo.schema import Training
 from stapo.study import StudyError
+from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
@@ -21,7 +21,7 @@ from stapo.training.rewards import (
     reward_functions,
 )
 
-TRAINING = Training(
+TRAINING = TrainingSettings(
     steps=1, prompts_per_batch=1, group_size=2, prompts_per_mini_batch=1, micro_batch_tokens=1,
     learning_rate=1, max_prompt_tokens=1, max_response_tokens=8,
 )  # fmt: skip
@@ -143,7 +143,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     sha256 = hashlib.sha256(OWN.encode()).hexdigest()
 
-    def settings(name: str, sha256: str = sha256) -> Training:
+    def settings(name: str, sha256: str = sha256) -> TrainingSettings:
         reward = name if ":" in name else f"mine_of_tests.rewards:{name}"
         return TRAINING.model_copy(update={"reward": reward, "reward_sha256": sha256})
 

@@ -10,13 +10,13 @@ import torch
 from test_trainer import TRAINING, metrics, world  # noqa: F401
 from transformers import Qwen3ForCausalLM
 
-from stapo.artifacts import read_json
 from stapo.evaluation import engines
 from stapo.evaluation.grading import last_boxed
 from stapo.evaluation.sampling import Prompter
+from stapo.files import read_json
 from stapo.methods import METHODS
-from stapo.schema import Decoding, Engine, Evaluation
 from stapo.study import StudyError
+from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.run import trainer_config
@@ -95,10 +95,11 @@ def test_training_and_evaluation_read_the_same_text(
 def test_every_vllm_backend_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
     for rollouts in ("vllm-colocate", "vllm-server"):
         training = TRAINING.model_copy(update={"rollouts": rollouts})
-        config = trainer_config(training, Engine(), 0, tmp_path, "0" * 16, (3, 7))
+        config = trainer_config(training, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7))
         assert config.generation_kwargs == {"stop_token_ids": [3, 7], "ignore_eos": True}
     assert (
-        trainer_config(TRAINING, Engine(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs is None
+        trainer_config(TRAINING, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs
+        is None
     )
 
 

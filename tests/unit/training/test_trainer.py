@@ -16,7 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stapo.artifacts import ForeignDirectoryError, read_jsonl
+from stapo.files import read_jsonl
+from stapo.locks import ForeignDirectoryError
 from stapo.methods import METHODS
 from stapo.models.tiny import build_tiny
 from stapo.objective import (
@@ -28,12 +29,12 @@ from stapo.objective import (
     sequence_mean,
     token_mean,
 )
-from stapo.schema import TinyData, TinyModel, Training
+from stapo.study.schema import TinyData, TinyModel, TrainingSettings
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.prompts import write_prompts
 
-TRAINING = Training(
+TRAINING = TrainingSettings(
     steps=6,
     prompts_per_batch=8,
     group_size=4,

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stapo.running import join_jobs
+from stapo.locks import join_jobs
 
 STEPS, STEP_SECONDS = 8, 0.05
 FAIL = Path("FAIL")
@@ -62,9 +62,10 @@ def directory(path: Path, content: str) -> None:
 
 
 def train(o: dict[str, Any]) -> None:
-    from stapo.artifacts import work_directory
-    from stapo.operations.trained import finished
-    from stapo.study import fingerprint, parse_study
+    from stapo.canonical import fingerprint
+    from stapo.locks import work_directory
+    from stapo.study import parse_study
+    from stapo.training.publish import finished
 
     study = parse_study(json.loads(o["study"]))
     config = study.train_config(o["size"], o["method"], int(o["seed"]))
@@ -106,8 +107,9 @@ def train(o: dict[str, Any]) -> None:
 
 
 def generate(o: dict[str, Any]) -> None:
-    from stapo.artifacts import work_directory
-    from stapo.study import fingerprint, parse_study
+    from stapo.canonical import fingerprint
+    from stapo.locks import work_directory
+    from stapo.study import parse_study
 
     study = parse_study(json.loads(o["study"]))
     config = study.generate_config(o["checkpoint"], o["decoding"])
@@ -132,37 +134,37 @@ def score(o: dict[str, Any]) -> None:
 
 
 def show(o: dict[str, Any], command: str) -> None:
-    from stapo import artifacts
+    from stapo import paths
     from stapo.study import parse_study
 
     study = parse_study(json.loads(o["study"]))
     if command == "figure":
-        made_from = artifacts.metrics_paths(study)
-        if o["name"] == artifacts.ACCURACY:
-            made_from = artifacts.score_paths(study, study.run.decodings)
+        made_from = paths.metrics_paths(study)
+        if o["name"] == paths.ACCURACY:
+            made_from = paths.score_paths(study, study.run.decodings)
         made = digest(*map(Path, made_from))
         for suffix in ("svg", "png"):
             write(
-                Path(artifacts.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
+                Path(paths.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
                 made,
             )
     elif command == "table":
-        scores = artifacts.table_score_paths(study, o["decoding"])
+        scores = paths.table_score_paths(study, o["decoding"])
         made_by = study.table_fingerprint(o["decoding"])
         text = f"{digest(*map(Path, scores))}\nConfiguration {made_by}.\n"
-        for suffix in artifacts.SUFFIXES:
+        for suffix in paths.SUFFIXES:
             at = {"study": study.name, "decoding": o["decoding"], "suffix": suffix}
-            write(Path(artifacts.MAIN_TABLE.format(**at)), text)
+            write(Path(paths.MAIN_TABLE.format(**at)), text)
     elif command == "report":
-        shown = [*artifacts.table_paths(study), *artifacts.figure_paths(study)]
+        shown = [*paths.table_paths(study), *paths.figure_paths(study)]
         text = "".join(Path(path).read_text() for path in shown)
         made_by = f"Configuration {study.report_fingerprint()}."
-        write(Path(artifacts.REPORT.format(study=study.name)), f"{text}\n{made_by}\n")
+        write(Path(paths.REPORT.format(study=study.name)), f"{text}\n{made_by}\n")
     else:
-        files = [p for p in artifacts.published_paths(study) if not p.endswith("/provenance.json")]
+        files = [p for p in paths.published_paths(study) if not p.endswith("/provenance.json")]
         sums = "".join(f"{digest(Path(path))}  {path}\n" for path in files)
-        write(Path(artifacts.PROVENANCE.format(study=study.name)), digest(sums))
-        write(Path(artifacts.CHECKSUMS.format(study=study.name)), sums)
+        write(Path(paths.PROVENANCE.format(study=study.name)), digest(sums))
+        write(Path(paths.CHECKSUMS.format(study=study.name)), sums)
 
 
 def fails(command: str) -> bool:
@@ -183,7 +185,7 @@ def main() -> None:
         directory(Path(o["out"]), digest(o["config"]))
         write(Path(o["record"]), o["config"])
     elif command == "publish":
-        from stapo.operations.trained import publish
+        from stapo.training.publish import publish
 
         publish(Path(o["trained"]), Path(o["out"]), o[""])
     elif command in ("train", "generate", "score"):

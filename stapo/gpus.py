@@ -1,0 +1,94 @@
+"""GPUs of one machine, leased by its jobs: Snakemake counts them but says nothing of which."""
+
+import fcntl
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stapo.study import StudyError
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
+    """Wait for free devices and hold them until this process, or what it becomes by exec, ends.
+
+    Args:
+        count: how many.
+        devices: to choose from.
+        directory: of one lock file per device, the same for all who share the devices.
+
+    Raises:
+        StudyError: more than there are, or a directory that others can write to.
+    """
+    if count > len(devices):
+        raise StudyError(
+            [f"--gpus {count}: {len(devices)} are here; ask for fewer in the profile's resources"]
+        )
+    _make_own(directory)
+    held = _held(count, devices, directory)
+    if held is None:
+        words = f"waiting for {count} of the GPUs {', '.join(devices)}"
+        print(words, file=sys.stderr, flush=True)  # noqa: T201
+    while held is None:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        held = _held(count, devices, directory)
+    for lock in held.values():
+        os.set_inheritable(lock, True)
+    return list(held)
+
+
+def _make_own(directory: Path) -> None:
+    """Make a directory of this user alone: in /tmp anybody may have made one, or a link, of that name."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700, parents=True)
+    found = directory.lstat()
+    others = stat.S_IMODE(found.st_mode) & 0o077
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
+        raise StudyError(
+            [
+                f"{directory}: is not a directory of yours that nobody else can write to, so GPUs cannot be "
+                "leased there; remove it, or set TMPDIR to a directory of your own"
+            ]
+        )
+
+
+def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:
+    """Lock that many devices, or none: two jobs that each hold half of what they need wait forever."""
+    held: dict[str, int] = {}
+    for device in devices:
+        if len(held) == count:
+            break
+        name = f"{device.replace('/', '_')}.lock"
+        lock = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            held[device] = lock
+    if len(held) == count:
+        return held
+    for lock in held.values():
+        os.close(lock)
+    return None
+
+
+def take_gpus(count: int) -> None:
+    """Make so many GPUs, leased by this job alone, the only ones that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if count and visible is None:
+        import torch
+
+        visible = ",".join(map(str, range(torch.cuda.device_count())))
+    named = (device.strip() for device in (visible or "").split(","))
+    devices = list(dict.fromkeys(device for device in named if device))
+    # Two Slurm jobs may both call their device 0.
+    job = os.environ.get("SLURM_JOB_ID", "here")
+    directory = Path(tempfile.gettempdir()) / f"stapo-gpus-{os.getuid()}-{job}"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(lease(count, devices, directory))

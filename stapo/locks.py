@@ -1,0 +1,139 @@
+"""Who works where: one process in a work directory, one Snakemake at a time for each study.
+
+Snakemake's own lock is a list of files that outlives it: after a kill it must be removed by hand. These are
+locks of the kernel, which end with their process, so profiles turn Snakemake's off. A Snakemake that is
+killed leaves its jobs running; beside them the next one would publish what they publish too, so it waits.
+"""
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stapo.canonical import canonical
+from stapo.files import DamagedFileError, write_json
+
+STUDY_LOCK = "work/{study}/snakemake.lock"
+JOBS_LOCK = "work/{study}/jobs.lock"
+VARIABLE = "STAPO_JOBS_LOCK"
+"""Set for the jobs of a study: the file that each of them locks, shared, for as long as it runs."""
+SECONDS_BETWEEN_LOOKS = 0.5
+_held: list[int] = []
+"""Locks of this process; they end with it, or with what it becomes by exec."""
+
+
+class StudyBusyError(RuntimeError):
+    """Another Snakemake runs a study in this directory."""
+
+
+class BusyError(RuntimeError):
+    """Another process works in the same directory."""
+
+
+class ForeignDirectoryError(RuntimeError):
+    """A directory belongs to something else than what is asked for."""
+
+
+@contextmanager
+def work_directory(path: Path, config: Any) -> Iterator[Path]:
+    """Claim a work directory for this process and for what `config` determines.
+
+    Raises:
+        BusyError: another process holds it.
+        ForeignDirectoryError: it holds the state of another configuration.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise BusyError(
+                f"{path}: another process works here ({lock.read()}); wait for it or stop it"
+            ) from error
+        lock.truncate(0)
+        print(f"{os.uname().nodename} {os.getpid()}", end="", file=lock, flush=True)
+        identity = path / "config.json"
+        if not identity.exists():
+            write_json(identity, config)
+        elif _canonical(identity) != canonical(config):
+            raise ForeignDirectoryError(
+                f"{path}: holds the state of another configuration; choose another directory or remove it"
+            )
+        yield path
+
+
+def _canonical(identity: Path) -> str:
+    try:
+        return canonical(json.loads(identity.read_bytes().decode()))
+    except (ValueError, RecursionError) as error:
+        remedy = "remove it and run the same command again"
+        raise DamagedFileError(f"{identity}: truncated or corrupt, not JSON; {remedy}") from error
+
+
+def claim_study(study: str) -> None:
+    """Hold a study until this process ends, once no job of an earlier run is left.
+
+    Raises:
+        StudyBusyError: another Snakemake runs this study in this directory.
+    """
+    path = Path(STUDY_LOCK.format(study=study))
+    if not _lock(path, fcntl.LOCK_EX):
+        raise StudyBusyError(
+            f"{path}: another snakemake runs this study here ({path.read_text()}); wait for it or stop it"
+        )
+    os.ftruncate(_held[-1], 0)
+    os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
+    jobs = Path(JOBS_LOCK.format(study=study))
+    if not _lock(jobs, fcntl.LOCK_EX):
+        pids = ", ".join(str(pid) for pid, _ in holders(jobs.stat().st_ino)) or "on another host"
+        _say(
+            f"waiting for jobs that an earlier run left (processes: {pids}); kill stops them, they resume"
+        )
+        while not _lock(jobs, fcntl.LOCK_EX):
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    os.close(_held.pop())
+
+
+def join_jobs() -> None:
+    """Say, as a job of Snakemake, that this process works on its study."""
+    if path := os.environ.get(VARIABLE):
+        # Only a Snakemake that starts holds it alone, for a moment.
+        while not _lock(Path(path), fcntl.LOCK_SH):
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        os.set_inheritable(_held[-1], True)
+
+
+def _lock(path: Path, kind: int) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    except OSError as error:
+        _say(f"{path}: no lock ({error.strerror}): never run a study twice at the same time here")
+    _held.append(lock)
+    return True
+
+
+def holders(inode: int) -> list[tuple[int, str]]:
+    """Return process and device, as `major:minor`, of each lock of this host on a file of that number."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return []
+    # 3: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
+    fields = [line.split() for line in lines]
+    here = [f for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")]
+    return [(int(f[4]), f[5].rpartition(":")[0]) for f in here]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201

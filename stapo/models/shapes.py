@@ -1,0 +1,106 @@
+"""The sizes of models: parameters, cache and arithmetic, from settings or the Hub's cache."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from stapo.models.arithmetic import VOCABULARY
+from stapo.study import Study, StudyError
+from stapo.study.schema import HubModel, TinyModel, Verifier
+
+TINY_HEAD_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder with grouped-query attention and a gated feed-forward (Qwen2, Qwen3, Llama)."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    tied: bool
+    vocabulary: int = 151_936
+
+    @property
+    def layer(self) -> int:
+        """Parameters of one layer; biases and norms of queries and keys apart, under 0.1 %."""
+        attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
+        return self.hidden * (attention + 3 * self.ffn + 2)
+
+    @property
+    def embedding(self) -> int:
+        """Embedding parameters, those of an untied output head included."""
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return self.layers * self.layer + self.hidden + self.embedding
+
+    @property
+    def cache_values(self) -> int:
+        """Numbers in the key-value cache per token."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    def forward(self, tokens: float, context: float) -> float:
+        """Return the FLOPs of a forward pass of tokens that each attend to `context` others."""
+        matrices = self.layers * self.layer + self.vocabulary * self.hidden
+        return tokens * (2 * matrices + 4 * self.layers * self.heads * self.head_dim * context)
+
+
+SHAPES = {
+    "Qwen/Qwen3-0.6B-Base": Shape(28, 1024, 16, 8, 128, 3072, True),
+    "Qwen/Qwen3-1.7B-Base": Shape(28, 2048, 16, 8, 128, 6144, True),
+    "Qwen/Qwen3-8B-Base": Shape(36, 4096, 32, 8, 128, 12288, False),
+    "Qwen/Qwen3-14B-Base": Shape(40, 5120, 40, 8, 128, 17408, False),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Shape(28, 1536, 12, 2, 128, 8960, False),
+    "opencompass/CompassVerifier-3B": Shape(36, 2048, 16, 2, 128, 11008, True),
+}
+"""By Hub id, from the models' config.json; the verifier is taken to be shaped as Qwen2.5-3B."""
+
+
+def shape_of(model: HubModel | TinyModel | Verifier) -> Shape:
+    """Return the shape of a model: from its settings, the table, or config.json in the Hub's cache.
+
+    Raises:
+        StudyError: nothing is known of it.
+    """
+    if isinstance(model, TinyModel):
+        sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
+        return Shape(*sizes, TINY_HEAD_SIZE, model.intermediate_size, True, len(VOCABULARY))
+    if model.hub in SHAPES:
+        return SHAPES[model.hub]
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
+    try:
+        config = json.loads(Path(str(found)).read_text())
+        heads, hidden = config["num_attention_heads"], config["hidden_size"]
+        kv_heads, head_dim = config.get("num_key_value_heads"), config.get("head_dim")
+        sizes = (config["num_hidden_layers"], hidden, heads, kv_heads or heads)
+        last = (config.get("tie_word_embeddings", False), config["vocab_size"])
+        return Shape(*sizes, head_dim or hidden // heads, config["intermediate_size"], *last)
+    except (OSError, ValueError, KeyError) as error:
+        line = f"models: the shape of {model.hub} is unknown, its config.json is not in the Hub's cache;"
+        known = f"run `stapo fetch` first, or choose from {', '.join(SHAPES)}"
+        raise StudyError([f"{line} {known}"]) from error
+
+
+def shapes_of(study: Study) -> dict[str, Shape]:
+    """Return the shape of each size of a study.
+
+    Raises:
+        StudyError: one line for each that is unknown.
+    """
+    shapes, errors = {}, []
+    for size in study.run.sizes:
+        try:
+            shapes[size] = shape_of(study.models[size])
+        except StudyError as error:
+            errors += error.errors
+    if errors:
+        raise StudyError(errors)
+    return shapes

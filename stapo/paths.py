@@ -1,0 +1,154 @@
+"""Where every file of a study lives: paths relative to the working directory."""
+
+from collections.abc import Callable, Iterable
+
+from stapo.study import Study
+
+# Paths relative to the working directory; `{checkpoint}` is `size/base`, `size/method/seedK` or, for the
+# weights after a step before the last, `size/method/seedK/stepN`.
+RESULTS = "results/{study}"
+PROMPTS = "results/{study}/data/prompts.jsonl"
+PROMPTS_RECORD = "results/{study}/data/prompts.json"
+OVERLAP = "results/{study}/data/overlap.json"
+BASE_MODEL = "results/{study}/models/{size}/base"
+BASE_RECORD = "results/{study}/models/{size}/base.json"
+"""What a base model was made from: small, and there for as long as nothing else takes its place."""
+VERIFIER = "results/{study}/models/verifier"
+VERIFIER_RECORD = "results/{study}/models/verifier.json"
+VERIFIER_TEMPLATE = "verifier_template.json"
+"""Beside the verifier's weights: the wording of its prompt and where that came from."""
+RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
+MODEL = RUN + "/model"
+STEP_MODEL = RUN + "/step{step}"
+METRICS = RUN + "/metrics.jsonl"
+TOKENS = RUN + "/tokens.parquet"
+RUN_PROVENANCE = RUN + "/provenance.json"
+RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
+COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
+SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
+TABLE = "results/{study}/tables/{table}.{suffix}"
+MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
+FIGURE = "results/{study}/figures/{figure}.{suffix}"
+FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gradient_norm")
+"""The keys of `stapo.analysis.figures.FIGURES`, without importing what draws them."""
+ACCURACY = "accuracy"
+"""Drawn where weights before the last are kept, from scores instead of metrics."""
+REPORT = "results/{study}/report.html"
+PROVENANCE = "results/{study}/provenance.json"
+CHECKSUMS = "results/{study}/SHA256SUMS"
+TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
+TRAINED = "published"
+"""Below the work directory of a training: what it made, laid out as its part of the results."""
+GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
+SUFFIXES = ("md", "tex", "csv")
+"""Of tables."""
+
+
+def checkpoint_path(study: str, checkpoint: str) -> str:
+    """Return where the weights of a checkpoint are published."""
+    size, *run = checkpoint.split("/")
+    if run == ["base"]:
+        return BASE_MODEL.format(study=study, size=size)
+    method, seed, *step = run
+    path = STEP_MODEL if step else MODEL
+    return path.format(
+        study=study,
+        size=size,
+        method=method,
+        seed=seed.removeprefix("seed"),
+        step="".join(step).removeprefix("step"),
+    )
+
+
+def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
+    """Return the score files of some decodings, of all checkpoints or of those of one method."""
+    return _cell_paths(SCORES, study, decodings, study.cells, method)
+
+
+def table_score_paths(study: Study, decoding: str) -> list[str]:
+    """Return the score files from which the table of a decoding is computed."""
+    return _cell_paths(SCORES, study, [decoding], study.table_cells)
+
+
+def completion_paths(study: Study, decodings: Iterable[str]) -> list[str]:
+    """Return the files of responses of some decodings."""
+    return _cell_paths(COMPLETIONS, study, decodings, study.cells)
+
+
+def _cell_paths(
+    path: str,
+    study: Study,
+    decodings: Iterable[str],
+    cells: Callable[[str], Iterable[tuple[str, str]]],
+    method: str | None = None,
+) -> list[str]:
+    return [
+        path.format(study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark)
+        for decoding in decodings
+        for checkpoint, benchmark in cells(decoding)
+        if method in (None, checkpoint.split("/")[1])
+    ]
+
+
+def table_paths(study: Study) -> list[str]:
+    """Return the tables of a study."""
+    return [
+        MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
+        for decoding in study.run.decodings
+        for suffix in SUFFIXES
+    ]
+
+
+def figure_paths(study: Study) -> list[str]:
+    """Return the figures of a study, each in two formats."""
+    return [
+        FIGURE.format(study=study.name, figure=figure, suffix=suffix)
+        for figure in figure_names(study)
+        for suffix in ("svg", "png")
+    ]
+
+
+def figure_names(study: Study) -> list[str]:
+    """Return the figures of a study."""
+    return [*FIGURE_NAMES, *([ACCURACY] if study.kept_steps() else [])]
+
+
+def metrics_paths(study: Study) -> list[str]:
+    """Return the metrics of every training."""
+    return [
+        METRICS.format(study=study.name, size=size, method=method, seed=seed)
+        for size, method, seed in study.runs()
+    ]
+
+
+def run_provenance_paths(study: Study) -> list[str]:
+    """Return what every training says of itself."""
+    return [
+        RUN_PROVENANCE.format(study=study.name, size=size, method=method, seed=seed)
+        for size, method, seed in study.runs()
+    ]
+
+
+def base_record_paths(study: Study) -> list[str]:
+    """Return what says from what the base models, and the verifier, were made."""
+    sizes = [BASE_RECORD.format(study=study.name, size=size) for size in study.run.sizes]
+    return sizes + [VERIFIER_RECORD.format(study=study.name)] * bool(study.evaluation.verifier)
+
+
+def published_paths(study: Study) -> list[str]:
+    """Return every file that a finished study has, weights and checksums apart.
+
+    All of them are asked for by name: Snakemake takes a file that is missing for one that is not needed
+    as long as what was made from it is there.
+    """
+    about = (PROMPTS, PROMPTS_RECORD, OVERLAP, REPORT, PROVENANCE)
+    return [
+        *(path.format(study=study.name) for path in about),
+        *base_record_paths(study),
+        *metrics_paths(study),
+        *run_provenance_paths(study),
+        *completion_paths(study, study.run.decodings),
+        *score_paths(study, study.run.decodings),
+        *table_paths(study),
+        *figure_paths(study),
+    ]

@@ -1,0 +1,90 @@
+"""Whether responses stand under the name of another checkpoint, where they cannot be drawn again.
+
+With the same seeds two checkpoints that differ little often answer alike, so equal responses to a whole
+benchmark are believed where the two agree elsewhere too, and where nothing was learnt between them.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapo.publication.results import Results
+from stapo.publication.trainings import recorded_steps
+from stapo.publication.weights import is_looked_at, may_be_equal, named_weights, step_of
+from stapo.study import Study
+
+VARIED = 0.3
+"""Share of different responses from which equal ones mean something: a model may always say the same."""
+CHANCE = 1e-6
+MOVED = 1e-4
+"""Learning rate times steps between them: Adam moves no weight further than about that."""
+
+Texts = dict[tuple[str, str], NDArray[np.uint64]]
+
+
+def copy_errors(results: Results) -> Iterator[str]:
+    """Yield a line for each pair of checkpoints of which one answers with the other's responses."""
+    study, steps = results.study, recorded_steps(results)
+    texts = {checkpoint: _texts(results, checkpoint) for checkpoint in study.checkpoints()}
+    drawn = {checkpoint: is_looked_at(results, checkpoint) for checkpoint in texts}
+    weights = {checkpoint: named_weights(results, checkpoint) for checkpoint in texts}
+    for one, other in combinations(texts, 2):
+        if one.split("/")[0] != other.split("/")[0]:
+            continue
+        if (drawn[one] and drawn[other]) or weights[one] == weights[other]:
+            continue
+        common = texts[one].keys() & texts[other].keys()
+        found = _equal_cells(texts[one], texts[other])
+        if not found or may_be_equal(results, one, other, steps):
+            continue
+        everywhere = len(found) == len(common)
+        if _moved(study, one, other) or not everywhere:
+            where = "everywhere" if everywhere else f"to {', '.join(found)}"
+            yield f"{one} and {other}: the same responses {where}, from different weights"
+
+
+def _moved(study: Study, one: str, other: str) -> bool:
+    """Return whether enough was learnt between two checkpoints that they may not answer alike."""
+    ends = [step_of(study, checkpoint) for checkpoint in (one, other)]
+    same = one.split("/")[1:3] == other.split("/")[1:3]
+    between = abs(ends[0] - ends[1]) if same else sum(ends)
+    return study.training.learning_rate * between >= MOVED
+
+
+def _texts(results: Results, checkpoint: str) -> Texts:
+    """Return a number for each response, equal for equal ones, by decoding and benchmark."""
+    found = {}
+    for decoding in results.study.run.decodings:
+        for benchmark in results.study.answered(checkpoint, decoding):
+            problems = results.responses(checkpoint, decoding, benchmark)
+            digests = b"".join(
+                hashlib.sha256(text.encode(errors="replace")).digest()[:8]
+                for problem in problems
+                for text in problem["responses"]
+            )
+            found[decoding, benchmark] = np.frombuffer(digests, dtype=np.uint64)
+    return found
+
+
+def _equal_cells(one: Texts, other: Texts) -> list[str]:
+    """Return the cells in which all responses are equal, which chance does not explain."""
+    differing = {
+        cell: int((one[cell] != other[cell]).sum())
+        for cell in one
+        if cell in other and len(one[cell]) == len(other[cell])
+    }
+    total = sum(len(one[cell]) for cell in differing)
+    found = []
+    for cell, count in differing.items():
+        varied = len(set(one[cell].tolist())) >= VARIED * len(one[cell])
+        if count or not varied:
+            continue
+        elsewhere = total - len(one[cell])
+        share = sum(differing.values()) / elsewhere if elsewhere else 0.0
+        all_equal = not any(differing.values())
+        if all_equal or (1 - share) ** len(one[cell]) < CHANCE:
+            found.append(" ".join(cell))
+    return found

@@ -1,0 +1,119 @@
+"""Whether training prompts, their overlap with the benchmarks, and the models' origins are the study's."""
+
+import json
+from collections.abc import Iterator
+
+from stapo.evaluation.task import rows_shown
+from stapo.publication import untrusted
+from stapo.publication.manifest import about_study
+from stapo.publication.results import MAX_PROMPTS, PROMPT_BYTES, Results
+from stapo.study import StudyError
+from stapo.study.schema import HubData, HubModel, TinyData
+from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
+
+COUNTS = ("conflicting", "prompts", "rows", "unique")
+"""Of `data/prompts.json`, besides the checksum."""
+
+
+def input_errors(results: Results) -> Iterator[str]:
+    """Yield a line for each input of the trainings that is not the study's."""
+    prompts = list(_prompt_errors(results))
+    yield from prompts or _count_errors(results)
+    yield from _overlap_errors(results)
+    yield from _origin_errors(results)
+
+
+def _prompt_errors(results: Results) -> Iterator[str]:
+    path, data = results.folder / "data/prompts.jsonl", results.study.data
+    records = untrusted.json_lines(path, PROMPT_BYTES, MAX_PROMPTS)
+    if not isinstance(data, TinyData):
+        seen: set[str] = set()
+        for number, record in enumerate(records, 1):
+            texts = record.values() if isinstance(record, dict) else ()
+            if list(record) != ["question", "answer"] or not all(isinstance(t, str) for t in texts):
+                yield f"data/prompts.jsonl: line {number}: no question and answer"
+                return
+            if record["question"] in seen:
+                yield f"data/prompts.jsonl: line {number}: a question for the second time"
+                return
+            seen.add(record["question"])
+        return
+    lines = sum(1 for _ in untrusted.raw_lines(path, PROMPT_BYTES, MAX_PROMPTS))
+    if lines != data.prompts:
+        yield f"data/prompts.jsonl: {lines} prompts, the study has {data.prompts}"
+        return
+    for number, (found, made) in enumerate(zip(records, tiny_prompts(data), strict=True), 1):
+        if found != made:
+            yield f"data/prompts.jsonl: line {number}: another prompt than the study's data give"
+            return
+
+
+def _count_errors(results: Results) -> Iterator[str]:
+    """Yield what is said of the prompts that they, or the study, contradict."""
+    name, data = "data/prompts.json", results.study.data
+    about = untrusted.read_json(results.folder / name)
+    if not isinstance(about, dict) or about.keys() != {*COUNTS, "sha256"}:
+        yield f"{name}: expected {', '.join(COUNTS)} and sha256"
+        return
+    if not all(type(about[key]) is int and about[key] >= 0 for key in COUNTS):
+        yield f"{name}: something is no number of prompts"
+        return
+    try:
+        found = read_prompts(results.folder / "data/prompts.jsonl")
+    except StudyError:
+        return  # There are none, which is said where their overlap is looked at.
+    if (about["prompts"], about["sha256"]) != (len(found), checksum(found)):
+        yield f"{name}: of other prompts than data/prompts.jsonl"
+    if not about["rows"] >= about["unique"] == about["conflicting"] + about["prompts"]:
+        yield f"{name}: numbers that do not go together"
+    if isinstance(data, HubData):
+        wanted = {"unique": data.unique_prompts, "sha256": data.sha256}
+    else:
+        wanted = {"rows": data.prompts, "unique": data.prompts}
+    for key, value in wanted.items():
+        if value is not None and value != about[key]:
+            yield f"{name}: {key} {about[key]}, by the study {value}"
+
+
+def _overlap_errors(results: Results) -> Iterator[str]:
+    study, name = results.study, "data/overlap.json"
+    decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
+    questions = {}
+    for benchmark in study.evaluated():
+        problems = results.responses(checkpoint, decoding, benchmark)
+        rows = rows_shown(benchmark, [(p["question"], p["gold"]) for p in problems])
+        questions[benchmark] = [row["question"] for row in rows]
+    published = not isinstance(study.data, TinyData)
+    try:
+        found = check_overlap(results.folder / "data/prompts.jsonl", questions, published)
+    except StudyError as error:
+        yield from (line.rpartition("/")[2] for line in error.errors)
+        return
+    if untrusted.read_json(results.folder / name) != found:
+        yield f"{name}: not what prompts and benchmarks have in common: {json.dumps(found)[:200]}"
+
+
+def _origin_errors(results: Results) -> Iterator[str]:
+    """Yield models of the Hub that come from elsewhere than the study says."""
+    study = results.study
+    made_from = {
+        f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes
+    }
+    if study.evaluation.verifier:
+        made_from["models/verifier.json"] = study.verifier_config()
+    for path, expected in made_from.items():
+        if untrusted.read_json(results.folder / path) != expected:
+            yield f"{path}: another model than the study's"
+    sources = about_study(study, results.root)["models"]
+    models = {size: study.models[size] for size in study.run.sizes}
+    asked = {name: model for name, model in models.items() if isinstance(model, HubModel)}
+    for name in sources.keys() | asked.keys():
+        model, source = asked.get(name) or study.evaluation.verifier, sources.get(name)
+        if name in models and name not in asked:
+            yield f"models/{name}: says that it comes from the Hub, the study builds it"
+        elif source is None or model is None:
+            yield f"models/{name}: does not say where it comes from"
+        elif (source.get("hub"), source.get("revision")) != (model.hub, model.revision):
+            yield f"models/{name}: comes from {source.get('hub')}, the study names {model.hub}"
+        elif model.revision not in ("main", source.get("commit")):
+            yield f"models/{name}: is of commit {source.get('commit')}, the study pins {model.revision}"

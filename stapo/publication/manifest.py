@@ -1,0 +1,160 @@
+"""What a finished study says of itself: provenance and the checksums of everything that belongs to it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase as fnmatch
+from pathlib import Path
+from typing import Any
+
+from stapo import paths
+from stapo.canonical import fingerprint
+from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
+from stapo.models.base import HUB_FILES, SOURCE
+from stapo.provenance import SUMS, environment, file_sha256, is_hidden
+from stapo.study import Study
+from stapo.tasks import benchmark_definitions
+
+WEIGHTS = ".safetensors"
+KINDS = ("models", "runs", "completions", "scores")
+SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
+"""Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
+RUN_MAPPINGS = ("base", "outputs")
+RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
+"""What is read of a training's provenance."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What belongs to a study's results folder, by paths from there."""
+
+    files: frozenset[str]
+    models: frozenset[str]
+    """Directories with weights in them, and with what belongs to weights."""
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is one of the study's; never for one that leaves the folder.
+
+        A model's directory holds safetensors, JSON, templates and checksums; a pickle there would be run
+        by whoever loads it.
+        """
+        directory, _, name = path.rpartition("/")
+        of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
+        return path in self.files or (directory in self.models and of_model)
+
+    def of_another_form(self, path: str) -> bool:
+        """Return whether another form of the study may have left a path: another method, another step."""
+        kind, _, name = path.partition("/")
+        return kind in KINDS and (path.endswith(f"/{SUMS}") or Path(name).suffix in SUFFIXES)
+
+    def of_training(self, path: str) -> bool:
+        """Return whether the provenance of a training must name a path."""
+        metrics = path.startswith("runs/") and path.endswith("/metrics.jsonl")
+        verifier = path.startswith("models/verifier/")
+        return self.has(path) and (metrics or (path not in self.files and not verifier))
+
+    def visible(self, folder: Path) -> dict[str, Path]:
+        """Return the files of a folder by their paths, hidden ones and the checksums apart.
+
+        Hidden are what Snakemake remembers and what a kill left half written; nothing reads them.
+        """
+        found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+        return {
+            inside.as_posix(): path
+            for inside, path in sorted(found.items())
+            if not is_hidden(inside) and inside.as_posix() != SUMS
+        }
+
+
+def layout(study: Study) -> Layout:
+    """Return what belongs to a study's results folder."""
+    base = paths.RESULTS.format(study=study.name) + "/"
+    models = [paths.checkpoint_path(study.name, name) for name in study.checkpoints()]
+    if study.evaluation.verifier:
+        models.append(paths.VERIFIER.format(study=study.name))
+    return Layout(
+        frozenset(path.removeprefix(base) for path in paths.published_paths(study)),
+        frozenset(path.removeprefix(base) for path in models),
+    )
+
+
+def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
+    """Write `provenance.json` and `SHA256SUMS` of a finished study; return their paths.
+
+    `sha256sum --check` reads the latter. Checksums of weights are those that the trainings took when they
+    published them, so that weights which were swapped since do not pass. What an earlier form of the
+    study left in the folder is not listed.
+
+    Raises:
+        RuntimeError: a training was made with other settings.
+    """
+    folder = root / paths.RESULTS.format(study=study.name)
+    belongs = layout(study)
+    known: dict[str, str] = {}
+    for size, method, seed in study.runs():
+        run = read_run(study, root, size, method, seed)
+        if run["fingerprint"] != fingerprint(study.train_config(size, method, seed)):
+            raise RuntimeError(
+                f"{size} {method} seed {seed}: trained with other settings; run snakemake again"
+            )
+        known |= {f"runs/{size}/{method}/seed{seed}/{k}": v for k, v in run["outputs"].items()}
+        known |= {f"models/{size}/base/{k}": v for k, v in run["base"].items()}
+    about = root / paths.PROVENANCE.format(study=study.name)
+    now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
+    write_json(about, {**about_study(study, root), **now})
+    lines = [
+        f"{known.get(place) or file_sha256(path)}  {place}\n"
+        for place, path in belongs.visible(folder).items()
+        if belongs.has(place)
+    ]
+    sums = root / paths.CHECKSUMS.format(study=study.name)
+    with replace_file(sums) as stream:
+        stream.writelines(lines)
+    return [about, sums]
+
+
+def read_run(study: Study, root: Path, size: str, method: str, seed: int) -> dict[str, Any]:
+    """Return what a training left of itself.
+
+    Raises:
+        DamagedFileError: it is truncated or corrupt, or says too little.
+        OSError: it cannot be read.
+    """
+    at = {"study": study.name, "size": size, "method": method, "seed": seed}
+    path = root / paths.RUN_PROVENANCE.format(**at)
+    found = read_json(path)
+    wrong = [name for name in RUN_MAPPINGS if not isinstance(found.get(name), dict)]
+    wrong += [name for name in RUN_FIELDS if name not in found]
+    if wrong:
+        raise DamagedFileError(f"{path}: no {', '.join(wrong)}; {AGAIN}")
+    return found
+
+
+def _sources(study: Study, root: Path) -> dict[str, Any]:
+    """Return where the models came from, with the commit that a branch was at."""
+    places = {
+        size: paths.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes
+    }
+    places["verifier"] = paths.VERIFIER.format(study=study.name)
+    found = {name: root / place / SOURCE for name, place in places.items()}
+    return {name: read_json(path) for name, path in found.items() if path.exists()}
+
+
+def about_study(study: Study, root: Path) -> dict[str, Any]:
+    """Return what follows from the study and what its trainings left: the same whenever it is asked."""
+    runs = {run: read_run(study, root, *run) for run in study.runs()}
+    joules = [run["joules"] for run in runs.values()]
+    return {
+        "study": study.model_dump(mode="json", exclude_none=True),
+        "models": _sources(study, root),
+        "benchmarks": {n: benchmark_definitions()[n]["metadata"] for n in study.evaluated()},
+        "base": {size: run["base"] for (size, *_), run in runs.items()},
+        "prompts": next((run["prompts"] for run in runs.values()), None),
+        "fingerprints": {
+            checkpoint: fingerprint(study.checkpoint_config(checkpoint))
+            for checkpoint in study.checkpoints()
+        },
+        "training_seconds": sum(run["seconds"] for run in runs.values()),
+        "training_gpu_hours": sum(run["gpu_seconds"] for run in runs.values()) / 3600,
+        # A run without a meter would make the sum a wrong number.
+        "training_joules": None if None in joules else sum(joules),
+    }

@@ -1,0 +1,230 @@
+"""Whether the metrics of a training are those of its settings: what its study and method imply of each step.
+
+Much of a record follows from other numbers of it: rewards of our own are +1 or -1, so that their mean over a
+mini-batch is one of few numbers; a method that silences nothing keeps every token; the schedule gives the
+learning rate. None of it needs the training.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, floor, isclose, isfinite
+from typing import Any
+
+from stapo.methods import Method
+from stapo.study.fields import REWARDS
+from stapo.study.schema import TrainingSettings
+from stapo.training.measure import ENTROPY_QUANTILES, SCOPED
+
+NUMBERS = (
+    "reward", "zero_advantage_fraction", "entropy", "candidate_fraction", "silenced_fraction",
+    "kept_fraction", "response_length", "truncated_fraction", "clip_low_fraction", "clip_high_fraction",
+    "loss", "kl", "gradient_norm", "learning_rate",
+)  # fmt: skip
+COUNTS = ("step", "num_tokens", "num_candidates", "num_silenced")
+NESTED = ("entropy_quantiles", "seconds")
+SHARES = tuple(name for name in NUMBERS if name.endswith("_fraction"))
+ROUNDING = 1e-5
+"""Means are taken in single precision."""
+MANY = 5
+"""Steps with several candidates in a training that silenced none; in fewer, equal entropies explain it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What of a step tells one training from another."""
+
+    entropy: float
+    loss: float
+    gradient_norm: float
+    kept_fraction: float
+
+
+def metrics_faults(
+    records: Iterator[dict[str, Any]], training: TrainingSettings, method: Method
+) -> tuple[list[Step], dict[str, float], list[str]]:
+    """Return the steps of a training, its seconds by phase, and what contradicts its settings.
+
+    Args:
+        records: of `metrics.jsonl`; not trusted.
+        training: settings of the study.
+        method: of the training.
+    """
+    steps: list[Step] = []
+    seconds: dict[str, float] = {}
+    faults: list[str] = []
+    unsilenced = silenced = with_kl = 0
+    for number, record in enumerate(records, 1):
+        fault = _form_fault(record, method) or next(_faults(record, number, training, method), None)
+        if fault:
+            faults.append(f"step {number}: {fault}")
+            break
+        steps.append(Step(**{name: record[name] for name in Step.__dataclass_fields__}))
+        for phase, value in record["seconds"].items():
+            seconds[phase] = seconds.get(phase, 0.0) + value
+        unsilenced += record["num_candidates"] > 1 and not record["num_silenced"]
+        silenced += record["num_silenced"]
+        with_kl += record["kl"] > 0
+    else:
+        if len(steps) != training.steps:
+            faults.append(f"holds {len(steps)} steps, the study has {training.steps}")
+        certain = method.selection == "silence_spurious" and (
+            method.selection_args.get("scope") == "candidates"
+        )
+        if certain and unsilenced >= MANY and not silenced:
+            faults.append(f"several candidates in {unsilenced} steps, and never was one silenced")
+        moved = any(step.gradient_norm > 0 for step in steps[:-1])
+        if method.kl_coefficient > 0 and moved and not with_kl:
+            faults.append("the KL divergence is always 0, though the method has such a term")
+    return steps, seconds, faults
+
+
+def _form_fault(record: Any, method: Method) -> str | None:
+    """Return why a record does not have the fields of a step, None for one that does."""
+    expected = {
+        *NUMBERS,
+        *COUNTS,
+        *NESTED,
+        *(("mask_scope",) if method.selection in SCOPED else ()),
+    }
+    if not isinstance(record, dict) or record.keys() != expected:
+        found = set(record) if isinstance(record, dict) else set()
+        return f"other fields than this method's: {', '.join(sorted(expected ^ found)[:5])}"
+    nested = [record[name] for name in NESTED]
+    if not all(isinstance(value, dict) for value in nested):
+        return f"{' or '.join(NESTED)} is no mapping"
+    numbers = [record[name] for name in NUMBERS] + [v for value in nested for v in value.values()]
+    if not all(type(number) in (int, float) and isfinite(number) for number in numbers):
+        return "something is no finite number"
+    if not all(type(record[name]) is int and record[name] >= 0 for name in COUNTS):
+        return f"{', '.join(COUNTS)}: not all are counts"
+    return None
+
+
+def _faults(
+    record: Mapping[str, Any], number: int, training: TrainingSettings, method: Method
+) -> Iterator[str]:
+    """Yield what a record says that its settings do not allow."""
+    if record["step"] != number:
+        yield f"is called step {record['step']}"
+    warm = min(1.0, (number - 1) / training.warmup_steps) if training.warmup_steps else 1.0
+    expected = training.learning_rate * warm
+    if not isclose(record["learning_rate"], expected, rel_tol=1e-9, abs_tol=1e-300):
+        yield f"learning rate {record['learning_rate']}, by the study {expected}"
+    yield from _size_faults(record, training)
+    yield from _selection_faults(record, method)
+    yield from _phase_faults(record, number, training)
+    quantiles = list(record["entropy_quantiles"].values())
+    if list(record["entropy_quantiles"]) != [str(level) for level in ENTROPY_QUANTILES]:
+        yield "other quantiles of the entropy"
+    if quantiles != sorted(quantiles) or min(*quantiles, record["entropy"]) < -ROUNDING:
+        yield "quantiles of the entropy that are none"
+    if method.kl_coefficient == 0 and record["kl"] != 0:
+        yield f"a KL divergence of {record['kl']}, but the method has no such term"
+    if record["kl"] < -ROUNDING or record["gradient_norm"] < 0:
+        yield "a negative KL divergence or gradient norm"
+    if record["zero_advantage_fraction"] == 1 and method.kl_coefficient == 0 and record["loss"]:
+        yield f"a loss of {record['loss']} without any advantage"
+
+
+def _size_faults(record: Mapping[str, Any], training: TrainingSettings) -> Iterator[str]:
+    """Yield what cannot be said of a mini-batch of this size."""
+    groups = training.prompts_per_mini_batch
+    responses, tokens = groups * training.group_size, record["num_tokens"]
+    if not 1 <= tokens <= responses * training.max_response_tokens:
+        yield f"{tokens} tokens in {responses} responses of at most {training.max_response_tokens}"
+    length = tokens / responses
+    if not isclose(record["response_length"], length, rel_tol=ROUNDING) and tokens > 1:
+        yield f"a mean length of {record['response_length']}, its tokens give {length}"
+    if not all(-ROUNDING <= record[name] <= 1 + ROUNDING for name in SHARES):
+        yield "a share outside of 0 to 1"
+    # With rewards of two values all responses of a group have an advantage, or none has.
+    plain = training.reward in REWARDS and not training.overlong_buffer_tokens
+    advantaged = groups if plain else responses
+    counted = {
+        "truncated_fraction": (record["truncated_fraction"], responses),
+        "zero_advantage_fraction": (record["zero_advantage_fraction"], advantaged),
+        "clip_low_fraction": (record["clip_low_fraction"], tokens),
+        "clip_high_fraction": (record["clip_high_fraction"], tokens),
+    }
+    yield from _reward_faults(record["reward"], responses, training)
+    for name, (share, of) in counted.items():
+        if abs(share * of - round(share * of)) > max(1e-3, ROUNDING * of):
+            yield f"{name} {record[name]} is no share of {of}"
+
+
+def _reward_faults(reward: float, responses: int, training: TrainingSettings) -> Iterator[str]:
+    """Yield why a mean reward cannot be one; of a function of one's own any number can be."""
+    if training.reward not in REWARDS:
+        return
+    if training.overlong_buffer_tokens:
+        if not -2 - ROUNDING <= reward <= 1 + ROUNDING:
+            yield f"reward {reward} is not within -2, wrong and overlong, and 1"
+        return
+    right = (reward + 1) / 2
+    if not 0 <= right <= 1 or abs(right * responses - round(right * responses)) > max(
+        1e-3, ROUNDING * responses
+    ):
+        yield f"reward {reward} is no share of {responses}"
+
+
+def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str]:
+    """Yield what the method's selection cannot have done."""
+    tokens, candidates = record["num_tokens"], record["num_candidates"]
+    silenced, args = record["num_silenced"], method.selection_args
+    least, most = SILENCED[method.selection](candidates, args)
+    if not least <= silenced <= most or candidates > tokens:
+        yield f"{silenced} of {candidates} candidates silenced, by the method {least} to {most}"
+    kept = tokens - silenced
+    if method.selection == "keep_high_entropy":
+        kept = min(tokens, ceil(round(float(args["fraction"]) * tokens, 9)))
+    counts = {
+        "candidate_fraction": candidates,
+        "silenced_fraction": silenced,
+        "kept_fraction": kept,
+    }
+    for name, count in counts.items():
+        if not isclose(record[name], count / tokens, rel_tol=1e-9):
+            yield f"{name} {record[name]}, its counts give {count / tokens}"
+    own = {"num_dropped": tokens - kept, "num_different": 0}
+    if method.selection in SCOPED:
+        scopes = record["mask_scope"]
+        if not isinstance(scopes, dict) or scopes.get("mini_batch") != own:
+            yield "mask_scope: not what was dropped"
+
+
+def _phase_faults(
+    record: Mapping[str, Any], number: int, training: TrainingSettings
+) -> Iterator[str]:
+    """Yield phases that a step of this rollout size does not have."""
+    first = (number - 1) % (training.prompts_per_batch // training.prompts_per_mini_batch) == 0
+    phases = record["seconds"]
+    if first != ("rollout" in phases) or "update" not in phases:
+        yield f"is {'the first' if first else 'not the first'} step of a rollout, by its phases not"
+    if any(value < 0 for value in phases.values()):
+        yield "negative seconds"
+
+
+def _below(position: float, candidates: int) -> int:
+    """Return how many of the candidates can lie strictly below a quantile at that position."""
+    return min(ceil(position), candidates)
+
+
+Args = Mapping[str, float | str]
+
+SILENCED: dict[str, Callable[[int, Args], tuple[int, int]]] = {
+    "keep_all": lambda n, args: (0, 0),
+    "keep_high_entropy": lambda n, args: (0, 0),
+    "silence_candidates": lambda n, args: (n, n),
+    "silence_random": lambda n, args: (round(float(args["quantile"]) * n),) * 2,
+    "silence_spurious": lambda n, args: (
+        0,
+        n if args["scope"] == "all" else _below(float(args["quantile"]) * max(n - 1, 0), n),
+    ),
+    "silence_high_entropy": lambda n, args: (
+        0,
+        n
+        if args["scope"] == "all"
+        else max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0),
+    ),
+}
+"""Selection to the least and the most of n candidates that it can have silenced."""

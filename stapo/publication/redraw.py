@@ -1,0 +1,75 @@
+"""Whether tables, figures and report are those that scores and metrics give."""
+
+import io
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from stapo import paths
+from stapo.analysis.against_paper import compare
+from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import main_table
+from stapo.analysis.figures import figure_bytes
+from stapo.analysis.report import render_report
+from stapo.analysis.tables import render
+from stapo.publication import untrusted
+from stapo.publication.results import FILE_BYTES, Results
+
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+POINTS = 0.5
+"""By which another machine's rounding may move what a figure draws."""
+LEVELS, PIXELS = 48, 1e-4
+"""Of 255: how far a pixel may be off, and what share of them may be off further."""
+PNG_BYTES = 2**24
+
+
+def drawn_errors(results: Results) -> Iterator[str]:
+    """Yield a line for each table, figure or report that shows something else."""
+    study, root = results.study, results.root
+    for decoding in study.run.decodings:
+        table = main_table(study, decoding, read_scores(study, decoding, root))
+        compared = compare(study, table)
+        for suffix in ("md", "tex", "csv"):
+            path = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
+            if untrusted.read_text(root / path, FILE_BYTES) != render(table, suffix, compared):
+                yield f"{path}: does not follow from the scores"
+    for name in paths.figure_names(study):
+        for suffix, expected in figure_bytes(study, name, root).items():
+            path = paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
+            with untrusted.open_regular(root / path, PNG_BYTES) as stream:
+                found = stream.read(PNG_BYTES)
+            same = same_svg if suffix == "svg" else same_png
+            if found != expected and not same(found, expected):
+                yield f"{path}: does not follow from what was recorded"
+    path = paths.REPORT.format(study=study.name)
+    if untrusted.read_text(root / path, FILE_BYTES) != render_report(study, root):
+        yield f"{path}: does not follow from scores, responses and figures"
+
+
+def same_svg(one: bytes, other: bytes) -> bool:
+    """Return whether two figures differ in the rounding of their coordinates alone."""
+    texts = one.decode(errors="replace"), other.decode(errors="replace")
+    if abs(len(texts[0]) - len(texts[1])) > len(texts[1]) / 10:
+        return False
+    shapes = [NUMBER.sub("0", text) for text in texts]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in texts]
+    return shapes[0] == shapes[1] and all(
+        abs(a - b) <= POINTS for a, b in zip(*numbers, strict=True)
+    )
+
+
+def same_png(one: bytes, other: bytes) -> bool:
+    """Return whether two pictures show the same, but for the edges of lines."""
+    from PIL import Image
+
+    # The size comes first in the file; a picture of another size is not unpacked.
+    if one[:33] != other[:33]:
+        return False
+    try:
+        with Image.open(io.BytesIO(one), formats=["PNG"]) as a, Image.open(io.BytesIO(other)) as b:
+            pixels = [np.asarray(picture.convert("RGB"), dtype=np.int16) for picture in (a, b)]
+    except (OSError, ValueError, SyntaxError):
+        return False
+    off = (np.abs(pixels[0] - pixels[1]) > LEVELS).any(axis=2)
+    return bool(off.mean() <= PIXELS)

@@ -1,0 +1,119 @@
+"""Whether what the trainings recorded agrees with the study, with itself, and from run to run."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from stapo.canonical import canonical
+from stapo.publication.commands import command_faults
+from stapo.publication.metrics_check import Step, metrics_faults
+from stapo.publication.results import Results
+from stapo.study import Study
+from stapo.study.titles import title_faults
+from stapo.training.record import PHASES
+
+Run = tuple[str, str, int]
+SECONDS = 1.0
+"""By which the clocks of an attempt and of its steps may differ."""
+
+
+def training_errors(results: Results) -> Iterator[str]:
+    """Yield a line for each contradiction in what the trainings recorded."""
+    study = results.study
+    yield from title_faults(study)
+    steps: dict[Run, list[Step]] = {}
+    for run, record in results.runs.items():
+        size, method, seed = run
+        place = f"runs/{size}/{method}/seed{seed}"
+        if canonical(record["config"]) != canonical(study.train_config(*run)):
+            yield f"{place}/provenance.json: its config is not the study's"
+        steps[run], seconds, faults = _metrics_faults(results, run)
+        yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
+        taken = sum(seconds.get(phase, 0.0) for phase in PHASES)
+        yield from (
+            f"{place}/provenance.json: {f}" for f in _sum_faults(record, taken, len(steps[run]))
+        )
+        for attempt in record["attempts"]:
+            last = attempt is record["attempts"][-1]
+            faults = list(command_faults(study, run, attempt["command"], last))
+            yield from (f"{place}/provenance.json: its command {fault}" for fault in faults)
+    yield from _copied_metrics(study, steps)
+
+
+def acts_alike(study: Study, one: Run, other: Run, steps: dict[Run, list[Step]]) -> bool:
+    """Return whether two trainings may have come to the same weights: the same updates all along.
+
+    So may a method whose selection never found anything, and the method that it deviates from.
+    """
+    same = one[0] == other[0] and one[2] == other[2] and steps[one] == steps[other]
+    return bool(steps[one]) and same and _objective(study, one) == _objective(study, other)
+
+
+def recorded_steps(results: Results) -> dict[Run, list[Step]]:
+    """Return what the trainings recorded, as far as it holds."""
+    return {run: _metrics_faults(results, run)[0] for run in results.study.runs()}
+
+
+def _metrics_faults(results: Results, run: Run) -> tuple[list[Step], dict[str, float], list[str]]:
+    """Return what `metrics_faults` says of the metrics of one training."""
+    training, method = results.study.training_of(run[1]), results.study.method(run[1])
+    return metrics_faults(results.metrics(*run), training, method)
+
+
+def _objective(study: Study, run: Run) -> tuple[Any, ...]:
+    method, aggregation = study.method(run[1]), study.method(run[1]).aggregation
+    # The tokens of the only group are those of the mini-batch.
+    if aggregation == "group_token_mean" and study.training_of(run[1]).prompts_per_mini_batch == 1:
+        aggregation = "token_mean"
+    # Neither clip acts where the policy is still that of the responses.
+    return aggregation, method.kl_coefficient
+
+
+def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[str]:
+    """Yield what a training's provenance says of its metrics and attempts that they do not."""
+    if record["steps"] != steps:
+        yield f"says {record['steps']} steps, its metrics {steps}"
+    if abs(record["seconds"] - taken) > 1e-6 * max(taken, 1.0):
+        yield f"says {record['seconds']} seconds, its metrics {taken}"
+    attempts = record["attempts"]
+    if not attempts:
+        yield "names no attempt"
+        return
+    processes = attempts[-1]["processes"]
+    expected = record["seconds"] * processes if record["environment"]["gpus"] else 0.0
+    if abs(record["gpu_seconds"] - expected) > 1e-6 * max(expected, 1.0):
+        yield f"says {record['gpu_seconds']} GPU seconds, its metrics {expected}"
+    known = [attempt.get("joules") for attempt in attempts]
+    joules = None if None in known else sum(known)
+    if record["joules"] != joules:
+        yield f"says {record['joules']} joules, its attempts {joules}"
+    if attempts[0]["after_step"] != 0:
+        yield "begins with an attempt that goes on"
+    if any(not 0 <= attempt["after_step"] <= steps for attempt in attempts):
+        yield "has attempts from beyond its last step"
+    whole = [attempt.get("seconds") for attempt in attempts]
+    if None not in whole and sum(whole) + SECONDS < taken:
+        yield f"says that its attempts took {sum(whole)} seconds, its metrics {taken}"
+
+
+def _copied_metrics(study: Study, steps: dict[Run, list[Step]]) -> Iterator[str]:
+    """Yield pairs of trainings of which one recorded what the other did."""
+    for run, own in steps.items():
+        learnt = [step for step in own if step.gradient_norm > 0]
+        if len(set(learnt)) < len(learnt):
+            yield f"runs {'{}/{}/seed{}'.format(*run)}: a step's record stands there twice"
+    for one, other in combinations(steps, 2):
+        if one[0] != other[0]:
+            continue
+        alike = one[2] == other[2] and _objective(study, one) == _objective(study, other)
+        for number, (a, b) in enumerate(zip(steps[one], steps[other], strict=False), 1):
+            if a.gradient_norm == 0 or a.entropy != b.entropy:
+                continue
+            # The same seed answers the same prompts at first; then another update leads elsewhere.
+            updated = (a.loss, a.gradient_norm) == (b.loss, b.gradient_norm)
+            if one[2] != other[2] or (
+                updated and not (alike and a.kept_fraction == b.kept_fraction)
+            ):
+                names = " and ".join("{}/{}/seed{}".format(*run) for run in (one, other))
+                yield f"runs {names}: step {number} of both is one and the same"
+                break

@@ -1,0 +1,8 @@
+"""What the repository holds beside the package."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CATALOGUE = ROOT / "workflows" / "catalogue.yaml"
+STUDIES = ROOT / "workflows" / "studies"
+BENCHMARKS = ROOT / "benchmarks"

@@ -1,0 +1,381 @@
+"""What no single field of a study can know: names that must exist, differ or fit each other.
+
+Works on raw input, so that these errors come together with those of single fields.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from math import lcm, prod
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
+from stapo.study.fields import REWARD, REWARDS, Seed, Steps, Whole
+from stapo.study.validation import Problem, shown
+
+RESERVED = {
+    "methods": {"base": "the row of the base model"},
+    "models": dict.fromkeys(("verifier", "verifier.json"), "the files of the verifier"),
+}
+"""Section to names in it that something else has."""
+BASE_TITLE = "Base"
+MAX_CELLS = 50_000
+"""Score files of a study: Snakemake holds a job for each."""
+MAX_PROMPTS = 10**7
+"""Of a training, with repetition: their order is held in memory."""
+
+WHOLE: TypeAdapter[int] = TypeAdapter(Whole)
+STEPS: TypeAdapter[int] = TypeAdapter(Steps)
+SEED: TypeAdapter[int] = TypeAdapter(Seed)
+
+Tasks = Mapping[str, Mapping[str, Any]]
+"""Benchmark to its lm-eval task."""
+
+
+def slug(name: str) -> str:
+    """Return a name as part of a rule's name."""
+    return re.sub(r"\W", "_", name)
+
+
+def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
+    """Yield what is wrong between the fields of a study.
+
+    Args:
+        raw: the merged study, of any shape.
+        tasks: the benchmarks that there are.
+    """
+    yield from _unknown_names(raw, tasks)
+    yield from _equal_names(raw)
+    yield from _reserved_names(raw)
+    yield from _few_samples(raw, tasks)
+    yield from _selection(raw)
+    yield from _curve(raw)
+    yield from _verdict(raw)
+    yield from _compare(raw)
+    yield from _method_settings(raw)
+    yield from _equal_titles(raw)
+    yield from _batches(raw)
+    yield from _rewards(raw)
+    yield from _amounts(raw)
+
+
+def _section(raw: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a section of raw input, an empty one where there is none."""
+    found: Any = raw
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _names(section: Mapping[str, Any], key: str | None = None) -> list[str]:
+    """Return the texts of a list, or the keys of a section."""
+    value = section if key is None else section.get(key)
+    return (
+        [one for one in value if isinstance(one, str)] if isinstance(value, list | Mapping) else []
+    )
+
+
+def _read(value: Any, kind: TypeAdapter[int] = WHOLE) -> int | None:
+    """Return the number that a field reads, of 8.0 and "8" as well; None if it reads none."""
+    try:
+        return kind.validate_python(value)
+    except ValidationError:
+        return None
+
+
+def _known(raw: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what can be chosen, for every list of `run`."""
+    return {
+        "sizes": _names(_section(raw, "models")),
+        "methods": list(dict.fromkeys([*METHODS, *_names(_section(raw, "methods"))])),
+        "decodings": _names(_section(raw, "decodings")),
+        "benchmarks": _names(_section(raw, "benchmarks")),
+    }
+
+
+def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
+    known = _known(raw)
+    for key, choices in known.items():
+        for name in _names(_section(raw, "run"), key):
+            if name not in choices:
+                yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
+    for name in known["benchmarks"]:
+        if name not in tasks:
+            about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
+            yield ("benchmarks", name), about
+
+
+def _listed(raw: Mapping[str, Any], *keys: str) -> list[Any]:
+    value = _section(raw, *keys[:-1]).get(keys[-1])
+    return value if isinstance(value, list) else []
+
+
+def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse names that are one path, or one rule of Snakemake."""
+    run = _section(raw, "run")
+    file = "are one name to a file system that ignores case; rename one"
+    rule = "become the same rule name, where . + and - are _ and case does not count; rename one"
+    for key in ("sizes", "benchmarks"):
+        yield from _twice(("run", key), _names(run, key), str.lower, file)
+    for key in ("methods", "decodings"):
+        yield from _twice(("run", key), _names(run, key), lambda name: slug(name).lower(), rule)
+    for place in (("evaluation", "development"), ("evaluation", "curve", "benchmarks")):
+        yield from _twice(place, _names(_section(raw, *place[:-1]), place[-1]), str.lower, file)
+    seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
+    yield from _twice(("run", "seeds"), [str(one) for one in seeds if one is not None], str, "")
+
+
+def _twice(
+    place: tuple[str, ...], names: list[str], key: Callable[[str], str], reason: str
+) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.get(key(name))
+        if other == name:
+            yield place, f"{name!r} is listed twice; remove one"
+        elif other is not None:
+            yield place, f"{other!r} and {name!r} {reason}"
+        first.setdefault(key(name), name)
+
+
+def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    for section, owners in RESERVED.items():
+        for name in _names(_section(raw, section)):
+            if owner := owners.get(name.lower()):
+                yield (section, name), f"this name is reserved for {owner}; choose another"
+    own = raw.get("name")
+    if isinstance(own, str) and own.lower() == "readme.md":
+        yield ("name",), "this name is reserved for results/README.md; choose another"
+
+
+def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
+    """Refuse so few samples of a small benchmark that its number would mean nothing."""
+    for name in _names(_section(raw, "benchmarks")):
+        samples = _read(_section(raw, "benchmarks", name).get("samples"))
+        least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
+        if samples is not None and 0 < samples < least:
+            about = f"{samples} are too few for so few problems; at least {least}"
+            yield ("benchmarks", name, "samples"), about
+
+
+def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a rule for the choice of checkpoints that cannot choose, or that looks at the test."""
+    evaluation, training = _section(raw, "evaluation"), _section(raw, "training")
+    if not (evaluation and training):
+        return
+    known, tested = _known(raw)["benchmarks"], _names(_section(raw, "run"), "benchmarks")
+    development = _names(evaluation, "development")
+    for name in development:
+        place = ("evaluation", "development")
+        if name not in known:
+            yield place, f"unknown name {name!r}; known: {', '.join(known)}"
+        if name.lower() in map(str.lower, tested):
+            about = (
+                f"{name!r} also stands in run.benchmarks; a table must not show what chose its rows"
+            )
+            yield place, about
+    place, select = ("evaluation", "select"), evaluation.get("select", "last")
+    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
+    if select == "development" and not development:
+        yield place, "development, but evaluation.development is empty; fill it"
+    if select != "last" and not every:
+        yield place, "asks for training.evaluate_every; add it"
+    step = _read(select, STEPS)
+    if step and every and steps:
+        kept = step == steps or step in range(every, steps, every)
+        if not kept:
+            about = f"choose a multiple of {every} below {steps}, or last"
+            yield place, f"no weights of step {step} are kept; {about}"
+
+
+def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a curve that could not go on to the checkpoints that answer everything."""
+    curve, run = _section(raw, "evaluation", "curve"), _section(raw, "run")
+    answered = [*_names(run, "benchmarks"), *_names(_section(raw, "evaluation"), "development")]
+    for name in _names(curve, "benchmarks"):
+        if name not in answered:
+            about = f"{name!r} stands neither in run.benchmarks nor in evaluation.development"
+            yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
+    decoding = curve.get("decoding")
+    if isinstance(decoding, str) and decoding not in _names(run, "decodings"):
+        about = f"{decoding!r} does not stand in run.decodings; add it, or set curve: null"
+        yield ("evaluation", "curve", "decoding"), about
+
+
+def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    evaluation = _section(raw, "evaluation")
+    # An empty section is one, with every default.
+    if evaluation.get("verdict") == "verifier" and evaluation.get("verifier") is None:
+        yield (
+            ("evaluation", "verdict"),
+            "verifier, but evaluation.verifier names none; add it",
+        )
+
+
+def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a comparison of methods that are not run, with nothing, or of one with itself."""
+    section, run = _section(raw, "compare"), _names(_section(raw, "run"), "methods")
+    target = section.get("target")
+    targets = [target] if isinstance(target, str) else _names(section, "target")
+    baselines = _names(section, "baselines")
+    for key, names in (("target", targets), ("baselines", baselines)):
+        yield from _twice(("compare", key), names, str, "")
+        for name in dict.fromkeys(names):
+            if name not in run:
+                about = f"{name!r} is not in run.methods ({', '.join(run)}); add it there"
+                yield ("compare", key), f"{about}, or choose another"
+    ours, theirs = compared(run, targets, baselines)
+    for name in dict.fromkeys(ours):
+        if theirs == [name]:
+            yield (("compare", "baselines"), f"{name!r} has no baseline but itself; add another")
+    if targets and run and not theirs:
+        about = f"run.methods has none of {', '.join(BASELINES)} beside the target; name baselines"
+        yield ("compare", "baselines"), about
+    if baselines and run and not ours:
+        yield ("compare", "target"), f"run.methods has none of {', '.join(TARGETS)}; name a target"
+
+
+def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in _names(_section(raw, "methods")):
+        settings = _section(raw, "methods", name)
+        base = settings.get("base")
+        place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
+        line = lineage(raw, name)
+        if line[-1] in line[:-1]:
+            yield place, f"goes round in a circle: {' -> '.join(line)}; choose another base"
+            continue
+        if not isinstance(line[-1], str) or line[-1] not in METHODS:
+            # Of a base further up it is said there.
+            if len(line) <= 2:
+                hint = " or add `base`" if base is None else ""
+                about = f"unknown method {shown(line[-1])}; choose from {', '.join(METHODS)}{hint}"
+                yield place, about
+            continue
+        origin = next(one for one in line if one in METHODS and _base(raw, one) == one)
+        takes = METHODS[origin].selection_args
+        for key in SELECTION_ARGS:
+            if settings.get(key) is not None and key not in takes:
+                about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
+                yield ("methods", name, key), about
+
+
+def _base(raw: Mapping[str, Any], name: str) -> Any:
+    base = _section(raw, "methods", name).get("base")
+    return name if base is None else base
+
+
+def lineage(raw: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a method, its base, the base's base and so on; the last stands twice in a circle."""
+    line: list[Any] = [name]
+    while True:
+        base = _base(raw, line[-1])
+        if base == line[-1]:
+            base = PARENTS.get(base, base)
+        if base == line[-1]:
+            return line
+        line.append(base)
+        if not isinstance(base, str) or base in line[:-1]:
+            return line
+
+
+def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse rows of a table that nobody could tell apart."""
+    rows = {BASE_TITLE: "the base model"}
+    for name in dict.fromkeys(_names(_section(raw, "run"), "methods")):
+        settings = _section(raw, "methods", name)
+        title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
+        if settings.get("base") not in (None, name) and not settings.get("title"):
+            title = name
+        if not isinstance(title, str) or name.lower() in RESERVED["methods"]:
+            continue
+        if title in rows:
+            about = f"{title!r} is also the title of {rows[title]}; choose another"
+            yield ("methods", name, "title"), about
+        rows.setdefault(title, name)
+
+
+def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    shared = _section(raw, "training")
+    yield from _batch_problems(("training",), shared)
+    yield from _overlong_problems(("training",), shared)
+    run = _names(_section(raw, "run"), "methods")
+    # A method that is run may have nothing of its own but what it inherits.
+    for name in dict.fromkeys([*_names(_section(raw, "methods")), *run]):
+        line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
+        own = [_given(_section(raw, "methods", one, "training")) for one in line]
+        training = reduce(lambda base, update: {**base, **update}, own, {**shared})
+        place = ("methods", name, "training")
+        if own[-1]:
+            yield from _batch_problems(place, training)
+        # A shorter limit asks for no change of a method that is not run.
+        if name in run and any("overlong_buffer_tokens" in one for one in own):
+            yield from _overlong_problems(place, training)
+
+
+def _given(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not null: null is what is inherited."""
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
+    keys = ("prompts_per_batch", "prompts_per_mini_batch", "steps")
+    batch, mini, steps = (_read(training.get(key), STEPS) for key in keys)
+    if batch is None or mini is None:
+        return
+    if batch % mini:
+        about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
+        yield (*place, "prompts_per_mini_batch"), about
+    if steps is not None and steps * mini > MAX_PROMPTS:
+        about = f"{steps} steps of {mini} prompts are more than {MAX_PROMPTS} prompts; choose fewer"
+        yield ("training", "steps"), about
+
+
+def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a penalty that every response would have."""
+    keys = ("overlong_buffer_tokens", "max_response_tokens")
+    buffer, limit = (_read(training.get(key)) for key in keys)
+    if buffer is not None and limit is not None and buffer >= limit > 0:
+        about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
+        yield (*place, "overlong_buffer_tokens"), about
+
+
+def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a reward that could change in silence."""
+    training = _section(raw, "training")
+    reward, sha256 = training.get("reward"), training.get("reward_sha256")
+    place = ("training", "reward_sha256")
+    if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
+        if sha256 is None:
+            yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
+    elif sha256 is not None and reward in (None, *REWARDS):
+        yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
+
+
+def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Refuse a study of more cells than Snakemake can hold."""
+    training, run = _section(raw, "training"), _section(raw, "run")
+    curve = _section(raw, "evaluation", "curve")
+    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
+    full = -(-steps // every) if steps and every else 1
+    points = _curve_points(steps, every, _read(curve.get("every"), STEPS))
+    counts = {key: len(_listed(raw, "run", key)) for key in run}
+    runs = prod(counts.get(key, 0) for key in ("methods", "seeds"))
+    tests = counts.get("benchmarks", 0) + len(_listed(raw, "evaluation", "development"))
+    full_cells = (1 + runs * full) * counts.get("decodings", 0) * tests
+    curve_cells = runs * points * len(_listed(raw, "evaluation", "curve", "benchmarks"))
+    cells = counts.get("sizes", 0) * (full_cells + curve_cells)
+    if cells > MAX_CELLS:
+        about = (
+            f"{cells} score files, more than {MAX_CELLS}; choose fewer, or keep weights less often"
+        )
+        yield ("run",), about
+
+
+def _curve_points(steps: int | None, every: int | None, curve_every: int | None) -> int:
+    """Return after how many steps, before the last, weights are kept for the curve alone."""
+    if not (steps and curve_every):
+        return 0
+    both = (steps - 1) // lcm(curve_every, every) if every else 0
+    return (steps - 1) // curve_every - both

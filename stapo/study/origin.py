@@ -1,0 +1,62 @@
+"""Which study file a working directory's results are of: two files of one name would share them unnoticed.
+
+A study file may change, move or be copied together with its results. Only another file with other settings
+under the same name is another study.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stapo.canonical import fingerprint
+from stapo.files import write_json
+from stapo.study import Study, StudyError
+from stapo.text import visible
+
+ORIGIN = "work/{study}/study.json"
+"""Kept from one run to the next; not published."""
+
+
+def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
+    """Refuse to go on in the results of another study of the same name.
+
+    Args:
+        study: about to be run.
+        files: that it was read from.
+        root: working directory.
+
+    Raises:
+        StudyError: they were made from other files and other settings; with how to go on.
+    """
+    path = root / ORIGIN.format(study=study.name)
+    before, made_from = [], ""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        made = json.loads(path.read_text())
+        before, made_from = [str(file) for file in made["files"]], made["fingerprint"]
+    now = _named(files, root)
+    if before and set(before).isdisjoint(now) and made_from != _fingerprint(study):
+        raise StudyError(
+            [
+                f"name: {study.name} is also the name of {visible(', '.join(before))}, whose results are "
+                f"here; give {', '.join(now)} another name, or remove {path} if this file has taken the "
+                "other's place"
+            ]
+        )
+
+
+def write_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
+    """Remember which files the results of a study are made from."""
+    about = {"files": _named(files, root), "fingerprint": _fingerprint(study)}
+    write_json(root / ORIGIN.format(study=study.name), about)
+
+
+def _fingerprint(study: Study) -> str:
+    return fingerprint(study.model_dump(mode="json"))
+
+
+def _named(files: Sequence[Path], root: Path) -> list[str]:
+    """Return paths, those below the working directory from there: it may be moved or copied."""
+    here = root.absolute()
+    found = [Path(file).absolute() for file in files]
+    return [str(f.relative_to(here) if f.is_relative_to(here) else f) for f in found]

@@ -1,0 +1,155 @@
+"""From files to a study: what it extends, the catalogue, and every error at once.
+
+A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
+Snakemake merges configuration files: mappings deeply, lists replaced.
+"""
+
+import shlex
+from collections.abc import Mapping
+from functools import cache, reduce
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from stapo.canonical import canonical
+from stapo.methods import METHODS
+from stapo.repository import CATALOGUE, STUDIES
+from stapo.study.checks import cross_problems
+from stapo.study.loader import Document, StudyError, document_of, line_of, load_yaml
+from stapo.study.study import Study
+from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
+from stapo.tasks import benchmark_definitions
+
+MAX_CHARACTERS = 100_000
+"""Of a study as JSON, quoted for the shell."""
+
+
+def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
+
+    So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
+    """
+    if any(one in base and other in update for one, other in (KINDS, KINDS[::-1])):
+        return dict(update)
+    merged = dict(base)
+    for key, value in update.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
+    """Return the study of a file, merged over what it extends and over the catalogue.
+
+    Args:
+        *paths: study files; each is merged over those before it.
+        changes: merged over all of them, as Snakemake's --config.
+
+    Raises:
+        StudyError: with every error, one line each, with place and line.
+    """
+    documents = [load_yaml(path) for path in paths]
+    found = reduce(_over, documents, Document())
+    return _study(_over(found, document_of(changes or {}, "--config")))
+
+
+def parse_study(raw: Mapping[str, Any]) -> Study:
+    """Return a study, merged over what it extends and over the catalogue.
+
+    Raises:
+        StudyError: with every error, one line each, that begins with the place in the study.
+    """
+    if not isinstance(raw, Mapping):
+        raise StudyError(["expected a mapping with name, training, run, ..."])
+    return _study(document_of(raw))
+
+
+def _over(base: Document, update: Document) -> Document:
+    """Return a document merged over another, with the lines and the problems of both."""
+    return Document(
+        merge(base.content, update.content),
+        {**base.lines, **update.lines},
+        base.problems + update.problems,
+    )
+
+
+def _extended(document: Document) -> Document:
+    """Return a study merged over the one that it extends, and so on, down to the catalogue.
+
+    Raises:
+        StudyError: no such study, or one that extends itself.
+    """
+    if "extends" in document.content and "name" not in document.content:
+        # Its results would land among those of the study that it extends.
+        raise StudyError(["name: missing; a study that extends another has one of its own"])
+    chain, seen = [document], []
+    while "extends" in chain[-1].content:
+        name = chain[-1].content["extends"]
+        known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
+        if not isinstance(name, str):
+            name = shown(name)
+        if name in seen or name not in known:
+            problem = "extends itself" if name in seen else "no such study"
+            line = line_of(("extends",), chain[-1].lines)
+            about = f"{problem}: {name!r}; known: {', '.join(known)}"
+            raise StudyError([f"extends: {about}{line}"])
+        seen.append(name)
+        chain.append(load_yaml(STUDIES / f"{name}.yaml"))
+    merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
+    merged.content.pop("extends", None)
+    return merged
+
+
+def _study(document: Document) -> Study:
+    document = _extended(document)
+    raw, study = document.content, None
+    problems: list[Problem] = []
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        problems = field_problems(error, raw, _schema())
+    # What could not be read is not judged a second time.
+    unread = {place for place, _ in document.problems}
+    problems += cross_problems(raw, benchmark_definitions())
+    errors = lines(document.problems) + [
+        line + line_of(place, document.lines)
+        for (place, _), line in zip(problems, lines(problems), strict=True)
+        if not any(place[: len(one)] == one for one in unread)
+    ]
+    if study is not None and not errors:
+        errors = _too_long(study)
+    if errors or study is None:
+        raise StudyError(errors)
+    return study
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return Study.model_json_schema()
+
+
+def _too_long(study: Study) -> list[str]:
+    """Refuse a study that does not fit into a command: Linux takes 128 KiB as one argument."""
+    characters = len(shlex.quote(canonical(study.model_dump(mode="json"))))
+    if characters <= MAX_CHARACTERS:
+        return []
+    return [
+        f"too long: {characters} characters as JSON, and every command is told the whole study; "
+        f"at most {MAX_CHARACTERS}"
+    ]
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON schema of study files, for editors."""
+    schema = Study.model_json_schema()
+    schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
+    # What a file leaves out may stand in the study that it extends, or in the catalogue.
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Study of workflows/studies, without .yaml, over which this one is merged",
+    }
+    for part in (schema, *schema["$defs"].values()):
+        part.pop("required", None)
+    return schema

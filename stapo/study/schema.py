@@ -1,0 +1,337 @@
+"""The sections of a study file: every setting, its type, range and meaning. No torch here."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+)
+
+from stapo.methods import AggregationName
+from stapo.study.fields import (
+    COMMIT,
+    PYTHON_NAME,
+    REPOSITORY_FILE,
+    REWARD,
+    SPLIT,
+    Buffer,
+    Fraction,
+    Gpus,
+    HubId,
+    LearningRate,
+    Line,
+    Name,
+    OpenUnit,
+    Real,
+    Revision,
+    Rows,
+    Seed,
+    Sha256,
+    Steps,
+    Temperature,
+    Title,
+    Tokens,
+    Whole,
+    address,
+    even_heads,
+    in_list,
+    visible_lines,
+)
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; NaN and infinity are no numbers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class HubModel(Strict):
+    """A model on the Hugging Face Hub."""
+
+    hub: HubId = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
+
+
+class TinyModel(Strict):
+    """A Qwen3 built from scratch and supervised on sloppy worked solutions of the tiny world."""
+
+    builder: Literal["tiny-arithmetic"]
+    hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
+    layers: Annotated[Whole, Field(ge=1, le=128)] = 2
+    heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
+        4, description="Query heads of 32; half as many key-value heads"
+    )
+    intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = 320
+    supervised_steps: Steps = Field(description="Updates of the supervised start")
+    supervised_batch: Annotated[Whole, Field(ge=1, le=10**5)] = 96
+    learning_rate: LearningRate = 3.0e-3
+    seed: Seed = 0
+
+
+class HubData(Strict):
+    """Training prompts on the Hugging Face Hub."""
+
+    hub: HubId
+    revision: Revision
+    split: Annotated[str, StringConstraints(pattern=SPLIT)] = "train"
+    wrapper: Literal["strip", "keep"] = Field(
+        "strip",
+        description="DAPO-Math-17k's words around every question: taken off every row, or left on",
+    )
+    unique_prompts: Rows | None = Field(
+        None, description="Different prompts that must be there, those with conflicting answers too"
+    )
+    sha256: Sha256 | None = Field(
+        None, description="Of the prompts, as `stapo prompts` prints it; others are refused"
+    )
+
+
+class TinyData(Strict):
+    """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
+
+    builder: Literal["tiny-arithmetic"]
+    prompts: Rows = Field(description="Unique prompts")
+    seed: Seed = 0
+
+
+def _source(value: Any) -> str:
+    has_hub = "hub" in value if isinstance(value, Mapping) else hasattr(value, "hub")
+    return "hub" if has_hub else "builder"
+
+
+Model = Annotated[
+    Annotated[HubModel, Tag("hub")] | Annotated[TinyModel, Tag("builder")], Discriminator(_source)
+]
+Data = Annotated[
+    Annotated[HubData, Tag("hub")] | Annotated[TinyData, Tag("builder")], Discriminator(_source)
+]
+
+
+class TrainingSettings(Strict):
+    """What all methods of a study share."""
+
+    steps: Steps = Field(description="Optimiser steps, one per mini-batch")
+    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] = Field(
+        description="Prompts per rollout"
+    )
+    group_size: Whole = Field(ge=2, le=1024, description="Responses per prompt, G")
+    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] = Field(
+        description="Prompts per optimiser step"
+    )
+    micro_batch_tokens: Whole = Field(
+        ge=1,
+        le=10**9,
+        description="Token budget (prompt and response, padded) of one forward and backward pass",
+    )
+    learning_rate: LearningRate
+    warmup_steps: Whole = Field(0, ge=0, le=10**6)
+    weight_decay: Real = Field(0.0, ge=0, le=1)
+    gradient_clip: Real = Field(1.0, ge=1e-6, le=1e9)
+    max_prompt_tokens: Tokens
+    max_response_tokens: Tokens
+    temperature: Temperature = 1.0
+    top_p: Fraction = 1.0
+    advantage_epsilon: Real = Field(1.0e-6, ge=1e-12, le=1)
+    statistics: Literal["behaviour", "current"] = Field(
+        "behaviour",
+        description="Policy whose probabilities and entropies select tokens",
+    )
+    rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
+        "transformers", description="What generates the responses of the training"
+    )
+    instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
+        "", max_length=10_000, description="Appended to every training prompt"
+    )
+    reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=200)] = Field(
+        "boxed",
+        description="boxed (the last box), dapo (the last `Answer:`), or package.module:function",
+    )
+    reward_sha256: Sha256 | None = Field(
+        None, description="Of the file that holds the function; asked for with one"
+    )
+    overlong_buffer_tokens: Buffer = None
+    checkpoint_every: Steps = Field(
+        1,
+        description="Optimiser steps between step checkpoints; a kill loses at most so many steps",
+    )
+    keep_checkpoints: Steps = Field(2, description="Step checkpoints kept for resuming")
+    evaluate_every: Steps | None = Field(
+        None, description="Steps between weights that are kept and evaluated; the last always are"
+    )
+
+
+class EngineSettings(Strict):
+    """How trainings run on the machines at hand; nothing here determines a result."""
+
+    tracker: Literal["tensorboard", "wandb", "trackio", "none"] = Field(
+        "tensorboard", description="Where curves go while a training runs, besides metrics.jsonl"
+    )
+    vllm_gpu_memory: OpenUnit = Field(
+        0.3, description="Share of a GPU's memory for colocated vLLM, asleep during updates"
+    )
+    vllm_tensor_parallel: Gpus = Field(1, description="GPUs of one colocated vLLM engine")
+    vllm_evaluation_memory: OpenUnit = Field(
+        0.9, description="Share of a GPU's memory for vLLM in evaluation"
+    )
+    data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
+    vllm_server: Annotated[Line, AfterValidator(address)] = Field(
+        "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
+    )
+
+
+class AllMethods(Strict):
+    """Deviations from the methods of `stapo.methods` that all methods of a study share."""
+
+    clip_low: Real | None = Field(None, gt=0, le=1)
+    clip_high: Real | None = Field(None, gt=0, le=1000)
+    aggregation: AggregationName | None = None
+    kl_coefficient: Real | None = Field(None, ge=0, le=1000)
+    dual_clip: Real | None = Field(None, gt=1, le=1e6)
+
+
+class MethodTraining(Strict):
+    """What one method is trained with where that is not what the study says for all."""
+
+    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+    group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
+    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+    overlong_buffer_tokens: Buffer = None
+
+
+class MethodSettings(AllMethods):
+    """Deviations from a method of `stapo.methods`; with `base`, a variant under a name of its own."""
+
+    base: Name | None = Field(
+        None, description="Method or variant to start from, as this study has it"
+    )
+    title: Title | None = None
+    training: MethodTraining | None = None
+    tau_p: OpenUnit | None = Field(None, description="Probability below which a token is rare")
+    quantile: OpenUnit | None = Field(None, description="Of the entropies, for the threshold")
+    scope: Literal["candidates", "all"] | None = None
+    fraction: Fraction | None = Field(None, description="Share of tokens that 20-Entropy keeps")
+
+
+class Decoding(Strict):
+    """How responses are sampled in evaluation."""
+
+    temperature: Temperature
+    top_p: Fraction
+    top_k: Whole = Field(0, ge=0, le=10**6, description="0: off")
+
+
+class BenchmarkSettings(Strict):
+    """What a study says of a benchmark; the rest stands in `benchmarks/`."""
+
+    samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
+
+
+class Template(Strict):
+    """The wording of a verifier's prompt: a text in a Python file on GitHub, which is read and never run.
+
+    The text has the fields of `str.format`: question, gold_answer and llm_response, each once.
+    """
+
+    github: HubId = Field(description="Repository, as owner/name")
+    revision: Annotated[str, StringConstraints(pattern=COMMIT)]
+    file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)]
+    name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
+        description="Of the variable that holds the text"
+    )
+    sha256: Sha256 = Field(description="Of the file")
+
+
+COMPASS_TEMPLATE = Template(
+    github="open-compass/CompassVerifier",
+    revision="2d7cba6df0b21f9c6121786ac1e5770c68473598",
+    file="src/prompts.py",
+    name="CV_PROMPT",
+    sha256="6a4bde9a47fc670ab7a5d93b9c7e1d5aa9bf13c00fedf05cc2a87ac03811411a",
+)
+"""What CompassVerifier's authors publish, and JustRL's evaluation asks with."""
+
+
+class Verifier(Strict):
+    """A model that judges the answers which the rules reject; the evaluation's backend runs it."""
+
+    hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
+    template: Template | Literal["own"] = Field(
+        COMPASS_TEMPLATE, description="Wording of the prompt; own: that of this suite"
+    )
+    batch_size: Rows = Field(32, description="Prompts judged together; no influence on verdicts")
+    max_prompt_tokens: Tokens = Field(
+        30720, description="A longer prompt loses the front of the response"
+    )
+    max_response_tokens: Tokens = Field(
+        2048, description="With the prompt it fills CompassVerifier's context of 32,768"
+    )
+
+
+class Curve(Strict):
+    """Points of the accuracy curve between the checkpoints that answer everything."""
+
+    every: Steps = Field(description="Optimiser steps between weights that are kept for the curve")
+    benchmarks: list[Name] = Field(
+        min_length=1, max_length=1000, description="All that those weights answer"
+    )
+    decoding: Name = Field(description="The only decoding under which they answer")
+
+
+class Evaluation(Strict):
+    """How checkpoints are evaluated."""
+
+    backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
+    batch_size: Rows = Field(
+        description="Responses generated together; a kill loses at most so many"
+    )
+    max_response_tokens: Tokens
+    seed: Seed = 1234
+    verifier: Verifier | None = Field(None, description="Off by default")
+    select: Literal["last", "development"] | Steps = Field(
+        "last", description="Which checkpoint tables show: last, of that step, best on development"
+    )
+    development: list[Name] = Field(
+        [],
+        max_length=1000,
+        description="Benchmarks that only choose checkpoints; no table shows them",
+    )
+    curve: Curve | None = Field(
+        None, description="More points for the figure of accuracy; no table shows them"
+    )
+    verdict: Literal["rule", "verifier"] = Field(
+        "rule", description="What tables count: the rules alone, or also what the verifier accepts"
+    )
+
+
+class Compare(Strict):
+    """Which methods the tables compare with which."""
+
+    target: (
+        Annotated[
+            list[Name],
+            Field(min_length=1, max_length=1000),
+            BeforeValidator(in_list, json_schema_input_type=Name | list[Name]),
+        ]
+        | None
+    ) = Field(None, description="Method or methods of run.methods; default: stapo and stapo-v2")
+    baselines: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+        None, description="Methods of run.methods; default: grpo, 20-entropy and justrl"
+    )
+
+
+class Run(Strict):
+    """Which cells of the study are run."""
+
+    sizes: list[Name] = Field(min_length=1, max_length=1000)
+    methods: list[Name] = Field(min_length=1, max_length=1000)
+    seeds: list[Seed] = Field(min_length=1, max_length=1000)
+    decodings: list[Name] = Field(min_length=1, max_length=1000)
+    benchmarks: list[Name] = Field(min_length=1, max_length=1000)

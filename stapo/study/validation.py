@@ -1,0 +1,140 @@
+"""What pydantic finds wrong with a study, as one line for each place, in the words of the file."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from stapo.study.fields import IN_WORDS
+from stapo.study.loader import Place, StudyError
+
+Problem = tuple[Place, str]
+"""Where, and what is wrong there with its remedy."""
+
+KINDS = ("hub", "builder")
+"""Of models and data: tags that pydantic puts into places, not in the file."""
+MOVED: dict[Place, str] = {
+    ("evaluation", "end_tokens"): "it holds for training too and stands at the top of a study now; "
+    "move it there",
+}
+"""Keys that earlier versions had, and where they are."""
+TAGGED: dict[str | int, int] = {"data": 1, "models": 2}
+"""Section of a study to the depth at which the tag stands."""
+MAX_SHOWN = 60
+"""Characters of a value in an error."""
+
+
+def lines(problems: Iterable[Problem]) -> list[str]:
+    """Return one line for each problem."""
+    return [": ".join(filter(None, (".".join(map(str, at)), what))) for at, what in problems]
+
+
+def validate(adapter: TypeAdapter[Any], value: Any, name: str) -> Any:
+    """Return a value of a command-line option, validated.
+
+    Raises:
+        StudyError: with every error, each beginning with the name of the option.
+    """
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        problems = field_problems(error, value, adapter.json_schema())
+        raise StudyError([f"{name}: {line}" for line in lines(problems)]) from error
+
+
+def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) -> list[Problem]:
+    """Return one problem for each place that pydantic complains of.
+
+    A key that resembles one that is missing, or one that may stand there, is a misspelling of it: one line.
+
+    Args:
+        error: of pydantic.
+        raw: what was validated.
+        schema: JSON schema of the type that it was validated as.
+    """
+    found: dict[Place, list[str]] = {}
+    missing: dict[Place, str] = {}
+    extra: list[Place] = []
+    union = "oneOf" in schema or "anyOf" in schema  # Models or data by themselves.
+    for one in error.errors(include_url=False):
+        tag = 0 if union else TAGGED.get(one["loc"][0] if one["loc"] else "", -1)
+        place = _place(raw, one["loc"], tag, keep_last=one["type"] == "missing")
+        if one["type"] == "missing":
+            missing[place] = "missing; add it"
+        elif one["type"] == "extra_forbidden":
+            extra.append(place)
+        else:
+            message = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")), "")
+            message = f"expected {message}" if message else one["msg"]
+            message = message.removeprefix("Value error, ")
+            found.setdefault(place, []).append(f"{message} (found {shown(one['input'])})")
+    problems: list[Problem] = []
+    for place in extra:
+        meant = _meant(place, missing, _keys(schema, place[:-1]))
+        hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
+        hint = MOVED.get(place, hint)
+        problems.append((place, f"unknown key; {hint}"))
+        missing.pop((*place[:-1], meant or ""), None)
+    problems += missing.items()
+    # A union complains once for each of its types.
+    return problems + [(place, " or ".join(dict.fromkeys(all_))) for place, all_ in found.items()]
+
+
+def shown(value: Any) -> str:
+    """Return a value in few printable characters."""
+    try:
+        text = json.dumps(value, default=str)
+        return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    except (ValueError, TypeError, RecursionError):
+        return f"a {type(value).__name__}"
+
+
+def _meant(place: Place, missing: Mapping[Place, str], known: Iterable[str]) -> str | None:
+    beside = [str(at[-1]) for at in missing if at[:-1] == place[:-1]]
+    for candidates in (beside, known):
+        # What another kind of model or data has under this very name is not meant.
+        others = [name for name in candidates if name != place[-1]]
+        if close := get_close_matches(str(place[-1])[:100], others, n=1, cutoff=0.7):
+            return close[0]
+    return None
+
+
+def _place(raw: Any, location: tuple[int | str, ...], tag: int, keep_last: bool) -> Place:
+    """Return the place in the file: pydantic's, less the tags of unions and of keys."""
+    parts = [part for i, part in enumerate(location) if not (i == tag and part in KINDS)]
+    place: Place = ()
+    for i, part in enumerate(parts):
+        inside = isinstance(raw, Mapping) and part in raw
+        inside = inside or (isinstance(raw, list) and isinstance(part, int) and part < len(raw))
+        if inside:
+            raw = raw[part]
+        if inside or (keep_last and i == len(parts) - 1):
+            place = (*place, part)
+    return place
+
+
+def _keys(schema: Mapping[str, Any], place: Place) -> list[str]:
+    """Return the keys that a JSON schema allows at a place."""
+    nodes = list(_branches(schema, schema))
+    for part in place:
+        inner: list[Mapping[str, Any]] = []
+        for node in nodes:
+            one = node.get("properties", {}).get(part) or node.get("additionalProperties")
+            patterns = node.get("patternProperties", {}).values()
+            for child in (one, *patterns):
+                inner += _branches(schema, child) if isinstance(child, Mapping) else []
+        nodes = inner
+    return [key for node in nodes for key in node.get("properties", {})]
+
+
+def _branches(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema with its references followed, and every alternative of a union."""
+    if "$ref" in node:
+        yield from _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+    elif alternatives := node.get("anyOf", node.get("oneOf")):
+        for one in alternatives:
+            yield from _branches(schema, one)
+    else:
+        yield node

@@ -1,0 +1,127 @@
+"""From the resources that a training was given to processes on them.
+
+A training on GPUs is `accelerate launch` with one process for each, on one machine or, inside a Slurm job,
+on several.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+from stapo.gpus import take_gpus
+from stapo.repository import ROOT
+from stapo.study import Study, StudyError
+from stapo.training.server import server_command, server_fault
+
+CONFIGURATIONS = ROOT / "workflows" / "accelerate"
+LAUNCHED = "STAPO_LAUNCHED"
+"""Set for the processes of a training, which must not launch any."""
+RENDEZVOUS = "STAPO_RENDEZVOUS"
+"""Set by the first machine of several: host and port where its processes are found."""
+FIRST_PORT, PORTS = 20000, 20000
+
+
+def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
+    """Return why a training cannot run on so many GPUs of so many machines, one line each."""
+    if gpus % nodes:
+        return [f"--gpus {gpus}: {nodes} machines cannot share them equally; ask for a multiple"]
+    if gpus == 0:
+        if study.training.rollouts == "transformers":
+            return []
+        return [
+            f"training.rollouts: {study.training.rollouts} needs GPUs and this job has none; run with "
+            "--workflow-profile workflows/profiles/workstation or slurm"
+        ]
+    if lines := server_errors(study):
+        return lines
+    import torch
+
+    from stapo.training.memory import memory_errors
+
+    here = torch.cuda.device_count()
+    if here < gpus // nodes:
+        return [f"--gpus {gpus}: {here} are here; ask for fewer in the profile's resources"]
+    memory = torch.cuda.get_device_properties(0).total_memory
+    run = study.run.model_copy(update={"sizes": [size]})
+    return memory_errors(study.model_copy(update={"run": run}), gpus, memory)
+
+
+def server_errors(study: Study) -> list[str]:
+    """Return what is wrong with the vLLM server that a training needs, nothing where it needs none."""
+    reason = server_fault(study)
+    start = f"start it on other GPUs: {server_command(study)}"
+    return [f"engine.vllm_server: {reason}; {start}"] if reason else []
+
+
+def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
+    """Become the launcher of a training; return only where this process is to train by itself.
+
+    Args:
+        arguments: of `stapo`, beginning with `train`.
+        gpus: of the whole job; 0 for one process on the CPUs of each machine.
+        nodes: machines, which have equal shares of the GPUs.
+
+    Raises:
+        StudyError: more GPUs than are here, or several machines outside a Slurm job.
+    """
+    if LAUNCHED in os.environ:
+        return
+    if nodes > 1 and RENDEZVOUS not in os.environ:
+        command = srun_command(arguments, nodes, os.environ)
+        os.environ[RENDEZVOUS] = rendezvous(os.environ)
+    else:
+        take_gpus(gpus // nodes)
+        if gpus == 0 and nodes == 1:
+            return
+        # One process needs no launcher, and becomes this one: signals reach it, and the lease stays its own.
+        alone = [sys.executable, "-m", "stapo", *arguments]
+        several = gpus > 1 or nodes > 1
+        command = accelerate_command(arguments, gpus, nodes, os.environ) if several else alone
+        os.environ[LAUNCHED] = "1"
+    print("starting:", *command, flush=True)  # noqa: T201
+    os.execvp(command[0], command)
+
+
+def rendezvous(environment: Mapping[str, str]) -> str:
+    """Return host and port of this machine for a job; another job has most likely another port."""
+    return f"{socket.gethostname()}:{FIRST_PORT + int(environment['SLURM_JOB_ID']) % PORTS}"
+
+
+def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:
+    """Return what starts this program once on each machine of the Slurm job.
+
+    Raises:
+        StudyError: there is no Slurm job. One of too few machines is refused by srun itself.
+    """
+    if "SLURM_JOB_ID" not in environment:
+        raise StudyError(
+            [
+                f"--nodes {nodes}: this is no Slurm job; use the profile slurm, or accelerate launch by hand"
+            ]
+        )
+    # The first machine that dies takes the others along: they would wait for it until a timeout.
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none"),
+        *(sys.executable, "-m", "stapo", *arguments),
+    ]
+
+
+def accelerate_command(
+    arguments: Sequence[str], gpus: int, nodes: int, environment: Mapping[str, str]
+) -> list[str]:
+    """Return the launcher's command on this machine, with the configuration that fits its resources."""
+    processes = gpus or nodes
+    name = "cpu-2" if gpus == 0 else "nodes" if nodes > 1 else "gpu-8"
+    command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+    command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
+    command += ["--num_machines", str(nodes), "--num_processes", str(processes)]
+    if nodes == 1:
+        # Any free port: two trainings of one machine must not meet.
+        command += ["--main_process_port", "0"]
+    else:
+        host, _, port = environment[RENDEZVOUS].rpartition(":")
+        command += ["--main_process_ip", host, "--main_process_port", port]
+        command += ["--machine_rank", environment["SLURM_NODEID"]]
+    return [*command, "-m", "stapo", *arguments]

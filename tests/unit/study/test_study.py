@@ -1,0 +1,566 @@
+"""Schema, errors, expansion and fingerprints of studies."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+from stapo.canonical import canonical, fingerprint
+from stapo.methods import METHODS
+from stapo.repository import ROOT
+from stapo.study import StudyError, merge, parse_study, read_study, study_schema
+from stapo.tasks import benchmark_definitions
+
+STUDIES_DIRECTORY = ROOT / "workflows" / "studies"
+STUDIES = sorted(STUDIES_DIRECTORY.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_study_loads(path):
+    assert read_study(path).name == path.stem
+
+
+def test_all_errors_at_once_with_their_places(raw_study):
+    raw_study["traning"] = {}
+    raw_study["training"]["prompts_per_mini_batch"] = 24
+    raw_study["training"]["learning_rate"] = "fast"
+    raw_study["training"]["epochs"] = 3
+    raw_study["methods"] = {
+        "stapo": {"tau_p": 1.5},
+        "grpo": {"tau_p": 0.1},
+        "mine": {"base": "nope"},
+        "other": {"tau_p": 0.1},
+    }
+    raw_study["benchmarks"]["chain-3"] = {}
+    raw_study["benchmarks"]["chain-99"] = {"samples": 4}
+    raw_study["run"]["methods"] = ["stapo", "dapo", "stapo"]
+    raw_study["run"]["benchmarks"] = ["chain-2", "aime24"]
+    raw_study["run"]["seeds"] = []
+    raw_study["models"]["7B"] = {"hub": "a/b", "revision": "v1.0"}
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    places = [line.split(": ")[0] for line in caught.value.errors]
+    assert sorted(places) == sorted(
+        [
+            "traning",
+            "training.prompts_per_mini_batch",
+            "training.learning_rate",
+            "training.epochs",
+            "methods.stapo.tau_p",
+            "methods.grpo.tau_p",
+            "methods.mine.base",
+            "methods.other",
+            "benchmarks.chain-3.samples",
+            "benchmarks.chain-99",
+            "run.methods",
+            "run.methods",
+            "run.benchmarks",
+            "run.seeds",
+            "models.7B.revision",
+        ]
+    )
+    assert not any("\n" in line for line in caught.value.errors)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, float("nan")])
+def test_tau_p_lies_strictly_between_0_and_1(raw_study, value):
+    raw_study["methods"] = {"stapo": {"tau_p": value}}
+    with pytest.raises(StudyError, match=r"methods\.stapo\.tau_p"):
+        parse_study(raw_study)
+
+
+@pytest.mark.parametrize("section", ["training", "run", "data", "models"])
+def test_a_section_of_the_wrong_type_is_one_error_not_a_traceback(raw_study, section):
+    raw_study[section] = [1]
+    with pytest.raises(StudyError, match=section):
+        parse_study(raw_study)
+
+
+def test_unreadable_files_are_errors(tmp_path):
+    with pytest.raises(StudyError, match="No such file"):
+        read_study(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: [")
+    with pytest.raises(StudyError, match="not YAML"):
+        read_study(broken)
+    broken.write_text("- a\n")
+    with pytest.raises(StudyError, match="mapping"):
+        read_study(broken)
+
+
+def test_scientific_notation_without_a_point_is_a_number(raw_study):
+    raw_study["training"]["learning_rate"] = yaml.safe_load("1e-6")  # YAML reads a string
+    assert parse_study(raw_study).training.learning_rate == 1e-6
+
+
+def test_fingerprints_ignore_order_and_what_does_not_matter(raw_study):
+    study = parse_study(raw_study)
+    turned = parse_study({key: raw_study[key] for key in reversed(raw_study)})
+    assert canonical(turned.model_dump()) == canonical(study.model_dump())
+    raw_study["training"]["keep_checkpoints"] = 9
+    raw_study["name"] = "other"
+    raw_study["methods"] = {"stapo": {"title": "Ours"}}
+    other = parse_study(raw_study)
+    assert other.train_config("tiny", "stapo", 0) == study.train_config("tiny", "stapo", 0)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "changed"),
+    [
+        ("methods", "stapo", {"quantile": 0.5}, {"stapo"}),
+        ("training", "steps", 8, {"grpo", "stapo"}),
+        ("training", "statistics", "current", {"stapo"}),
+        ("data", "seed", 1, {"grpo", "stapo"}),
+        ("evaluation", "batch_size", 1, set()),
+    ],
+    ids=["one method", "training", "statistics", "data", "evaluation"],
+)
+def test_a_training_depends_on_what_determines_it(raw_study, section, key, value, changed):
+    before = parse_study(raw_study)
+    raw_study.setdefault(section, {})[key] = value
+    after = parse_study(raw_study)
+    for method in ("grpo", "stapo"):
+        configs = [study.train_config("tiny", method, 0) for study in (before, after)]
+        assert (fingerprint(configs[0]) != fingerprint(configs[1])) == (method in changed)
+
+
+def test_scores_carry_everything_above_them(raw_study):
+    before = parse_study(raw_study)
+    raw_study["methods"] = {"stapo": {"quantile": 0.5}}
+    raw_study["benchmarks"]["chain-2"]["samples"] = 16
+    after = parse_study(raw_study)
+    cells = [
+        (checkpoint, benchmark)
+        for checkpoint in ("tiny/stapo/seed0", "tiny/grpo/seed0")
+        for benchmark in ("chain-2", "chain-3")
+    ]
+    changed = [
+        before.score_fingerprint(c, "t1.0-p1.0", b) != after.score_fingerprint(c, "t1.0-p1.0", b)
+        for c, b in cells
+    ]
+    assert changed == [True, True, True, False]
+
+
+def test_a_variant_takes_its_base_and_its_own_settings(raw_study):
+    raw_study["methods"] = {"stapo-q50": {"base": "stapo", "quantile": 0.5}}
+    method = parse_study(raw_study).method("stapo-q50")
+    assert method.selection_args == {**METHODS["stapo"].selection_args, "quantile": 0.5}
+    assert method.title == "stapo-q50"
+    assert METHODS["stapo"].selection_args["quantile"] == 0.75
+
+
+def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
+    """Whatever a study says of all methods, or of STAPO, its variants have too; own settings come last."""
+    raw_study["all_methods"] = {"dual_clip": 10.0}
+    raw_study["methods"] = {
+        "stapo": {"tau_p": 0.01, "clip_high": 0.3, "training": {"group_size": 4}},
+        "mine": {"base": "stapo", "quantile": 0.5},
+        "mine-too": {"base": "mine", "tau_p": 0.02, "clip_high": 0.4},
+    }
+    found = parse_study(raw_study)
+    assert all(found.method(name).dual_clip == 10.0 for name in (*METHODS, "mine", "mine-too"))
+    heirs = ("stapo", "mine", "stapo-v2", "high-entropy", "random", "full-mask")
+    assert {found.method(name).selection_args["tau_p"] for name in heirs} == {0.01}
+    assert {found.method(name).clip_high for name in heirs} == {0.3}
+    assert {found.training_of(name).group_size for name in (*heirs, "mine-too")} == {4}
+    assert found.training_of("grpo") == found.training
+    too = found.method("mine-too")
+    assert too.selection_args == {"tau_p": 0.02, "quantile": 0.5, "scope": "candidates"}
+    assert (too.clip_high, found.method("justrl").clip_high) == (0.4, 0.28)
+    # What is STAPO's own in a built-in variant stays.
+    assert found.method("stapo-v2").selection_args == {
+        "tau_p": 0.01, "quantile": 0.80, "scope": "all",
+    }  # fmt: skip
+
+
+def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
+    raw_study["methods"] = {
+        "tau": {"base": "stapo", "tau_p": 0.01},
+        "old": {"base": "stapo-v2", "tau_p": 0.01},
+        "tau-too": {"base": "tau", "training": {"group_size": 16}},
+        "20-entropy": {"fraction": 0.1},
+    }
+    before = parse_study(raw_study)
+    assert before.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01"
+    assert before.method("old").source == "as STAPO (v2), but tau_p 0.01"
+    assert before.method("tau-too").source == "as STAPO (v4 and v5), but tau_p 0.01, group_size 16"
+    assert before.method("20-entropy").source.endswith("; here fraction 0.1")
+    assert before.method("grpo").source == METHODS["grpo"].source
+    raw_study["all_methods"] = {"dual_clip": 10.0}
+    after = parse_study(raw_study)
+    assert after.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10"
+    assert after.method("grpo").source == METHODS["grpo"].source + "; here dual_clip 10"
+    # Of no revision of the paper, whatever it descends from.
+    assert [after.method(name).revision for name in ("stapo", "stapo-v2", "tau", "grpo")] == [
+        "v4 and v5", "v1 to v3", "", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("methods", "line"),
+    [
+        ({"a": {"base": "b"}, "b": {"base": "a"}}, "a -> b -> a"),
+        ({"stapo": {"base": "stapo-v2"}}, "stapo -> stapo-v2 -> stapo"),
+        ({"stapo": {"base": "c"}, "c": {"base": "random"}}, "stapo -> c -> random -> stapo"),
+    ],
+)
+def test_a_base_that_goes_round_in_a_circle_is_refused(raw_study, methods, line):
+    raw_study["methods"] = methods
+    with pytest.raises(StudyError, match=rf"methods.\w+.base: goes round in a circle: {line}"):
+        parse_study(raw_study)
+
+
+def test_the_training_of_a_method_is_part_of_its_fingerprint_and_checked(raw_study):
+    before = parse_study(raw_study)
+    raw_study["methods"] = {"stapo": {"training": {"group_size": 16}}}
+    after = parse_study(raw_study)
+    for method in ("grpo", "stapo"):
+        changed = before.train_config("tiny", method, 0) != after.train_config("tiny", method, 0)
+        assert changed == (method == "stapo")
+    raw_study["methods"] = {"stapo": {"training": {"prompts_per_mini_batch": 5}}}
+    with pytest.raises(StudyError, match=r"methods.stapo.training.prompts_per_mini_batch: 5 does"):
+        parse_study(raw_study)
+
+
+@pytest.mark.parametrize(
+    ("training", "place"),
+    [
+        # null is what is inherited: 64 prompts.
+        ({"prompts_per_batch": None, "prompts_per_mini_batch": 5},
+            "methods.stapo.training.prompts_per_mini_batch: 5 does not divide prompts_per_batch 64"),
+        # stapo is not run, and what it says stapo-v2 has.
+        ({"overlong_buffer_tokens": 48}, "methods.stapo-v2.training.overlong_buffer_tokens: 48 are not"),
+    ],
+    ids=["null", "inherited"],
+)  # fmt: skip
+def test_the_training_that_a_method_comes_to_is_checked(raw_study, training, place):
+    raw_study["methods"] = {"stapo": {"training": training}}
+    raw_study["run"]["methods"] = ["justrl", "stapo-v2"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith(place)
+
+
+def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
+    """Null is what is inherited, so that 0 is what switches it off."""
+    raw_study["training"]["overlong_buffer_tokens"] = 8
+    for value, expected in ((None, 8), (0, 0)):
+        raw_study["methods"] = {"justrl": {"training": {"overlong_buffer_tokens": value}}}
+        assert parse_study(raw_study).training_of("justrl").overlong_buffer_tokens == expected
+
+
+def test_a_setting_of_another_kind_of_data_is_not_proposed_in_its_own_place(raw_study):
+    raw_study["data"]["wrapper"] = "keep"
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line == "data.wrapper: unknown key; remove it or correct its spelling"
+
+
+def test_a_method_that_names_itself_as_its_base_keeps_its_title(raw_study):
+    raw_study["methods"] = {"stapo": {"base": "stapo"}, "mine": {"base": "grpo", "title": "STAPO"}}
+    raw_study["run"]["methods"] = ["stapo", "mine"]
+    with pytest.raises(StudyError, match="'STAPO' is also the title of stapo"):
+        parse_study(raw_study)
+
+
+def test_merge_is_deep_for_mappings_and_replaces_lists():
+    merged = merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2})
+    assert merged == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}
+
+
+def test_task_definitions_have_their_includes_and_functions():
+    chain = benchmark_definitions()["chain-3"]
+    assert chain["metadata"]["rows"] == 100
+    assert chain["custom_dataset"] == "!function stapo.evaluation.task.load_rows"
+
+
+def test_study_and_program_start_without_torch():
+    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_schema_for_editors_is_current():
+    path = ROOT / "workflows" / "study.schema.json"
+    assert json.loads(path.read_text()) == study_schema(), "renew it with `make schema`"
+
+
+def test_too_few_samples_of_a_small_benchmark_are_refused(raw_study):
+    raw_study["benchmarks"]["aime24"] = {"samples": 4}
+    raw_study["run"]["benchmarks"] = ["aime24"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert caught.value.errors == [
+        "benchmarks.aime24.samples: 4 are too few for so few problems; at least 10"
+    ]
+    raw_study["benchmarks"]["aime24"] = {"samples": 32}
+    assert parse_study(raw_study).benchmarks["aime24"].samples == 32
+
+
+def test_a_verdict_of_a_verifier_needs_one(raw_study):
+    raw_study["evaluation"]["verdict"] = "verifier"
+    with pytest.raises(StudyError, match=r"evaluation\.verdict: verifier, but"):
+        parse_study(raw_study)
+    before = study_of(raw_study, verdict="rule")
+    raw_study["evaluation"]["verifier"] = {"revision": "0" * 40}
+    found = parse_study(raw_study)
+    # Responses stay, scores are made anew; which verdict is shown changes no score.
+    where = ("tiny/base", "t1.0-p1.0")
+    assert found.generate_config(*where) == before.generate_config(*where)
+    assert found.score_fingerprint(*where, "chain-2") != before.score_fingerprint(*where, "chain-2")
+    shown = study_of(raw_study, verdict="rule")
+    assert found.score_fingerprint(*where, "chain-2") == shown.score_fingerprint(*where, "chain-2")
+
+
+def study_of(raw, **evaluation):
+    return parse_study({**raw, "evaluation": {**raw["evaluation"], **evaluation}})
+
+
+def test_a_study_extends_another_down_to_the_catalogue():
+    paper, small = (
+        read_study(STUDIES_DIRECTORY / f"{name}.yaml") for name in ("paper", "single-gpu")
+    )
+    assert small.training.learning_rate == paper.training.learning_rate
+    assert (small.training.max_response_tokens, paper.training.max_response_tokens) == (4096, 15360)
+    assert small.evaluation.verifier is None
+    assert paper.evaluation.verifier is not None
+    assert small.models == paper.models  # Of the catalogue.
+    ablation = read_study(STUDIES_DIRECTORY / "ablation-v5.yaml")
+    # Two steps down, the same training to the last digit: `stapo` of both need not run twice.
+    assert ablation.train_config("1.7B", "stapo", 0) == paper.train_config("1.7B", "stapo", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("nope", "no such study: 'nope'"), ("../smoke", "no such study")]
+)
+def test_what_a_study_extends_must_be_there(name, error):
+    with pytest.raises(
+        StudyError, match=f"extends: {error}.*known: ablation-v3, ablation-v5, paper"
+    ):
+        parse_study({"name": "mine", "extends": name})
+    with pytest.raises(StudyError, match="name: missing"):
+        parse_study({"extends": "smoke"})
+
+
+def test_only_commits_are_silent(raw_study):
+    raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
+    raw_study["run"]["sizes"] = ["mine"]
+    assert parse_study(raw_study).unpinned() == [
+        "models.mine.revision: a/b at main is whatever it is on that day; pin the commit"
+    ]
+    raw_study["models"]["mine"]["revision"] = "0" * 40
+    assert parse_study(raw_study).unpinned() == []
+    raw_study["data"] = {"hub": "a/b", "revision": "0" * 40}
+    (line,) = parse_study(raw_study).unpinned()
+    assert line.startswith("data.sha256: null: ")
+    assert line.endswith(f"in results/{raw_study['name']}/data/prompts.json")
+    raw_study["data"]["sha256"] = "0" * 64
+    assert parse_study(raw_study).unpinned() == []
+
+
+def test_to_write_the_found_checksum_into_a_study_trains_nothing_anew():
+    paper = parse_study({"name": "mine", "extends": "paper"})
+    data = {"sha256": "0" * 64, "unique_prompts": 7}
+    pinned = parse_study({"name": "mine", "extends": "paper", "data": data})
+    assert paper.train_config("1.7B", "stapo", 0) == pinned.train_config("1.7B", "stapo", 0)
+    kept = parse_study({"name": "mine", "extends": "paper", "data": {"wrapper": "keep"}})
+    assert paper.train_config("1.7B", "stapo", 0) != kept.train_config("1.7B", "stapo", 0)
+
+
+def test_end_tokens_hold_for_training_and_evaluation(raw_study):
+    before = parse_study(raw_study)
+    assert before.end_tokens == ["<|im_end|>"]
+    after = parse_study({**raw_study, "end_tokens": ["<|im_end|>", "</answer>"]})
+    for config in ("train_config", "generate_config"):
+        args = ("tiny", "stapo", 0) if config == "train_config" else ("tiny/base", "t1.0-p1.0")
+        assert getattr(before, config)(*args) != getattr(after, config)(*args)
+
+
+def test_the_old_place_of_the_end_tokens_says_where_they_are_now(raw_study):
+    raw_study["evaluation"]["end_tokens"] = ["<|im_end|>"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith("evaluation.end_tokens: unknown key; it holds for training too")
+    assert line.endswith("stands at the top of a study now; move it there")
+
+
+OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
+
+
+def test_a_reward_of_ones_own_is_part_of_what_determines_a_training(raw_study):
+    found = []
+    for changes in ({}, OWN, {**OWN, "reward_sha256": "1" * 64}, {"overlong_buffer_tokens": 8}):
+        training = {**raw_study["training"], **changes}
+        study = parse_study({**raw_study, "training": training})
+        found.append(fingerprint(study.train_config("tiny", "stapo", 0)))
+    assert len(set(found)) == len(found)
+
+
+def test_a_study_may_change_the_kind_of_what_it_extends():
+    data = {"builder": "tiny-arithmetic", "prompts": 64}
+    found = parse_study({"name": "mine", "extends": "paper", "data": data})
+    assert found.data.model_dump() == {**data, "seed": 0}
+
+
+def edit(section, key, value):
+    """A study with one value replaced."""
+
+    def change(raw):
+        inner = raw
+        for part in section:
+            inner = inner.setdefault(part, {})
+        inner[key] = value
+
+    return change
+
+
+TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stapo"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (edit(["run"], "seeds", [2**40]), "run.seeds.0"),
+        (edit(["run"], "seeds", [10**5000]), "run.seeds.0"),
+        (edit(["run"], "seeds", [True]), "run.seeds.0"),
+        (edit(["run"], "seeds", [0, "0"]), "run.seeds"),
+        (edit(["evaluation"], "seed", -1), "evaluation.seed"),
+        (edit([], "name", "n" * 300), "name"),
+        (edit([], "name", "ReadMe.md"), "name"),
+        (edit(["models"], "ab" * 20, {"hub": "a/b", "revision": "main"}), f"models.{'ab' * 20}"),
+        (edit(["training"], "instruction", "a\0b"), "training.instruction"),
+        (edit(["training"], "instruction", "a\u202eb"), "training.instruction"),
+        (edit(["training"], "instruction", "a\ud800b"), "training.instruction"),
+        (edit(["training"], "instruction", "a" * 10_001), "training.instruction"),
+        (edit(["training"], "learning_rate", 1e300), "training.learning_rate"),
+        (edit(["training"], "advantage_epsilon", 1e-300), "training.advantage_epsilon"),
+        (edit(["training"], "max_response_tokens", 2**40), "training.max_response_tokens"),
+        (edit(["training"], "steps", 4 * 10**12), "training.steps"),
+        (edit(["decodings", "t1.0-p1.0"], "temperature", 1e-300), "decodings.t1.0-p1.0.temperature"),
+        (edit(["decodings", "t1.0-p1.0"], "top_k", 2**31), "decodings.t1.0-p1.0.top_k"),
+        (edit([], "end_tokens", [""]), "end_tokens.0"),
+        (edit([], "end_tokens", ["\x1b[31m"]), "end_tokens.0"),
+        (edit(["training"], "reward", "verifier"), "training.reward"),
+        (edit(["training"], "reward", "a b:c"), "training.reward"),
+        (edit(["training"], "reward", "a.b:c"), "training.reward_sha256"),
+        (edit(["training"], "reward_sha256", "0" * 64), "training.reward_sha256"),
+        (edit(["training"], "overlong_buffer_tokens", 48), "training.overlong_buffer_tokens"),
+        (edit(["methods"], "stapo", {"training": {"overlong_buffer_tokens": 48}}),
+            "methods.stapo.training.overlong_buffer_tokens"),
+        (edit([], "data", {"hub": "a/b", "revision": "main", "sha256": "0" * 63}), "data.sha256"),
+        (edit([], "data", {"hub": "a/b", "revision": "main", "wrapper": "on"}), "data.wrapper"),
+        (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
+        (edit(["engine"], "vllm_server", "file:///etc"), "engine.vllm_server"),
+        (edit(["models"], "m", {"hub": "/abs/path", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/b--c", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/b.git", "revision": "main"}), "models.m.hub"),
+        (edit(["models"], "m", {"hub": "a/../b", "revision": "main"}), "models.m.hub"),
+        (edit(["models", "tiny"], "heads", 5), "models.tiny.heads"),
+        (edit(["models"], "Verifier", {"hub": "a/b", "revision": "main"}), "models.Verifier"),
+        (edit(["models"], "verifier.json", {"hub": "a/b", "revision": "main"}), "models.verifier.json"),
+        (edit(["methods"], "base", {"base": "justrl"}), "methods.base"),
+        (edit(["methods"], "BASE", {"base": "justrl"}), "methods.BASE"),
+        (edit(["methods"], "stapo", {"title": "Base"}), "methods.stapo.title"),
+        (edit(["methods"], "stapo", {"title": "GRPO"}), "methods.stapo.title"),
+        (edit(["methods"], "stapo", {"title": " "}), "methods.stapo.title"),
+        (lambda raw: raw.update(methods=TWO) or raw["run"].update(methods=["a-b", "a.b"]), "run.methods"),
+        (lambda raw: raw.update(methods=TWO) or raw["run"].update(methods=["a-b", "A-B"]), "run.methods"),
+        (lambda raw: raw["training"].update(prompts_per_batch="64", prompts_per_mini_batch=24.0),
+            "training.prompts_per_mini_batch"),
+        (lambda raw: raw["training"].update(evaluate_every=4) or raw["run"].update(seeds=list(range(900))),
+            "run"),
+        (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}),
+            "too long"),
+    ],
+    ids=range(47),
+)  # fmt: skip
+def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
+    change(raw_study)
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    (line,) = caught.value.errors
+    assert line.startswith(f"{place}: ")
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("section", "wrong", "right"),
+    [("training", "stepps", "steps"), ("evaluation", "batchsize", "batch_size"), ("run", "seed", "seeds"),
+     ("training", "warmup_step", "warmup_steps"), ("data", "prompt", "prompts")],
+)  # fmt: skip
+def test_a_misspelt_key_is_one_line_with_the_right_one(raw_study, section, wrong, right):
+    raw_study[section][wrong] = raw_study[section].pop(right, 8)
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert caught.value.errors == [f"{section}.{wrong}: unknown key; did you mean {right}?"]
+
+
+def test_a_value_of_two_types_is_one_line(raw_study):
+    raw_study["evaluation"]["select"] = "best"
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert len([line for line in caught.value.errors if "'last' or 'development'" in line]) == 1
+    assert all(line.startswith("evaluation.select: ") for line in caught.value.errors)
+
+
+def test_errors_of_a_file_have_their_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(
+        "extends: smoke\nname: mine\ntraining:\n  steps: 8\n  steps: 9\n  epochs: 1\n"
+        '"\\e[31m": 1\ndecodings:\n  cold: {top_p: 1}\nrun: {seeds: [x]}\n'
+    )
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "s.yaml")
+    assert sorted(caught.value.errors) == sorted(
+        [
+            "training.steps: given twice, first in line 4; keep one (s.yaml:5)",
+            "training.epochs: unknown key; remove it or correct its spelling (s.yaml:6)",
+            r"\x1b[31m: unknown key; remove it or correct its spelling (s.yaml:7)",
+            "decodings.cold.temperature: missing; add it (s.yaml:9)",
+            "run.seeds.0: Input should be a valid integer, unable to parse string as an integer "
+            '(found "x") (s.yaml:10)',
+        ]
+    )
+
+
+def test_later_files_and_changes_are_merged_over_earlier_ones(tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("extends: smoke\nname: mine\nrun: {seeds: [1, 2]}\n")
+    second.write_text("run: {seeds: [3]}\ntraining: {steps: 8}\n")
+    # Snakemake hands over what stands inside --config as text.
+    study = read_study(first, second, changes={"training": {"steps": "16"}})
+    assert (study.run.seeds, study.training.steps) == ([3], 16)
+    with pytest.raises(StudyError, match=r"^training\.stepps: .*steps\? \(--config\)$"):
+        read_study(first, second, changes={"training": {"stepps": "16"}})
+
+
+@pytest.mark.parametrize(
+    "hub", ["a/b", "Qwen/Qwen3-1.7B-Base", "a_b/c_", "_/x", "a" * 96 + "/" + "b" * 96, "a/" + "b" * 97, "a",
+            "-a/b", "a/b-", "a/b.", "a//b", "a/b/c", "a/é", "a/b c", "a--b/c", "a..b/c", "a/b.git", "a/b\n"],
+)  # fmt: skip
+def test_a_hub_id_is_what_the_hub_takes(raw_study, hub):
+    raw_study["models"]["mine"] = {"hub": hub, "revision": "main"}
+    try:
+        validate_repo_id(hub)
+        taken = "/" in hub  # An owner is asked for: names without one are old.
+    except HFValidationError:
+        taken = False
+    if taken:
+        assert parse_study(raw_study).models["mine"].hub == hub
+    else:
+        with pytest.raises(StudyError, match=r"^models\.mine\.hub: [^\n]*$"):
+            parse_study(raw_study)
+
+
+def test_the_order_of_end_tokens_and_doubles_change_no_fingerprint(raw_study):
+    configs = []
+    for tokens in (["a", "b"], ["b", "a", "b"], ["a"]):
+        found = parse_study({**raw_study, "end_tokens": tokens})
+        cell = found.generate_config("tiny/base", "t1.0-p1.0")
+        configs.append([found.train_config("tiny", "stapo", 0), cell])
+    assert configs[0] == configs[1] != configs[2]

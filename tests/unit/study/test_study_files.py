@@ -1,0 +1,163 @@
+"""What `check` passes also passes every later stage: a property of generated studies."""
+
+import io
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import HealthCheck, given, settings
+from rich.console import Console
+from studies import broken_studies, studies
+from transformers import set_seed
+
+from stapo import paths
+from stapo.canonical import canonical, fingerprint
+from stapo.cli.common import study_of
+from stapo.evaluation.engines import SeededSampling
+from stapo.evaluation.sampling import Sampling
+from stapo.methods import METHODS
+from stapo.operations.plan import DEVICES, Machine, print_plan
+from stapo.operations.status import print_status
+from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study.checks import slug
+from stapo.study.loader import MAX_LINE
+from stapo.training.run import trainer_config
+
+always_the_same = partial(
+    settings,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+RANKS = 1024
+OWN_BYTES = 2**17 - 2**12
+"""What Linux takes as one argument, less what stands beside the study in a command."""
+
+
+def study_or_lines(read: Callable[[], Study]) -> Study | None:
+    """Return a study, or None where it is refused with lines."""
+    try:
+        return read()
+    except StudyError as error:
+        lines = error.errors
+    assert lines
+    # An escape is up to ten characters for one.
+    assert all(line.isprintable() and len(line) <= 10 * MAX_LINE for line in lines)
+    return None
+
+
+def fingerprints(study: Study) -> list[str]:
+    return [
+        *(fingerprint(study.train_config(*run)) for run in study.runs()),
+        *(found for name in study.run.decodings for found in study.score_fingerprints(name)),
+    ]
+
+
+def paths_of(study: Study) -> list[str]:
+    """Every file and directory that a study writes."""
+    models = (paths.VERIFIER, paths.VERIFIER_RECORD)
+    return [
+        *dict.fromkeys(
+            [*paths.published_paths(study), *(path.format(study=study.name) for path in models)]
+        ),
+        *(paths.checkpoint_path(study.name, one) for one in study.checkpoints()),
+        "results/README.md",
+    ]
+
+
+@always_the_same(max_examples=100)
+@given(raw=studies())
+def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
+    study = study_or_lines(lambda: parse_study(raw))
+    if study is None:
+        return
+    passes_between_programs(study)
+    has_paths_and_rules_of_its_own(study)
+    trains_and_answers(study, tmp_path)
+    with_console = Console(file=io.StringIO())
+    print_plan(study, Machine(DEVICES["h200"]), with_console, tmp_path)
+    print_status(study, with_console, tmp_path)
+
+
+def passes_between_programs(study: Study) -> None:
+    text = canonical(study.model_dump(mode="json", exclude_none=True))
+    assert len(shlex.quote(text)) < OWN_BYTES
+    assert "\0" not in text
+    assert fingerprints(study_of(text)) == fingerprints(study)
+    text.encode()
+    yaml.safe_dump(study.model_dump(), allow_unicode=True).encode()
+
+
+def has_paths_and_rules_of_its_own(study: Study) -> None:
+    paths = paths_of(study)
+    assert len({path.lower() for path in paths}) == len(paths)
+    # Nothing that is written is written into the directory of something else.
+    within = sorted(f"{path.lower()}/" for path in paths)
+    assert not any(b.startswith(a) for a, b in pairwise(within))
+    # Files are written beside themselves first, as .NAME.PID, and logs are named after them.
+    assert max(len(part.encode()) for path in paths for part in Path(path).parts) < 240
+    assert max(map(len, paths)) < 2000
+    for kind, names in (("table", study.run.decodings), ("method", study.run.methods)):
+        rules = {f"{kind}_{slug(name)}".lower() for name in names}
+        assert len(rules) == len(names)
+        assert all(rule.isidentifier() for rule in rules)
+    titles = ["Base", *(study.method(name).title for name in study.run.methods)]
+    assert len(set(titles)) == len(titles)
+
+
+def trains_and_answers(study: Study, directory: Path) -> None:
+    for name in study.run.methods:
+        method = study.method(name)
+        assert asdict(method).keys() == asdict(METHODS["stapo"]).keys()
+        assert method.title.isprintable()
+    for seed in study.run.seeds:
+        set_seed(seed + RANKS)  # As Accelerate does on every process of a training.
+        config = trainer_config(study.training, study.engine, seed, directory, "0" * 16, [1])
+        assert config.max_steps == study.training.steps
+        assert config.save_steps >= 1
+    logits = torch.randn(2, 50) * 100
+    for decoding in study.decodings.values():
+        limit = study.evaluation.max_response_tokens
+        draw = SeededSampling(
+            [1, 2], Sampling(**decoding.model_dump(), max_response_tokens=limit, eos_token_ids=(0,))
+        )
+        drawn = draw(torch.zeros(2, 1, dtype=torch.long), logits)
+        assert not drawn.isnan().any()
+        assert drawn.max(dim=1).values.isfinite().all()
+
+
+@always_the_same(max_examples=200)
+@given(raw=broken_studies())
+def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
+    study = study_or_lines(lambda: parse_study(raw))
+    if study is not None:
+        passes_between_programs(study)
+        has_paths_and_rules_of_its_own(study)
+    # The same through a file, where the loader comes first.
+    path = tmp_path / "study.yaml"
+    try:
+        path.write_text(yaml.safe_dump(raw, allow_unicode=True))
+    except ValueError:  # A surrogate, or a number that Python does not write.
+        return
+    read = study_or_lines(lambda: read_study(path))
+    if study is not None:
+        assert read is not None
+        assert fingerprints(read) == fingerprints(study)
+
+
+@pytest.mark.parametrize("number", ["1e-6", "1E-6", "1.0e-6", "0.000001", ".1e-5"])
+def test_a_number_is_what_its_author_means(tmp_path, number):
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        f"extends: smoke\nname: mine\ntraining: {{learning_rate: {number}, steps: 1e2}}\n"
+    )
+    study = read_study(path)
+    assert study.training.learning_rate == 1e-6
+    assert json.dumps(study.training.steps) == "100"

@@ -1,0 +1,232 @@
+"""Leases of devices among real processes, and the commands that start a training."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stapo.gpus import lease
+from stapo.repository import STUDIES
+from stapo.study import StudyError, parse_study, read_study
+from stapo.training.launch import (
+    CONFIGURATIONS,
+    LAUNCHED,
+    RENDEZVOUS,
+    accelerate_command,
+    launch_training,
+    rendezvous,
+    srun_command,
+    training_errors,
+)
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from stapo.gpus import lease
+count, directory, seconds = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+held = lease(count, ["0", "1", "2", "3"], directory)
+print(" ".join(held), flush=True)
+time.sleep(seconds)
+"""
+
+
+def hold(count: int, directory: Path, seconds: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(count), str(directory), str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def devices_of(process: subprocess.Popen[str]) -> set[str]:
+    assert process.stdout is not None
+    return set(process.stdout.readline().split())
+
+
+def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
+    first, second = hold(1, tmp_path, 60), hold(2, tmp_path, 60)
+    held = [devices_of(first), devices_of(second)]
+    assert [len(devices) for devices in held] == [1, 2]
+    assert held[0].isdisjoint(held[1])
+    # Three are asked for and one is free: nothing is held back while the job waits.
+    third = hold(3, tmp_path, 0)
+    time.sleep(2)
+    assert third.poll() is None
+    fourth = hold(1, tmp_path, 0)
+    assert devices_of(fourth).isdisjoint(held[0] | held[1])
+    second.kill()  # A killed job leaves nothing behind.
+    assert len(devices_of(third)) == 3
+    for process in (first, second, third, fourth):
+        process.kill()
+        process.wait()
+
+
+def test_more_than_there_are_is_an_error(tmp_path):
+    with pytest.raises(StudyError, match="--gpus 3: 2 are here"):
+        lease(3, ["0", "1"], tmp_path)
+
+
+def test_leases_lie_in_a_directory_of_this_user_alone(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    cases = {name: tmp_path / name for name in ("link", "broken", "file", "open", "owned")}
+    cases["link"].symlink_to(theirs)
+    cases["broken"].symlink_to(tmp_path / "nowhere")
+    cases["file"].touch()
+    cases["open"].mkdir()
+    cases["open"].chmod(0o777)
+    cases["owned"].mkdir(mode=0o700)
+    if os.getuid() == 0:
+        os.chown(cases["owned"], 12345, 12345)
+    else:
+        del cases["owned"]
+    for path in cases.values():
+        with pytest.raises(StudyError, match="is not a directory of yours") as raised:
+            lease(1, ["0"], path)
+        assert len(raised.value.errors) == 1
+    assert not list(theirs.iterdir())
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    (own / "0.lock").symlink_to(theirs / "written")
+    with pytest.raises(OSError, match="symbolic links"):
+        lease(1, ["0"], own)
+    assert not list(theirs.iterdir())
+
+
+def test_what_the_program_starts_imports_nothing_of_the_working_directory(tmp_path):
+    for name in ("pickle", "socket", "typer", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    # In place of srun: what it starts inherits the environment.
+    (tools / "srun").write_text(
+        f"#!/bin/sh\n{sys.executable} -c 'import pickle, socket, typer; print(typer.__file__)'\n"
+    )
+    (tools / "srun").chmod(0o755)
+    environment = {**os.environ, "SLURM_JOB_ID": "7", "PATH": f"{tools}:{os.environ['PATH']}"}
+    for name in (LAUNCHED, RENDEZVOUS, "PYTHONSAFEPATH"):
+        environment.pop(name, None)
+    (tmp_path / "p.jsonl").write_text('{"question": "q", "answer": "1"}\n')
+    command = [
+        *(sys.executable, "-P", "-m", "stapo", "train", "--study", str(STUDIES / "smoke.yaml")),
+        *(
+            "--size",
+            "tiny",
+            "--method",
+            "grpo",
+            "--seed",
+            "0",
+            "--base",
+            "b",
+            "--prompts",
+            "p.jsonl",
+        ),
+        *("--work", "w", "--out", "o", "--metrics", "m", "--gpus", "0", "--nodes", "2"),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].endswith("site-packages/typer/__init__.py")
+
+
+def test_the_lease_outlives_exec(tmp_path):
+    code = HOLD.replace("time.sleep(seconds)", "import os; os.execvp('sleep', ['sleep', '60'])")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "4", str(tmp_path), "0"], stdout=subprocess.PIPE, text=True
+    )
+    assert len(devices_of(process)) == 4
+    waiting = hold(1, tmp_path, 0)
+    time.sleep(2)
+    assert waiting.poll() is None
+    process.kill()
+    assert len(devices_of(waiting)) == 1
+    waiting.wait()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "name", "processes"),
+    [(4, 1, "gpu-8", 4), (16, 2, "nodes", 16), (0, 2, "cpu-2", 2)],
+)
+def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
+    environment = {RENDEZVOUS: "node7:20017", "SLURM_NODEID": "1"}
+    command = accelerate_command(["train", "--size", "tiny"], gpus, nodes, environment)
+    options = dict(zip(command[4::2], command[5::2], strict=False))
+    assert Path(options["--config_file"]) == CONFIGURATIONS / f"{name}.yaml"
+    assert options["--num_processes"] == str(processes)
+    assert command[-5:] == ["-m", "stapo", "train", "--size", "tiny"]
+    if nodes > 1:
+        assert (options["--main_process_ip"], options["--machine_rank"]) == ("node7", "1")
+    else:
+        assert options["--main_process_port"] == "0"
+
+
+def test_every_configuration_is_used_by_some_resources():
+    cases = [(8, 1), (16, 2), (0, 2)]
+    environment = {RENDEZVOUS: "a:1", "SLURM_NODEID": "0"}
+    used = {Path(accelerate_command([], *case, environment)[5]).name for case in cases}
+    assert used == {path.name for path in CONFIGURATIONS.glob("*.yaml")}
+    eight = yaml.safe_load((CONFIGURATIONS / "gpu-8.yaml").read_text())
+    many = yaml.safe_load((CONFIGURATIONS / "nodes.yaml").read_text())
+    assert eight["fsdp_config"] == many["fsdp_config"]
+
+
+def test_several_machines_need_a_slurm_job():
+    with pytest.raises(StudyError, match="no Slurm job"):
+        srun_command(["train"], 2, {})
+    command = srun_command(["train"], 2, {"SLURM_JOB_ID": "7"})
+    assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
+    assert command[-4:] == [sys.executable, "-m", "stapo", "train"]
+    assert rendezvous({"SLURM_JOB_ID": "40017"}).endswith(":20017")
+
+
+def test_a_launched_process_launches_nothing(monkeypatch):
+    monkeypatch.setenv(LAUNCHED, "1")
+    launch_training(["train"], 8, 4)
+
+
+def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " 3,3, 5")
+    launch_training(["train", "--size", "tiny"], 1, 1)
+    assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    del os.environ[
+        LAUNCHED
+    ]  # Not by monkeypatch, which would put it back for the tests that follow.
+
+
+def test_a_job_without_gpus_sees_none(monkeypatch):
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    launch_training(["train"], 0, 1)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
+    paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
+    assert training_errors(smoke, "tiny", 0, 1) == []
+    assert "cannot share them equally" in training_errors(paper, "8B", 9, 2)[0]
+    (line,) = training_errors(paper, "8B", 0, 1)
+    assert "vllm-colocate needs GPUs" in line
+    assert "workflows/profiles/workstation" in line
+
+
+def test_gpus_that_are_not_here_are_an_error_and_no_traceback(raw_study):
+    (line,) = training_errors(parse_study(raw_study), "tiny", 512, 1)
+    assert "--gpus 512: " in line
+
+
+def test_a_training_whose_vllm_server_is_gone_is_not_started(raw_study):
+    raw_study["training"]["rollouts"] = "vllm-server"
+    raw_study["engine"] = {"vllm_server": "http://127.0.0.1:9"}
+    (line,) = training_errors(parse_study(raw_study), "tiny", 1, 1)
+    assert "http://127.0.0.1:9/health does not answer" in line
+    assert "trl vllm-serve --model results/smoke/models/tiny/base" in line

@@ -1,0 +1,75 @@
+"""What a training finished is published whole, and only for what it was made from."""
+
+import os
+
+import pytest
+
+from stapo.files import write_json
+from stapo.provenance import SUMS, checksums, file_sha256, write_sums
+from stapo.study import StudyError
+from stapo.training.publish import finished, publish
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A base model, prompts, and a training of theirs."""
+    base, prompts, trained = (tmp_path / name for name in ("base", "prompts.jsonl", "trained"))
+    for directory in (base, trained / "model"):
+        directory.mkdir(parents=True)
+        (directory / "model.safetensors").write_bytes(b"w" * 100)
+        write_sums(directory)
+    prompts.write_text("{}\n")
+    (trained / "metrics.jsonl").write_text("{}\n")
+    outputs = checksums([trained / "model", trained / "metrics.jsonl"], trained)
+    of = {"base": checksums([base], base), "prompts": file_sha256(prompts)}
+    write_json(trained / "provenance.json", {"fingerprint": "ours", "outputs": outputs, **of})
+    return base, prompts, trained
+
+
+def test_a_training_is_finished_for_its_settings_its_base_and_its_prompts(made):
+    base, prompts, trained = made
+    assert finished(trained, "ours", ["model"], base, prompts)
+    assert not finished(trained, "others", ["model"], base, prompts)
+    assert not finished(trained, "ours", ["model", "step4"], base, prompts)
+    sums = (base / SUMS).read_text()
+    (base / SUMS).write_text(sums.replace(sums[0], "f" if sums[0] != "f" else "0", 1))
+    assert not finished(trained, "ours", ["model"], base, prompts)
+    (base / SUMS).write_text(sums)
+    prompts.write_text("{}\n{}\n")
+    assert not finished(trained, "ours", ["model"], base, prompts)
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "metrics.jsonl", "provenance.json"])
+@pytest.mark.parametrize("damage", ["removed", "changed"])
+def test_what_is_damaged_is_not_finished(made, name, damage):
+    base, prompts, trained = made
+    (trained / name).unlink()
+    if damage == "changed":
+        (trained / name).write_text("?")
+    assert not finished(trained, "ours", ["model"], base, prompts)
+
+
+def test_weights_are_published_as_links_and_replace_earlier_ones(made, tmp_path):
+    _, _, trained = made
+    out = tmp_path / "results"
+    (out / "model").mkdir(parents=True)
+    (out / "model" / "old.safetensors").write_text("old")
+    publish(trained, out, ["model", "metrics.jsonl", "provenance.json"])
+    assert not (out / "model" / "old.safetensors").exists()
+    linked = (out / "model" / "model.safetensors", trained / "model" / "model.safetensors")
+    assert os.path.samefile(*linked)
+    assert (out / "metrics.jsonl").read_text() == "{}\n"
+
+
+def test_damaged_weights_replace_nothing_and_say_how_to_train_again(made, tmp_path):
+    _, _, trained = made
+    out = tmp_path / "results"
+    (out / "model").mkdir(parents=True)
+    (trained / "model" / "model.safetensors").write_text("?")
+    with pytest.raises(StudyError) as raised:
+        publish(trained, out, ["model", "step4"])
+    first, second = raised.value.errors
+    assert first.startswith(f"{trained}/model/model.safetensors: missing, truncated or corrupt; ")
+    assert f"snakemake --forcerun {out}/provenance.json" in first
+    assert second.startswith(f"{trained}/step4: missing")
+    assert (out / "model").exists()
