@@ -48,3 +48,13 @@ def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(block, {})
     assert (tmp_path / "by-hand" / "checkpoint-4" / "model.safetensors").exists()
+
+
+def test_the_picture_shows_every_package_and_the_page_names_modules_that_exist():
+    package = ROOT / "stapo"
+    picture = (ROOT / "docs" / "images" / "rooms.svg").read_text()
+    drawn = set(re.findall(r'class="t">(\w+)', picture))
+    assert {path.parent.name for path in package.glob("*/__init__.py")} <= drawn
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for module in re.findall(r"`((?:stapo/)?[a-z_]+/[a-z_]+\.py)`", page):
+        assert (package / module.removeprefix("stapo/")).exists(), module
