@@ -9,13 +9,20 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: below a path with a space and a dollar their first line names no file.
 RUN := python -P -m
 
-.PHONY: help setup setup-gpu smoke test test-cpus test-vllm mutants bench lint schema lock
+.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants bench lint lock
+.DELETE_ON_ERROR:
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: ## create or renew .venv from the lock
+setup: workflows/study.schema.json ## create or renew .venv from the lock, and the schema for editors
+
+venv:
 	@requirements/install.sh
+
+# Order-only: the schema is as old as the code that it is made from.
+workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | venv
+	@$(RUN) stapo schema > $@
 
 setup-gpu: ## the same, and vLLM for GPUs
 	@requirements/install_gpu.sh
@@ -47,9 +54,6 @@ lint: setup ## ruff, snakefmt, snakemake --lint, mypy
 	$(RUN) ruff format --check .
 	$(RUN) snakefmt --check Snakefile workflows
 	$(RUN) mypy
-
-schema: setup ## renew workflows/study.schema.json
-	$(RUN) stapo schema > workflows/study.schema.json
 
 lock: ## renew the locks from pyproject.toml
 	requirements/lock.sh

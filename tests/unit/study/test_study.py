@@ -1,9 +1,11 @@
 """Schema, errors, expansion and fingerprints of studies."""
 
 import json
+import re
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 import yaml
 from huggingface_hub.utils import HFValidationError, validate_repo_id
@@ -12,6 +14,7 @@ from stapo.canonical import canonical, fingerprint
 from stapo.methods import METHODS
 from stapo.repository import ROOT
 from stapo.study import StudyError, merge, parse_study, read_study, study_schema
+from stapo.study.loader import load_yaml
 from stapo.tasks import benchmark_definitions
 
 STUDIES_DIRECTORY = ROOT / "workflows" / "studies"
@@ -284,9 +287,26 @@ def test_study_and_program_start_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_schema_for_editors_is_current():
-    path = ROOT / "workflows" / "study.schema.json"
-    assert json.loads(path.read_text()) == study_schema(), "renew it with `make schema`"
+def test_the_schema_for_editors_is_printed_and_every_study_fits_it():
+    command = [sys.executable, "-m", "stapo", "schema"]
+    schema = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert schema == study_schema()
+    for path in STUDIES:
+        jsonschema.validate(load_yaml(path).content, schema)
+    with pytest.raises(jsonschema.ValidationError, match="'stepps' was unexpected"):
+        jsonschema.validate({"training": {"stepps": 8}}, schema)
+
+
+def test_editors_find_the_schema_where_setup_writes_it():
+    """It is made from the code that it depends on, and is no file to remember."""
+    written = ROOT / "workflows" / "study.schema.json"
+    for path in STUDIES:
+        (named,) = re.findall(r"^# yaml-language-server: \$schema=(.*)$", path.read_text(), re.M)
+        assert (path.parent / named).resolve() == written, path
+    assert "/workflows/study.schema.json" in (ROOT / ".gitignore").read_text().splitlines()
+    rule = r"^setup: workflows/study.schema.json\b.*^workflows/study.schema.json: (.*?) \|"
+    (made_from,) = re.findall(rule, (ROOT / "Makefile").read_text(), re.M | re.S)
+    assert made_from == "stapo/methods.py $(wildcard stapo/study/*.py)"
 
 
 def test_too_few_samples_of_a_small_benchmark_are_refused(raw_study):
