@@ -131,6 +131,9 @@ BASELINES = ("grpo", "20-entropy", "justrl")
 TARGETS = ("stapo", "stapo-v2")
 """STAPO in its two revisions: what is compared with the baselines unless a study says otherwise."""
 
+CONFORMANCE_METHODS = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
+"""The methods that `stapo.conformance` has fixtures of."""
+
 SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
 
 Settings = Mapping[str, Any]

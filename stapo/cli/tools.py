@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths, require
+from stapo.methods import CONFORMANCE_METHODS
+from stapo.operations.costs import DEVICES
 from stapo.study import read_study, study_schema
 from stapo.tasks import benchmark_definitions
 
@@ -54,9 +56,7 @@ def check(study: StudyFile) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[
-        str, typer.Option(help="h200, h100, h800, h20, a100, a800, or cpu: two cores")
-    ] = "h200",
+    gpu: Annotated[str, typer.Option(help=f"{', '.join(DEVICES)}; cpu: two cores")] = "h200",
     gpus: Annotated[int, typer.Option(help="GPUs of one training")] = 1,
     total_gpus: Annotated[
         int | None, typer.Option(help="GPUs at hand; default: those of one training")
@@ -200,11 +200,13 @@ def regrade(
 def conformance(
     trainer: Annotated[
         str,
-        typer.Option(help="ours, trl-dapo, trl-grpo, trl-top-entropy, or package.module:function"),
+        typer.Option(
+            help="ours, one of TRL's such as trl-dapo (an unknown name lists them), or package.module:function"
+        ),
     ] = "ours",
     method: Annotated[
         str | None,
-        typer.Option(help="What it is meant to be: grpo, justrl, 20-entropy, stapo or stapo-v2"),
+        typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}"),
     ] = None,
 ) -> None:
     """Hold a trainer's loss against a method's update, and say which conventions it follows.

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stapo.methods import METHODS, Method
+from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
 
 FIXTURES = Path(__file__).with_name("fixtures.json")
-METHOD_NAMES = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
 
 Layout = list[list[list[int]]]
@@ -86,8 +85,10 @@ def fixtures(method: str) -> list[Fixture]:
     Raises:
         ValueError: no fixtures for such a method.
     """
-    if method not in METHOD_NAMES:
-        raise ValueError(f"method: expected one of {', '.join(METHOD_NAMES)}, found {method}")
+    if method not in CONFORMANCE_METHODS:
+        raise ValueError(
+            f"method: expected one of {', '.join(CONFORMANCE_METHODS)}, found {method}"
+        )
     record = json.loads(FIXTURES.read_text())
     return [
         as_fixture(entry, mini_batch(record["batches"][entry["batch"]]))

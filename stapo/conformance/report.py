@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stapo.conformance.batches import METHOD_NAMES, Trainer
+from stapo.conformance.batches import Trainer
 from stapo.conformance.kit import run_checks
 from stapo.conformance.recognition import conventions
+from stapo.methods import CONFORMANCE_METHODS
 from stapo.study import StudyError
 
 
@@ -44,8 +45,8 @@ def print_report(trainer: Trainer, name: str, method: str) -> bool:
     Raises:
         StudyError: a method without fixtures.
     """
-    if method not in METHOD_NAMES:
-        raise StudyError([f"--method: expected {', '.join(METHOD_NAMES)}, found {method}"])
+    if method not in CONFORMANCE_METHODS:
+        raise StudyError([f"--method: expected {', '.join(CONFORMANCE_METHODS)}, found {method}"])
     checks = run_checks(trainer, method)
     console, table = Console(), Table(title=f"{name} as {method}", box=None, pad_edge=False)
     for column in ("check", "verdict", "largest difference, relative"):

@@ -10,7 +10,7 @@ from math import log
 from random import Random
 from typing import Any
 
-from stapo.conformance.batches import FIXTURES, METHOD_NAMES, TABLES
+from stapo.conformance.batches import FIXTURES, TABLES
 from stapo.conformance.reference import (
     Mask,
     Table,
@@ -19,7 +19,7 @@ from stapo.conformance.reference import (
     silenced_by_s2t,
     token_weight,
 )
-from stapo.methods import METHODS, Method
+from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
 
 AT_TAU_P, AT_THRESHOLD = "a probability equal to tau_p", "an entropy equal to the threshold"
 BORDER_TAU_P = 0.25
@@ -211,13 +211,14 @@ def build() -> dict[str, Any]:
     return {
         "about": ABOUT,
         "methods": {
-            name: {key: getattr(METHODS[name], key) for key in parameters} for name in METHOD_NAMES
+            name: {key: getattr(METHODS[name], key) for key in parameters}
+            for name in CONFORMANCE_METHODS
         },
         "batches": batches,
         "expected": [
             expect(name, method, tables)
             for name, tables in batches.items()
-            for method in METHOD_NAMES
+            for method in CONFORMANCE_METHODS
         ],
     }
 

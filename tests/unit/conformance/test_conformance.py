@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, run_checks
-from stapo.conformance.batches import FIXTURES, METHOD_NAMES, mini_batch
+from stapo.conformance.batches import FIXTURES, mini_batch
 from stapo.conformance.recognition import probe
 from stapo.conformance.report import find_trainer, print_report
 from stapo.conformance.scenarios import build, random_tables
 from stapo.conformance.trainers import TRAINERS, on_ranks
-from stapo.methods import METHODS, Method
+from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
 from stapo.objective import clipped_surrogate
 from stapo.study import StudyError
 from stapo.training.update import micro_batch_loss
@@ -80,7 +80,7 @@ def trainer(
     return Update(losses[divisor].item(), leaf.grad)
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", CONFORMANCE_METHODS)
 def test_our_trainer_conforms(method):
     assert [c for c in run_checks(TRAINERS["ours"][0], method) if not c.holds] == []
     found = conventions(TRAINERS["ours"][0], method)
@@ -286,7 +286,7 @@ def test_the_shipped_fixtures_are_what_their_loops_give():
     assert FIXTURES.read_text() == json.dumps(build()) + "\n"
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", CONFORMANCE_METHODS)
 def test_the_fixtures_follow_from_the_other_independent_loops(method):
     for fixture in fixtures(method):
         batch, name = fixture.batch, fixture.method.selection
