@@ -201,7 +201,7 @@ def conformance(
     trainer: Annotated[
         str,
         typer.Option(
-            help="ours, one of TRL's such as trl-dapo (an unknown name lists them), or package.module:function"
+            help="ours, one of TRL's such as trl-dapo (an unknown name lists all), or package.module:function"
         ),
     ] = "ours",
     method: Annotated[

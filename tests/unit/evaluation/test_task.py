@@ -1,11 +1,14 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
+import re
+
 import pytest
 import yaml
 from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
 from stapo.models.arithmetic import is_held_out
+from stapo.reference import paper
 from stapo.repository import BENCHMARKS
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
@@ -79,6 +82,21 @@ def test_every_task_says_where_its_rows_come_from():
             assert {"version", "rows", "sha256"} <= set(metadata)
             if "hub" in metadata:
                 assert {"revision", "split", "names", "licence"} <= set(metadata)
-            assert f"`{TASK_PREFIX}{path.stem}`" in (BENCHMARKS / "README.md").read_text() or (
-                path.stem.startswith("chain-")
-            )
+
+
+def test_the_page_says_of_the_papers_benchmarks_what_their_files_say():
+    """And names those of the smoke study; another benchmark needs no row."""
+    page = (BENCHMARKS / "README.md").read_text()
+    rows = re.findall(rf"^\| `{TASK_PREFIX}(\S+)` \|(.*)\|$", page, re.M)
+    said = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    assert {*paper()["benchmarks"], "linear-equation"} == said.keys()
+    for name in paper()["benchmarks"]:
+        definition = benchmark_definitions()[name]
+        about = definition["metadata"]
+        problems, samples, source, revision, _ = said[name]
+        assert (int(problems), int(samples)) == (about["rows"], definition["repeats"])
+        assert source == f"{about['hub']}, {about['split']}"
+        assert revision == (
+            "not known here" if about["revision"] == "main" else about["revision"][:8]
+        )
+    assert "`stapo_chain-2` … `stapo_chain-6`" in page
