@@ -1,4 +1,4 @@
-"""The Hub fails now and then: what is asked of it is asked again before a run dies of it."""
+"""Retries of downloads from the Hub, which fails now and then."""
 
 import errno
 import os
@@ -15,20 +15,20 @@ ATTEMPTS = 6
 LONGEST_WAIT = 30.0
 NO_NETWORK = ("Name or service not known", "Temporary failure in name resolution")
 FEW = 3
-"""Attempts where not even names are known, as on a machine without a network."""
+"""Attempts if no host name can be resolved, as on a machine without a network."""
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
-"""Errors of this machine's disk."""
+"""Errors of the local disk, which are not retried."""
 AGAIN = {408, 429}
-"""Errors of the asker by their number, which pass nevertheless."""
+"""HTTP client errors (4xx) that are temporary and retried."""
 
 
-def persistently(get: Callable[[], T]) -> T:
-    """Return what `get` returns, after up to five failures that may pass.
+def with_retries(get: Callable[[], T]) -> T:
+    """Return what `get` returns; up to five temporary failures are retried.
 
-    The Hub's own client resumes files that broke off and repeats some of its requests; not all.
+    The Hub's own client resumes interrupted files and retries some of its requests, but not all.
 
     Args:
-        get: downloads something and continues where an earlier call broke off.
+        get: downloads something; a later call continues an interrupted download.
     """
     from httpx import HTTPError
 
@@ -41,14 +41,14 @@ def persistently(get: Callable[[], T]) -> T:
             if left <= (ATTEMPTS - FEW if nobody else 0) or not _may_pass(error):
                 raise
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            print(f"{plain(reason)}; again in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"{plain(reason)}; retrying in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
     raise AssertionError("the last attempt returns or raises")
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and what it came from."""
+    """Return an error and the errors that caused it."""
     found: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in found:
@@ -65,8 +65,8 @@ def _may_pass(error: Exception) -> bool:
     statuses = [getattr(getattr(cause, "response", None), "status_code", 0) for cause in causes]
     refused = any(400 <= status < 500 and status not in AGAIN for status in statuses)
     refused = refused or any("CERTIFICATE_VERIFY_FAILED" in str(cause) for cause in causes)
-    # Without a network the client says that the file is not in its cache; a set that does not exist
-    # says so with the same class.
+    # Without a network the client reports a file that is not in its cache; a data set that does not
+    # exist is a FileNotFoundError too.
     absent = isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
     local = any(isinstance(cause, OSError) and cause.errno in HERE for cause in causes)
     offline = constants.HF_HUB_OFFLINE or bool(os.environ.get("HF_DATASETS_OFFLINE"))

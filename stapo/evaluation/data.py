@@ -17,7 +17,7 @@ from datasets import load_dataset
 
 from stapo.canonical import canonical
 from stapo.evaluation.grading import last_boxed
-from stapo.hub import persistently
+from stapo.hub import with_retries
 
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
@@ -50,7 +50,7 @@ def benchmark_rows(
         source, loaded = str(path), _read(path)
     else:
         source = f"{hub} at {revision}"
-        loaded = persistently(lambda: load_dataset(hub, revision=revision, split=split))
+        loaded = with_retries(lambda: load_dataset(hub, revision=revision, split=split))
     found = [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
     if len(found) != rows:
         raise ValueError(f"{names[0]}: expected {rows} rows, found {len(found)} in {source}")

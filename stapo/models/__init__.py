@@ -1,1 +1,1 @@
-"""Base models: from the Hub at a pinned revision, or built from scratch in the tiny world."""
+"""Base models: downloaded from the Hub at a pinned revision, or tiny ones built from scratch."""

@@ -1,11 +1,11 @@
-"""The tiny world: chains, linear equations and their sloppy worked solutions. No torch here.
+"""Problems of the tiny models: chains and linear equations, with sloppy worked solutions. No torch here.
 
 `chain:6+9*3-4?` is evaluated strictly from left to right, modulo 10.
 
 A solution is a few written steps, most of them after a connecting word, and a boxed answer. Connecting
 words are exploratory by construction: many fit, so each has a low probability at a high entropy. Slips
-are spurious by construction: a random token stands where one token is nearly certain. A wrong step is
-carried on; in chains a later `*0` or `*5` can cancel it, so that right answers contain wrong steps.
+are spurious by construction: a random token replaces one that is nearly certain. Later steps use the
+result of a wrong step; in chains a `*0` or `*5` can cancel it, so that right answers contain wrong steps.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ NO_BOX_RATE = 0.05
 SLIP_RATE = 0.0005
 """Share of tokens of the supervised data that are replaced by a random one."""
 HELD_OUT_SHARE = 5
-"""One problem in so many belongs to the benchmarks, the others to training: by hash, so that the two
-are disjoint whatever is drawn."""
+"""One problem in this many belongs to the benchmarks, the others to training. A hash of the question
+decides, so that the two sets are disjoint for every seed."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A question, its answer, and a way to write a solution with wrong steps at a given rate."""
+    """A question, its answer, and a function that writes its solution."""
 
     family: str
     question: str
     answer: int
     work: Callable[[Callable[[int], int]], tuple[list[str], int]]
-    """Takes a function that may falsify a result; returns written steps and the final value."""
+    """Writes a solution: takes a function that may falsify a result, returns steps and final value."""
 
 
 def _chain(operations: int, rng: Random) -> Problem:
@@ -91,7 +91,7 @@ def is_held_out(question: str) -> bool:
 
 
 def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
-    """Return distinct held-out problems of one family, always the same for the same arguments."""
+    """Return distinct held-out problems of one family; the same arguments give the same problems."""
     rng = Random(f"benchmark {family} {seed}")
     found: dict[str, Problem] = {}
     while len(found) < rows:
@@ -102,7 +102,7 @@ def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
 
 
 def training_problems(seed: int) -> Iterator[Problem]:
-    """Yield training problems for ever, families in turn, never a held-out one."""
+    """Yield training problems without end, one family after another, never a held-out problem."""
     rng = Random(f"training {seed}")
     while True:
         for make, _ in FAMILIES.values():
@@ -113,7 +113,7 @@ def training_problems(seed: int) -> Iterator[Problem]:
 
 
 def sloppy_solution(problem: Problem, rng: Random) -> str:
-    """Return a worked solution as the supervised data hold it, slips of single tokens apart."""
+    """Return a worked solution of the supervised data, before single tokens are replaced."""
     wrong_rate = FAMILIES[problem.family][1]
 
     def slip(value: int) -> int:
@@ -135,6 +135,6 @@ def sloppy_solution(problem: Problem, rng: Random) -> str:
 
 
 def _filler(rng: Random) -> str:
-    # A few words are common and most are rare, as connecting words are.
+    # A few words are common and most are rare, as in real text.
     index = min(int(rng.expovariate(0.21)), len(FILLERS) - 1)
     return FILLERS[index] if rng.random() < FILLER_RATE else ""

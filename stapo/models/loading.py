@@ -1,7 +1,7 @@
-"""Models and tokenizers are data: no code that lies beside them is run, no pickle is read.
+"""Loading of models and tokenizers as data: no code from the checkpoint is run, no pickle is read.
 
-Left to its default, Transformers asks on a terminal whether a model's own code may run. Everything here
-is loaded through these functions.
+By default, Transformers asks on the terminal whether a model's own code may run. All models and
+tokenizers are therefore loaded through these functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
 
     Args:
         path: directory of the checkpoint.
-        **settings: as `from_pretrained` takes them, such as `padding_side`.
+        **settings: arguments of `from_pretrained`, such as `padding_side`.
 
     Raises:
-        StudyError: it is not there, or needs code of its own.
+        StudyError: the directory does not exist, or the tokenizer needs its own code.
     """
     return _local(
         path,
@@ -31,18 +31,20 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids of what ends a response: the tokenizer's own, and those of a study that it has.
+    """Return the ids that end a response: the tokenizer's end token, and a study's tokens that it knows.
 
-    Training and evaluation end responses by these and by nothing that a checkpoint says beside them.
+    Training and evaluation use these ids and ignore any others in the checkpoint's configuration.
 
     Raises:
-        StudyError: there is none.
+        StudyError: there are no such ids.
     """
     vocabulary = tokenizer.get_vocab()
     ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
     ends |= {tokenizer.eos_token_id} - {None}
     if not ends:
-        raise StudyError(["end_tokens: the tokenizer has none of them; name one that it has"])
+        raise StudyError(
+            ["end_tokens: the tokenizer has none of these tokens; add one that it has"]
+        )
     return tuple(sorted(ends))
 
 
@@ -51,10 +53,10 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
 
     Args:
         path: directory of the checkpoint.
-        dtype: of the weights in memory.
+        dtype: type of the weights in memory.
 
     Raises:
-        StudyError: it is not there, or needs code of its own.
+        StudyError: the directory does not exist, or the model needs its own code.
     """
     return _local(
         path,
@@ -65,20 +67,20 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
 
 
 def _local(path: Path | str, load: Callable[[], Any]) -> Any:
-    # Transformers would ask the Hub for a model whose name is that of the missing directory.
+    # Transformers would look on the Hub for a model with the name of the missing directory.
     if not Path(path).is_dir():
         raise StudyError(
-            [f"{path}: no such directory; a model and its tokenizer are expected there"]
+            [f"{path}: no such directory; give the directory of a model and its tokenizer"]
         )
     try:
         return load()
     except ValueError as error:
-        # Its advice is to trust the code.
+        # Transformers' message advises to trust the code.
         if "trust_remote_code" not in str(error):
             raise
         raise StudyError(
             [
-                f"{path}: needs Python code of its own, which is not run here; choose a model whose "
-                "architecture is one of Transformers' own"
+                f"{path}: needs its own Python code, which is never run here; choose a model whose "
+                "architecture is part of Transformers"
             ]
         ) from error

@@ -1,4 +1,4 @@
-"""The sizes of models: parameters, cache and arithmetic, from settings or the Hub's cache."""
+"""The shapes of models: parameters, key-value cache and FLOPs, from settings or the Hub's cache."""
 
 import json
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ class Shape:
 
     @property
     def layer(self) -> int:
-        """Parameters of one layer; biases and norms of queries and keys apart, under 0.1 %."""
+        """Parameters of one layer, without biases and query and key norms (under 0.1 %)."""
         attention = (2 * self.heads + 2 * self.kv_heads) * self.head_dim
         return self.hidden * (attention + 3 * self.ffn + 2)
 
     @property
     def embedding(self) -> int:
-        """Embedding parameters, those of an untied output head included."""
+        """Embedding parameters, including those of an untied output head."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2)
 
     @property
@@ -42,11 +42,11 @@ class Shape:
 
     @property
     def cache_values(self) -> int:
-        """Numbers in the key-value cache per token."""
+        """Number of values in the key-value cache per token."""
         return 2 * self.layers * self.kv_heads * self.head_dim
 
     def forward(self, tokens: float, context: float) -> float:
-        """Return the FLOPs of a forward pass of tokens that each attend to `context` others."""
+        """Return the FLOPs of a forward pass over tokens that attend to `context` tokens each."""
         matrices = self.layers * self.layer + self.vocabulary * self.hidden
         return tokens * (2 * matrices + 4 * self.layers * self.heads * self.head_dim * context)
 
@@ -59,14 +59,14 @@ SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Shape(28, 1536, 12, 2, 128, 8960, False),
     "opencompass/CompassVerifier-3B": Shape(36, 2048, 16, 2, 128, 11008, True),
 }
-"""By Hub id, from the models' config.json; the verifier is taken to be shaped as Qwen2.5-3B."""
+"""Shapes by Hub id, from the models' config.json; the verifier is assumed to have that of Qwen2.5-3B."""
 
 
 def shape_of(model: HubModel | TinyModel | Verifier) -> Shape:
-    """Return the shape of a model: from its settings, the table, or config.json in the Hub's cache.
+    """Return the shape of a model: from its settings, `SHAPES`, or config.json in the Hub's cache.
 
     Raises:
-        StudyError: nothing is known of it.
+        StudyError: the shape is unknown.
     """
     if isinstance(model, TinyModel):
         sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
@@ -84,7 +84,7 @@ def shape_of(model: HubModel | TinyModel | Verifier) -> Shape:
         last = (config.get("tie_word_embeddings", False), config["vocab_size"])
         return Shape(*sizes, head_dim or hidden // heads, config["intermediate_size"], *last)
     except (OSError, ValueError, KeyError) as error:
-        line = f"models: the shape of {model.hub} is unknown, its config.json is not in the Hub's cache;"
+        line = f"models: shape of {model.hub} unknown, its config.json is not in the Hub's cache;"
         known = f"run `stapo fetch` first, or choose from {', '.join(SHAPES)}"
         raise StudyError([f"{line} {known}"]) from error
 
@@ -93,7 +93,7 @@ def shapes_of(study: Study) -> dict[str, Shape]:
     """Return the shape of each size of a study.
 
     Raises:
-        StudyError: one line for each that is unknown.
+        StudyError: one line for each unknown shape.
     """
     shapes, errors = {}, []
     for size in study.run.sizes:

@@ -1,4 +1,4 @@
-"""The published wording of a verifier's prompt: fetched, checked, and read out of source that never runs."""
+"""The published prompt template of a verifier: downloaded, checked, and parsed; its source never runs."""
 
 import ast
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Formatter
 
 from stapo.files import replace_file
-from stapo.hub import persistently
+from stapo.hub import with_retries
 from stapo.study import StudyError
 from stapo.study.schema import Template
 
@@ -18,17 +18,17 @@ SECONDS = 30.0
 
 
 def template_text(template: Template) -> str:
-    """Return the wording, from the cache or from GitHub.
+    """Return the text of a template, from the cache or from GitHub.
 
     Raises:
-        StudyError: it cannot be had, is another than the study says, or is no template.
+        StudyError: it cannot be downloaded, its checksum differs from the study's, or it is no template.
     """
     place = f"{template.github} at {template.revision[:8]}, {template.file}"
     source = _source(template, place)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise StudyError([f"{place}: no Python ({error}); name another file"]) from error
+        raise StudyError([f"{place}: not Python ({error}); name another file"]) from error
     texts = [
         node.value.value
         for node in tree.body
@@ -38,14 +38,16 @@ def template_text(template: Template) -> str:
         and isinstance(node.value.value, str)
     ]
     if len(texts) != 1:
-        raise StudyError([f"{place}: {len(texts)} texts called {template.name}, expected one"])
+        raise StudyError([f"{place}: {len(texts)} strings named {template.name}, expected one"])
     if _fields(texts[0]) != Counter((name, "", None) for name in FIELDS):
-        raise StudyError([f"{place}: {template.name} has not {', '.join(FIELDS)}, each once"])
+        raise StudyError(
+            [f"{place}: {template.name} must have the fields {', '.join(FIELDS)}, each once"]
+        )
     return texts[0]
 
 
 def _fields(text: str) -> Counter[tuple[str | None, str | None, str | None]]:
-    """Return the fields of a format string, which may also reach into attributes; none of what is no such."""
+    """Return the fields of a format string, with attribute access as written; empty if it is invalid."""
     try:
         parsed = list(Formatter().parse(text))
     except ValueError:
@@ -65,12 +67,12 @@ def _source(template: Template, place: str) -> bytes:
     except (OSError, HTTPError) as error:
         raise StudyError(
             [
-                f"{place}: not to be had ({error}); run `stapo fetch` where there is a network, or set "
-                "evaluation.verifier.template: own for the suite's own wording"
+                f"{place}: cannot be downloaded ({error}); run `stapo fetch` on a machine with network "
+                "access, or set evaluation.verifier.template: own for the suite's own template"
             ]
         ) from error
     if (found := sha256(content).hexdigest()) != template.sha256:
-        raise StudyError([f"{place}: has SHA-256 {found}, the study says {template.sha256}"])
+        raise StudyError([f"{place}: SHA-256 is {found}, expected {template.sha256} (study)"])
     with replace_file(kept, "wb") as stream:
         stream.write(content)
     return content
@@ -81,10 +83,10 @@ def _downloaded(template: Template) -> bytes:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
-        raise FileNotFoundError("not in the cache, and the network is switched off")
+        raise FileNotFoundError("not in the cache, and offline mode is on")
     address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
 
     def get() -> bytes:
         return httpx.get(address, timeout=SECONDS).raise_for_status().content
 
-    return persistently(get)
+    return with_retries(get)

@@ -1,4 +1,4 @@
-"""The tiny base model: a Qwen3 from scratch, supervised on sloppy solutions of `arithmetic`."""
+"""The tiny base model: a small Qwen3, trained from scratch on sloppy solutions of `arithmetic`."""
 
 import hashlib
 import io
@@ -29,11 +29,11 @@ from stapo.study.schema import TinyModel
 CONTEXT = 96
 HEAD_SIZE = 32
 INITIAL_SCALE = 0.1
-"""About 1 / sqrt(width); with Qwen3's 0.02 tried starts of this length stayed below 20 % accuracy."""
+"""About 1 / sqrt(width); with Qwen3's 0.02, warm starts of this length stayed below 20 % accuracy."""
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 IGNORED = -100
 SAVE_EVERY = 10
-"""Steps of the supervised start between two states for resuming; a few seconds."""
+"""Steps of the SFT warm start between two checkpoints; a few seconds."""
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -79,7 +79,7 @@ def build_model(settings: TinyModel) -> Qwen3ForCausalLM:
 def supervised_batches(
     tokenizer: PreTrainedTokenizerFast, batch_size: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (input ids, labels), both (B, T) int64, for ever; the question carries no loss."""
+    """Yield (input ids, labels), both (B, T) int64, without end; the question has no loss."""
     rng, problems = Random(f"solutions {seed}"), training_problems(seed)
     while True:
         rows = [_supervised_row(tokenizer, next(problems), rng) for _ in range(batch_size)]
@@ -113,14 +113,14 @@ def supervise(
     settings: TinyModel,
     state: Path | None = None,
 ) -> None:
-    """Train the model in place: AdamW, learning rate linear to 5 % of its start.
+    """Train the model in place, with AdamW and a learning rate that falls linearly to 5 %.
 
     Args:
-        model: with its first weights.
-        tokenizer: of the model.
-        settings: of the supervised start.
-        state: file that is written on the way; where it holds a state of these settings, training
-            resumes from it to the same bits.
+        model: the model with its initial weights.
+        tokenizer: tokenizer of the model.
+        settings: settings of the SFT warm start.
+        state: checkpoint file, written every `SAVE_EVERY` steps. If it holds a checkpoint of these
+            settings, training resumes from it; the final weights are bit for bit the same.
     """
     steps = settings.supervised_steps
     optimizer = torch.optim.AdamW(
@@ -131,9 +131,9 @@ def supervise(
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
     done = _load_state(state, settings, parts) if state else 0
     for _ in range(done):
-        next(batches)  # Drawing them again costs a twentieth of training on them.
+        next(batches)  # Drawing a batch costs a twentieth of training on it.
     model.train()
-    for step in track(range(done + 1, steps + 1), description="supervised start"):
+    for step in track(range(done + 1, steps + 1), description="SFT warm start"):
         ids, labels = next(batches)
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
@@ -151,7 +151,7 @@ def _made_by(settings: TinyModel) -> str:
 
 
 def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: int) -> None:
-    """Write the state after a step atomically, behind its checksum."""
+    """Write the state after a step atomically, with its checksum on the first line."""
     states = {name: part.state_dict() for name, part in parts.items()}
     buffer = io.BytesIO()
     torch.save({"of": _made_by(settings), "step": step, **states}, buffer)
@@ -161,12 +161,12 @@ def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: in
 
 
 def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
-    """Load the state that was written last; return after which step, 0 without one to resume from."""
+    """Load the last checkpoint and return its step; 0 if there is none to resume from."""
     if not path.exists():
         return 0
     checksum, _, data = path.read_bytes().partition(b"\n")
     if checksum != hashlib.sha256(data).hexdigest().encode():
-        print(f"{path}: passed over, truncated or corrupt", flush=True)  # noqa: T201
+        print(f"{path}: skipped, truncated or corrupt", flush=True)  # noqa: T201
         return 0
     found = torch.load(io.BytesIO(data), weights_only=True)
     if found["of"] != _made_by(settings):
@@ -179,11 +179,11 @@ def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
 
 
 def build_tiny(settings: TinyModel, path: Path, state: Path | None = None) -> None:
-    """Build, supervise and save the base model and its tokenizer; `state` as for `supervise`."""
+    """Build, train and save the base model and its tokenizer; `state` as for `supervise`."""
     tokenizer = build_tokenizer()
     model = build_model(settings)
     supervise(model, tokenizer, settings, state)
-    # Explicit and neutral: evaluation and rollouts set every sampling field themselves.
+    # Neutral settings: evaluation and rollouts set every sampling field themselves.
     model.generation_config.do_sample = True
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)

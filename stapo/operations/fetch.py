@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stapo.files import replace_file
-from stapo.hub import persistently
+from stapo.hub import with_retries
 from stapo.study import Study
 from stapo.study.schema import HubData, HubModel, Template
 from stapo.tasks import benchmark_definitions
@@ -66,7 +66,7 @@ def _template(template: Template) -> Callable[[], object]:
 def _prompts(data: HubData) -> object:
     from datasets import load_dataset
 
-    return persistently(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
+    return with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
 
 
 def _rows(name: str) -> Callable[[], object]:

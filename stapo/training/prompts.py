@@ -11,7 +11,7 @@ from typing import Any
 
 from stapo.canonical import canonical, fingerprint
 from stapo.files import read_published, write_json, write_jsonl
-from stapo.hub import persistently
+from stapo.hub import with_retries
 from stapo.models.arithmetic import training_problems
 from stapo.study import StudyError
 from stapo.study.schema import Data, HubData, TinyData
@@ -124,7 +124,7 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
     """
     from datasets import load_dataset
 
-    rows = persistently(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
+    rows = with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
     answers: dict[str, Counter[str]] = {}
     for index, row in enumerate(rows):
         place = f"data: row {index} of {data.hub} at {data.revision[:8]}"

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from stapo import hub
-from stapo.hub import ATTEMPTS, FEW, persistently
+from stapo.hub import ATTEMPTS, FEW, with_retries
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_errors_are_met_with_so_many_attempts(waits, error, attempts):
         raise error
 
     with pytest.raises(type(error)):
-        persistently(get)
+        with_retries(get)
     assert len(asked) == attempts
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0][: attempts - 1]
 
@@ -68,7 +68,7 @@ def test_what_comes_late_is_returned(waits):
             raise answer
         return answer
 
-    assert persistently(get) == "here"
+    assert with_retries(get) == "here"
     assert len(waits) == 2
 
 
@@ -81,5 +81,5 @@ def test_offline_nothing_is_asked_twice(monkeypatch):
         raise ConnectionError("offline")
 
     with pytest.raises(ConnectionError):
-        persistently(get)
+        with_retries(get)
     assert asked == [1]

@@ -124,7 +124,7 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
     told = on_a_terminal_told_yes(RUN.format(commands=commands), tmp_path)
     assert not (tmp_path / "marker").exists(), told
     assert "[y/N]" not in told
-    assert told.count("needs Python code of its own, which is not run here") == len(commands), told
+    assert told.count("needs its own Python code, which is never run here") == len(commands), told
 
 
 def test_trl_is_given_no_code_to_run_and_no_pickles(tiny, tmp_path):

@@ -73,19 +73,19 @@ def test_the_text_is_read_and_kept_and_nothing_is_run(published, tmp_path, monke
     assert module.template_text(template) == TEXT
     (kept,) = (tmp_path / "cache" / "stapo").iterdir()
     kept.write_text("WORDING = 'altered {question} {gold_answer} {llm_response}'")
-    with pytest.raises(StudyError, match=r"not to be had.*template: own"):
+    with pytest.raises(StudyError, match=r"cannot be downloaded.*template: own"):
         module.template_text(template)
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("MISSING", "0 texts called MISSING"),
-        ("JOINED", "0 texts called JOINED"),
-        ("DEEP", "has not question, gold_answer, llm_response, each once"),
-        ("SHORT", "has not question, gold_answer, llm_response, each once"),
-        ("OPEN", "has not question, gold_answer, llm_response, each once"),
-        ("TWICE", "has not question, gold_answer, llm_response, each once"),
+        ("MISSING", "0 strings named MISSING"),
+        ("JOINED", "0 strings named JOINED"),
+        ("DEEP", "must have the fields question, gold_answer, llm_response, each once"),
+        ("SHORT", "must have the fields question, gold_answer, llm_response, each once"),
+        ("OPEN", "must have the fields question, gold_answer, llm_response, each once"),
+        ("TWICE", "must have the fields question, gold_answer, llm_response, each once"),
     ],
 )
 def test_what_is_no_template_is_refused(published, name, why):
@@ -96,12 +96,12 @@ def test_what_is_no_template_is_refused(published, name, why):
 @pytest.mark.parametrize("content", [b"# A title\n\nSome text.", b"\xff\xfe", b"a = 1\x00"])
 def test_what_is_no_python_is_refused(published, monkeypatch, content):
     monkeypatch.setattr(module, "_downloaded", lambda _: content)
-    with pytest.raises(StudyError, match=r"src/p\.py: no Python"):
+    with pytest.raises(StudyError, match=r"src/p\.py: not Python"):
         module.template_text(published("WORDING", hashlib.sha256(content).hexdigest()))
 
 
 def test_another_file_than_the_study_pins_is_refused(published, tmp_path):
-    with pytest.raises(StudyError, match="has SHA-256"):
+    with pytest.raises(StudyError, match=r"SHA-256 is \w+, expected 0000"):
         module.template_text(published("WORDING", "0" * 64))
     assert not (tmp_path / "cache").exists()
 
