@@ -1,4 +1,4 @@
-"""Values as canonical JSON, and their fingerprints."""
+"""Canonical JSON of values, and their fingerprints."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """Return canonical JSON: sorted keys, no white space."""
+    """Return a value as canonical JSON: sorted keys, no white space."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,7 +1,7 @@
-"""How files are written so that a kill at any time loses nothing, and how they are read.
+"""Reading files, and writing them so that a kill at any time loses nothing.
 
-Published files and directories are written atomically, by one rename; logs of steps are append-only. What is
-truncated or corrupt is never taken for what it was.
+Published files and directories are written atomically, by one rename; logs of steps are append-only.
+Truncated or corrupt files raise an error.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import IO, Any
 
 
 class DamagedFileError(ValueError):
-    """A file is truncated, corrupt or not what it should be: place, cause and remedy, one line each."""
+    """A file is truncated, corrupt or invalid; the message is one line with place, cause and remedy."""
 
 
 AGAIN = "remove it and run snakemake again, which writes it again"
@@ -23,7 +23,7 @@ AGAIN = "remove it and run snakemake again, which writes it again"
 
 @contextmanager
 def replace_file(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file beside `path` that takes its place when the block ends without an error."""
+    """Open a temporary file that replaces `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,7 +37,7 @@ def replace_file(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the entries of a directory, are on the disk."""
+    """Flush a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -47,10 +47,10 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def replace_directory(path: Path) -> Iterator[Path]:
-    """Yield a directory beside `path` that takes its place when the block ends without an error."""
+    """Yield a temporary directory that replaces `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    # One process at a time publishes a directory: what a kill left of an earlier attempt may go.
+    # Only one process at a time publishes a directory, so the rest of a killed attempt can be removed.
     for left in path.parent.glob(f".{path.name}.*"):
         if left.suffix[1:].isdigit():
             shutil.rmtree(left, ignore_errors=True)
@@ -67,7 +67,7 @@ def replace_directory(path: Path) -> Iterator[Path]:
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """Give a finished file a second name; across file systems a copy."""
+    """Create a hard link to a finished file, or a copy of it on another file system."""
     try:
         os.link(source, target)
     except OSError:
@@ -75,17 +75,17 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as indented JSON with sorted keys, by one rename."""
+    """Write a value atomically as indented JSON with sorted keys."""
     with replace_file(path) as stream:
         stream.write(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
-    """Return the mapping that a JSON file holds.
+    """Return the mapping of a JSON file.
 
     Raises:
-        DamagedFileError: it holds none.
-        OSError: it cannot be read.
+        DamagedFileError: the file is not a JSON mapping.
+        OSError: the file cannot be read.
     """
     found = _mapping(path.read_bytes())
     if found is None:
@@ -102,14 +102,14 @@ def _mapping(data: bytes) -> dict[str, Any] | None:
 
 
 def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
-    """Append one line, after removing what a kill or a full disk left of an unfinished one."""
+    """Append one line, after removing an incomplete last line left by a kill or a full disk."""
     with path.open("a+b") as stream:
         stream.truncate(_end_of_lines(stream))
         stream.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
 
 def _end_of_lines(stream: IO[bytes]) -> int:
-    """Return the position behind the last line end; only the last byte is read where it is one."""
+    """Return the position after the last line end; if that is the last byte, only it is read."""
     start, block = stream.seek(0, os.SEEK_END), 1
     while start > 0:
         stop, start = start, max(start - block, 0)
@@ -122,17 +122,17 @@ def _end_of_lines(stream: IO[bytes]) -> int:
 
 
 def scan_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield number and record of every finished line, None for one that is not a JSON mapping."""
+    """Yield number and record of every complete line; None for a line that is not a JSON mapping."""
     data = path.read_bytes() if path.exists() else b""
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         yield number, _mapping(line)
 
 
 def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
-    """Return the records of a log; a last line without line end was never finished.
+    """Return the records of a log, without a last line that has no line end, which is incomplete.
 
     Raises:
-        DamagedFileError: another line is not JSON.
+        DamagedFileError: a complete line is not JSON.
     """
     records = []
     for number, record in scan_jsonl(path):
@@ -145,20 +145,20 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
 def read_published(
     path: Path, fields: Iterable[str] = (), remedy: str = AGAIN
 ) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that was written atomically: every line is whole.
+    """Return the records of a file of JSON lines that was written atomically: every line is complete.
 
     Args:
-        path: the file; one that does not exist has no records.
-        fields: what every record has.
-        remedy: said where it is damaged.
+        path: the file; a missing file has no records.
+        fields: required fields of every record.
+        remedy: end of the error message.
 
     Raises:
-        DamagedFileError: a line is not JSON or lacks a field, or the last one has no end.
+        DamagedFileError: a line is not JSON or lacks a field, or the last line has no line end.
     """
     records = read_jsonl(path, remedy)
     if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
         raise DamagedFileError(
-            f"{path}:{len(records) + 1}: truncated, the last line has no end; {remedy}"
+            f"{path}:{len(records) + 1}: truncated, the last line has no line end; {remedy}"
         )
     for number, record in enumerate(records, start=1):
         if missing := [name for name in fields if name not in record]:

@@ -1,4 +1,4 @@
-"""GPUs of one machine, leased by its jobs: Snakemake counts them but says nothing of which."""
+"""Leases of the GPUs of one machine: Snakemake counts GPUs but does not assign them to jobs."""
 
 import fcntl
 import os
@@ -16,19 +16,22 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
-    """Wait for free devices and hold them until this process, or what it becomes by exec, ends.
+    """Wait for free devices and lock them until this process ends; exec keeps the locks.
 
     Args:
-        count: how many.
-        devices: to choose from.
-        directory: of one lock file per device, the same for all who share the devices.
+        count: number of devices.
+        devices: devices to choose from.
+        directory: directory of one lock file per device, the same for all jobs that share the devices.
 
     Raises:
-        StudyError: more than there are, or a directory that others can write to.
+        StudyError: there are fewer devices, or others can write to the directory.
     """
     if count > len(devices):
         raise StudyError(
-            [f"--gpus {count}: {len(devices)} are here; ask for fewer in the profile's resources"]
+            [
+                f"--gpus {count}: only {len(devices)} available; request fewer in the profile's "
+                "resources"
+            ]
         )
     _make_own(directory)
     held = _held(count, devices, directory)
@@ -44,7 +47,7 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
 
 
 def _make_own(directory: Path) -> None:
-    """Make a directory of this user alone: in /tmp anybody may have made one, or a link, of that name."""
+    """Create a private directory: in /tmp another user may have created one, or a link, of that name."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
     found = directory.lstat()
@@ -52,14 +55,14 @@ def _make_own(directory: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
         raise StudyError(
             [
-                f"{directory}: is not a directory of yours that nobody else can write to, so GPUs cannot be "
-                "leased there; remove it, or set TMPDIR to a directory of your own"
+                f"{directory}: not a private directory of this user, so GPUs cannot be leased there; "
+                "remove it, or set TMPDIR to a directory of your own"
             ]
         )
 
 
 def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:
-    """Lock that many devices, or none: two jobs that each hold half of what they need wait forever."""
+    """Lock exactly `count` devices or none: two jobs with half of their devices each would deadlock."""
     held: dict[str, int] = {}
     for device in devices:
         if len(held) == count:
@@ -80,7 +83,7 @@ def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int]
 
 
 def take_gpus(count: int) -> None:
-    """Make so many GPUs, leased by this job alone, the only ones that this process sees."""
+    """Lease `count` GPUs for this job and hide all others from this process."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if count and visible is None:
         import torch
@@ -88,7 +91,7 @@ def take_gpus(count: int) -> None:
         visible = ",".join(map(str, range(torch.cuda.device_count())))
     named = (device.strip() for device in (visible or "").split(","))
     devices = list(dict.fromkeys(device for device in named if device))
-    # Two Slurm jobs may both call their device 0.
+    # Two Slurm jobs may both have a device 0.
     job = os.environ.get("SLURM_JOB_ID", "here")
     directory = Path(tempfile.gettempdir()) / f"stapo-gpus-{os.getuid()}-{job}"
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(lease(count, devices, directory))

@@ -1,8 +1,8 @@
-"""Who works where: one process in a work directory, one Snakemake at a time for each study.
+"""File locks: one process per work directory, one Snakemake per study at a time.
 
-Snakemake's own lock is a list of files that outlives it: after a kill it must be removed by hand. These are
-locks of the kernel, which end with their process, so profiles turn Snakemake's off. A Snakemake that is
-killed leaves its jobs running; beside them the next one would publish what they publish too, so it waits.
+Snakemake's own lock is a list of files, which must be removed by hand after a kill. The locks here are
+kernel locks (flock), which end with their process, so the profiles turn Snakemake's off. A killed Snakemake
+leaves its jobs running. A second one would write the same files as these jobs, so it waits for them.
 """
 
 import fcntl
@@ -21,10 +21,10 @@ from stapo.files import DamagedFileError, write_json
 STUDY_LOCK = "work/{study}/snakemake.lock"
 JOBS_LOCK = "work/{study}/jobs.lock"
 VARIABLE = "STAPO_JOBS_LOCK"
-"""Set for the jobs of a study: the file that each of them locks, shared, for as long as it runs."""
+"""Environment variable of a study's jobs: the file on which each job holds a shared lock while it runs."""
 SECONDS_BETWEEN_LOOKS = 0.5
 _held: list[int] = []
-"""Locks of this process; they end with it, or with what it becomes by exec."""
+"""File descriptors of the locks of this process; exec keeps them."""
 
 
 class StudyBusyError(RuntimeError):
@@ -32,20 +32,20 @@ class StudyBusyError(RuntimeError):
 
 
 class BusyError(RuntimeError):
-    """Another process works in the same directory."""
+    """Another process uses the same work directory."""
 
 
 class ForeignDirectoryError(RuntimeError):
-    """A directory belongs to something else than what is asked for."""
+    """A work directory belongs to another configuration."""
 
 
 @contextmanager
 def work_directory(path: Path, config: Any) -> Iterator[Path]:
-    """Claim a work directory for this process and for what `config` determines.
+    """Lock a work directory for this process, and bind it to `config` at its first use.
 
     Raises:
-        BusyError: another process holds it.
-        ForeignDirectoryError: it holds the state of another configuration.
+        BusyError: another process has locked it.
+        ForeignDirectoryError: it contains the state of another configuration.
     """
     path.mkdir(parents=True, exist_ok=True)
     with (path / "lock").open("a+") as lock:
@@ -54,7 +54,7 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         except BlockingIOError as error:
             lock.seek(0)
             raise BusyError(
-                f"{path}: another process works here ({lock.read()}); wait for it or stop it"
+                f"{path}: in use by another process ({lock.read()}); wait for it or stop it"
             ) from error
         lock.truncate(0)
         print(f"{os.uname().nodename} {os.getpid()}", end="", file=lock, flush=True)
@@ -63,7 +63,7 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
             write_json(identity, config)
         elif _canonical(identity) != canonical(config):
             raise ForeignDirectoryError(
-                f"{path}: holds the state of another configuration; choose another directory or remove it"
+                f"{path}: contains the state of another configuration; choose another directory or remove it"
             )
         yield path
 
@@ -77,7 +77,7 @@ def _canonical(identity: Path) -> str:
 
 
 def claim_study(study: str) -> None:
-    """Hold a study until this process ends, once no job of an earlier run is left.
+    """Lock a study until this process ends, and wait for the jobs of an earlier run.
 
     Raises:
         StudyBusyError: another Snakemake runs this study in this directory.
@@ -85,7 +85,7 @@ def claim_study(study: str) -> None:
     path = Path(STUDY_LOCK.format(study=study))
     if not _lock(path, fcntl.LOCK_EX):
         raise StudyBusyError(
-            f"{path}: another snakemake runs this study here ({path.read_text()}); wait for it or stop it"
+            f"{path}: another snakemake runs this study ({path.read_text()}); wait for it or stop it"
         )
     os.ftruncate(_held[-1], 0)
     os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
@@ -93,7 +93,7 @@ def claim_study(study: str) -> None:
     if not _lock(jobs, fcntl.LOCK_EX):
         pids = ", ".join(str(pid) for pid, _ in holders(jobs.stat().st_ino)) or "on another host"
         _say(
-            f"waiting for jobs that an earlier run left (processes: {pids}); kill stops them, they resume"
+            f"waiting for jobs of an earlier run (processes: {pids}); if you kill them, they are resumed"
         )
         while not _lock(jobs, fcntl.LOCK_EX):
             time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -101,9 +101,9 @@ def claim_study(study: str) -> None:
 
 
 def join_jobs() -> None:
-    """Say, as a job of Snakemake, that this process works on its study."""
+    """Take the shared lock of a study's jobs, if this process is one of them."""
     if path := os.environ.get(VARIABLE):
-        # Only a Snakemake that starts holds it alone, for a moment.
+        # Only a starting Snakemake holds it exclusively, for a moment.
         while not _lock(Path(path), fcntl.LOCK_SH):
             time.sleep(SECONDS_BETWEEN_LOOKS)
         os.set_inheritable(_held[-1], True)
@@ -118,13 +118,15 @@ def _lock(path: Path, kind: int) -> bool:
         os.close(lock)
         return False
     except OSError as error:
-        _say(f"{path}: no lock ({error.strerror}): never run a study twice at the same time here")
+        _say(
+            f"{path}: cannot be locked ({error.strerror}); do not run a study twice at the same time here"
+        )
     _held.append(lock)
     return True
 
 
 def holders(inode: int) -> list[tuple[int, str]]:
-    """Return process and device, as `major:minor`, of each lock of this host on a file of that number."""
+    """Return process id and device (`major:minor`) of each lock on this host on a file of an inode."""
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:

@@ -19,13 +19,13 @@ PACKAGES = (
     "latex2sympy2-extended", "sympy", "numpy", "snakemake", "stapo",
 )  # fmt: skip
 SUMS = "SHA256SUMS"
-"""In every directory of weights that is written here, as `sha256sum --check` reads it."""
+"""File of checksums in every directory of weights written here, in the format of `sha256sum --check`."""
 LOCK = ROOT / "requirements" / "lock.txt"
 
 
 @cache
 def provenance() -> dict[str, Any]:
-    """Return what every score carries: commit, packages, hardware."""
+    """Return the record that every score contains: commit, packages, hardware."""
     return {
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain")),
@@ -37,7 +37,7 @@ def provenance() -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Return what a run or a study carries: `provenance`, all packages, lock, GPUs and their driver."""
+    """Return the record of a run or a study: `provenance`, all packages, lock file, GPUs and driver."""
     installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
     return {
         **provenance(),
@@ -50,7 +50,7 @@ def environment() -> dict[str, Any]:
 
 
 def accelerators() -> dict[str, Any]:
-    """Return names and driver of the GPUs that this process sees; empty and None without any."""
+    """Return the names and the driver of the GPUs that this process sees; empty and None without GPUs."""
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -61,13 +61,13 @@ def accelerators() -> dict[str, Any]:
 
             pynvml.nvmlInit()
             driver = str(pynvml.nvmlSystemGetDriverVersion())
-        except Exception:  # Without NVML there is no driver version, and nothing else is lost.
+        except Exception:  # Without NVML only the driver version is missing.
             driver = None
     return {"gpus": names, "driver": driver, "cuda": torch.version.cuda}
 
 
 def energy_joules() -> float | None:
-    """Return what this process's GPU has used since its driver was loaded; None where NVML cannot say."""
+    """Return the energy that this process's GPU has used since its driver was loaded; None if unknown."""
     import torch
 
     if not torch.cuda.is_available():
@@ -79,12 +79,12 @@ def energy_joules() -> float | None:
         uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
-    except Exception:  # Older GPUs do not count, and MIG slices may not.
+    except Exception:  # Older GPUs do not measure energy, and MIG slices may not.
         return None
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hex digits."""
+    """Return the SHA-256 of a file as hex digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -95,7 +95,7 @@ def is_hidden(path: Path) -> bool:
 
 
 def checksums(paths: Iterable[Path], root: Path) -> dict[str, str]:
-    """Return the SHA-256 of files, and of what is visible below directories, by their path from `root`."""
+    """Return path relative to `root` -> SHA-256 of files and of the visible files below directories."""
     files = [
         file
         for path in paths
@@ -106,20 +106,20 @@ def checksums(paths: Iterable[Path], root: Path) -> dict[str, str]:
 
 
 def file_sums(root: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of files below a directory by name; several files at a time."""
+    """Return name -> SHA-256 of files below a directory; several files are hashed in parallel."""
     names = list(names)
-    with ThreadPoolExecutor() as pool:  # Hashing releases the interpreter's lock.
+    with ThreadPoolExecutor() as pool:  # Hashing releases the GIL.
         return dict(zip(names, pool.map(lambda name: file_sha256(root / name), names), strict=True))
 
 
 def changed_files(root: Path, stated: Mapping[str, str]) -> list[str]:
-    """Return which files below a directory are missing, or have another SHA-256 than is stated."""
+    """Return the files below a directory that are missing or whose SHA-256 is not the stated one."""
     found = file_sums(root, [name for name in stated if (root / name).is_file()])
     return [name for name, sha in stated.items() if found.get(name) != sha]
 
 
 def write_sums(directory: Path) -> None:
-    """Write the checksums of all files of a directory into it, so that damage is noticed later."""
+    """Write the checksums of all files of a directory into it, so that later damage is detected."""
     files = [path for path in directory.rglob("*") if path.is_file() and path != directory / SUMS]
     names = sorted(path.relative_to(directory).as_posix() for path in files)
     with replace_file(directory / SUMS) as stream:
@@ -127,24 +127,24 @@ def write_sums(directory: Path) -> None:
 
 
 def damaged_file(directory: Path) -> str | None:
-    """Return the first file that is not what `write_sums` saw; None where all are, or nothing is known."""
+    """Return the first file that differs from its checksum; None if none does or checksums are missing."""
     path = directory / SUMS
     if not path.exists():
         return None
     pairs = [line.partition("  ") for line in path.read_text(errors="replace").splitlines()]
     stated = {name: sha for sha, _, name in pairs}
     changed = changed_files(directory, stated) if stated else [SUMS]
-    return (changed[0] or SUMS) if changed else None  # A damaged line may name nothing.
+    return (changed[0] or SUMS) if changed else None  # A damaged line may contain no name.
 
 
 def sums_of(directory: Path) -> str | None:
-    """Return a checksum over the files of a directory of weights; None where nothing is known of them."""
+    """Return one checksum for all files of a directory of weights; None if it has no `SHA256SUMS`."""
     path = directory / SUMS
     return file_sha256(path) if path.exists() else None
 
 
 def require_whole(directory: Path) -> None:
-    """Check a directory of weights against the checksums that lie in it.
+    """Check a directory of weights against the checksums that it contains.
 
     Raises:
         DamagedFileError: a file is missing, truncated or corrupt.
@@ -157,7 +157,7 @@ def require_whole(directory: Path) -> None:
 
 
 def _git(*args: str) -> str | None:
-    """Return git's answer about the source tree; None where it is no checkout."""
+    """Return git's output for the source tree; None if it is not a checkout."""
     command = ["git", "-C", str(ROOT), *args]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

@@ -1,4 +1,4 @@
-"""What the repository holds beside the package."""
+"""Paths of the repository outside the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The benchmarks as lm-eval tasks: what `benchmarks/` says of each. Nothing here imports lm-eval."""
+"""The lm-eval task files of `benchmarks/`. Nothing here imports lm-eval."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ import yaml
 from stapo.repository import BENCHMARKS
 
 TASK_PREFIX = "stapo_"
-"""lm-eval has no task of such a name, so that a forgotten `--include_path` cannot run another one."""
+"""Prefix that no task of lm-eval has, so that a missing `--include_path` cannot run a built-in task."""
 
 
 class _TaskLoader(yaml.SafeLoader):
@@ -21,9 +21,9 @@ _TaskLoader.add_constructor("!function", lambda loader, node: f"!function {node.
 
 @cache
 def benchmark_definitions() -> dict[str, dict[str, Any]]:
-    """Return every task of `benchmarks/` by its name without prefix, includes resolved.
+    """Return every task of `benchmarks/` by its name without prefix, with includes resolved.
 
-    Comments and the order of keys do not show; everything else is part of the fingerprints.
+    The definitions are part of fingerprints; comments and the order of keys have no effect on them.
     """
     tasks = {}
     for path in sorted(BENCHMARKS.rglob("*.yaml")):

@@ -1,6 +1,6 @@
-"""Text of others, for reading: nothing in it is obeyed by a terminal, a browser or a Markdown reader.
+"""Escapes for untrusted text, so that no terminal, browser or Markdown reader interprets it.
 
-Titles, answers, responses, logs and names of files are whatever somebody wrote.
+Titles, answers, responses, logs and file names are untrusted.
 """
 
 import html
@@ -9,23 +9,23 @@ import re
 IGNORED = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that show nothing; whatever else shows nothing is not printable."""
+"""Printable characters that are invisible; all other invisible characters are not printable."""
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 MAX_CHARACTERS = 160
-"""Of a line of a log that is shown."""
+"""Characters that are shown of a line of a log."""
 MARKUP = re.compile(r"[\\|*_`~$]|\](?=[(\[:])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
-"""What begins something in a line of Markdown: not each bracket, but what makes a link or image of it."""
+"""Markup in a line of Markdown; of brackets only those that make a link or an image."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return text with an escape in place of every character that is not seen.
+    """Return text with every invisible character escaped.
 
-    Control characters move the cursor, those of bidirectional text turn it round, those without width
-    make two names look the same.
+    Control characters move the cursor, bidirectional ones reverse the text, and those without width make
+    two names look the same.
 
     Args:
-        text: of somebody.
-        keep: characters that stay nevertheless, such as the end of a line.
+        text: untrusted text.
+        keep: invisible characters that are kept, such as the end of a line.
     """
     if text.isprintable() and not IGNORED.search(text):
         return text
@@ -42,12 +42,12 @@ def _escape(character: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text as one short line, colours taken off."""
+    """Return text as one short line, without terminal colours."""
     line = visible(" ".join(COLOURS.sub("", text).split()))
     return line[:MAX_CHARACTERS] + ("…" if len(line) > MAX_CHARACTERS else "")
 
 
 def markdown(text: str) -> str:
-    """Return text as Markdown that shows it as it is: in it no cell ends, no link, image or HTML begins."""
+    """Return text as Markdown that shows it literally: without table cells, links, images or HTML."""
     escaped = MARKUP.sub(lambda found: "\\" + found[0], visible(text))
     return html.escape(escaped, quote=False)

@@ -35,7 +35,7 @@ def test_a_second_snakemake_is_refused_while_the_first_lives(tmp_path):
     second = start(CLAIM, tmp_path)
     _, said = second.communicate(timeout=60)
     assert second.returncode == 1
-    assert f"another snakemake runs this study here ({os.uname().nodename} {first.pid})" in said
+    assert f"another snakemake runs this study ({os.uname().nodename} {first.pid})" in said
     first.kill()
     first.communicate()
     third = start(CLAIM, tmp_path)
@@ -47,7 +47,7 @@ def test_the_next_snakemake_waits_for_a_job_that_was_left(tmp_path):
     job = start(JOB, tmp_path, STAPO_JOBS_LOCK=str(lock))
     assert job.stdout.readline() == "joined\n"
     waiting = start(CLAIM, tmp_path)
-    assert f"waiting for jobs that an earlier run left (processes: {job.pid})" in (
+    assert f"waiting for jobs of an earlier run (processes: {job.pid})" in (
         waiting.stderr.readline()
     )
     time.sleep(1)

@@ -106,7 +106,7 @@ def altered(old: str, new: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
-        (cut, f"{METRICS}:96: truncated, the last line has no end"),
+        (cut, f"{METRICS}:96: truncated, the last line has no line end"),
         (foreign, f"{METRICS}:1: truncated or corrupt"),
         (empty, f"{METRICS}: not the steps 1 to 96"),
         (Path.unlink, f"{METRICS}: missing; run snakemake"),

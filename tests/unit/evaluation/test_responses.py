@@ -53,5 +53,7 @@ def test_missing_problems_are_named(path):
     with pytest.raises(DamagedFileError, match="not the problems 0 to 2 in their order"):
         published(path, 3, 2)
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(DamagedFileError, match=r"r\.jsonl:2: truncated, the last line has no end"):
+    with pytest.raises(
+        DamagedFileError, match=r"r\.jsonl:2: truncated, the last line has no line end"
+    ):
         published(path)
