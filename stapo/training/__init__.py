@@ -1,1 +1,1 @@
-"""Training on TRL: what differs from its GRPOTrainer, and the run from prompts to published weights."""
+"""Training with TRL: changes to its GRPOTrainer, and the run from prompts to published weights."""

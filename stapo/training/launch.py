@@ -1,7 +1,6 @@
-"""From the resources that a training was given to processes on them.
+"""Launching of a training: one process per GPU of the resources that Snakemake gave it.
 
-A training on GPUs is `accelerate launch` with one process for each, on one machine or, inside a Slurm job,
-on several.
+Several processes are started by `accelerate launch`, on one machine or, inside a Slurm job, on several.
 """
 
 import os
@@ -16,21 +15,21 @@ from stapo.training.server import server_command, server_fault
 
 CONFIGURATIONS = ROOT / "workflows" / "accelerate"
 LAUNCHED = "STAPO_LAUNCHED"
-"""Set for the processes of a training, which must not launch any."""
+"""Environment variable of the processes of a training, which must not launch further ones."""
 RENDEZVOUS = "STAPO_RENDEZVOUS"
-"""Set by the first machine of several: host and port where its processes are found."""
+"""Environment variable for several machines: host and port of the first machine's main process."""
 FIRST_PORT, PORTS = 20000, 20000
 
 
 def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
-    """Return why a training cannot run on so many GPUs of so many machines, one line each."""
+    """Return why a training cannot run on `gpus` GPUs of `nodes` machines, one line per reason."""
     if gpus % nodes:
-        return [f"--gpus {gpus}: {nodes} machines cannot share them equally; ask for a multiple"]
+        return [f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"]
     if gpus == 0:
         if study.training.rollouts == "transformers":
             return []
         return [
-            f"training.rollouts: {study.training.rollouts} needs GPUs and this job has none; run with "
+            f"training.rollouts: {study.training.rollouts} needs GPUs, but this job has none; run with "
             "--workflow-profile workflows/profiles/workstation or slurm"
         ]
     if lines := server_errors(study):
@@ -41,29 +40,29 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
 
     here = torch.cuda.device_count()
     if here < gpus // nodes:
-        return [f"--gpus {gpus}: {here} are here; ask for fewer in the profile's resources"]
+        return [f"--gpus {gpus}: only {here} available; request fewer in the profile's resources"]
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
     return memory_errors(study.model_copy(update={"run": run}), gpus, memory)
 
 
 def server_errors(study: Study) -> list[str]:
-    """Return what is wrong with the vLLM server that a training needs, nothing where it needs none."""
+    """Return the error of the vLLM server that a training needs; empty if it needs none."""
     reason = server_fault(study)
     start = f"start it on other GPUs: {server_command(study)}"
     return [f"engine.vllm_server: {reason}; {start}"] if reason else []
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
-    """Become the launcher of a training; return only where this process is to train by itself.
+    """Replace this process by the launcher of a training; return only if this process is to train.
 
     Args:
-        arguments: of `stapo`, beginning with `train`.
-        gpus: of the whole job; 0 for one process on the CPUs of each machine.
-        nodes: machines, which have equal shares of the GPUs.
+        arguments: arguments of `stapo`, beginning with `train`.
+        gpus: GPUs of the whole job; 0 for one process on the CPUs of each machine.
+        nodes: number of machines, with equally many GPUs each.
 
     Raises:
-        StudyError: more GPUs than are here, or several machines outside a Slurm job.
+        StudyError: fewer GPUs are available, or there are several machines but no Slurm job.
     """
     if LAUNCHED in os.environ:
         return
@@ -74,7 +73,7 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         take_gpus(gpus // nodes)
         if gpus == 0 and nodes == 1:
             return
-        # One process needs no launcher, and becomes this one: signals reach it, and the lease stays its own.
+        # A single process is started by exec, without a launcher: signals reach it, and it keeps the lease.
         alone = [sys.executable, "-m", "stapo", *arguments]
         several = gpus > 1 or nodes > 1
         command = accelerate_command(arguments, gpus, nodes, os.environ) if several else alone
@@ -84,23 +83,23 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
 
 
 def rendezvous(environment: Mapping[str, str]) -> str:
-    """Return host and port of this machine for a job; another job has most likely another port."""
+    """Return host and port of this machine for a job; two jobs most likely get different ports."""
     return f"{socket.gethostname()}:{FIRST_PORT + int(environment['SLURM_JOB_ID']) % PORTS}"
 
 
 def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Return what starts this program once on each machine of the Slurm job.
+    """Return the command that starts this program once on each machine of the Slurm job.
 
     Raises:
-        StudyError: there is no Slurm job. One of too few machines is refused by srun itself.
+        StudyError: this is not a Slurm job. srun itself refuses a job with too few machines.
     """
     if "SLURM_JOB_ID" not in environment:
         raise StudyError(
             [
-                f"--nodes {nodes}: this is no Slurm job; use the profile slurm, or accelerate launch by hand"
+                f"--nodes {nodes}: not inside a Slurm job; use the profile slurm, or run accelerate launch"
             ]
         )
-    # The first machine that dies takes the others along: they would wait for it until a timeout.
+    # If one machine fails, all are stopped: the others would wait for it until a timeout.
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
         *("--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none"),
@@ -111,14 +110,14 @@ def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str,
 def accelerate_command(
     arguments: Sequence[str], gpus: int, nodes: int, environment: Mapping[str, str]
 ) -> list[str]:
-    """Return the launcher's command on this machine, with the configuration that fits its resources."""
+    """Return the command of `accelerate launch` on this machine, with the configuration for its resources."""
     processes = gpus or nodes
     name = "cpu-2" if gpus == 0 else "nodes" if nodes > 1 else "gpu-8"
     command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
     command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
     command += ["--num_machines", str(nodes), "--num_processes", str(processes)]
     if nodes == 1:
-        # Any free port: two trainings of one machine must not meet.
+        # 0 means any free port: two trainings on one machine must not use the same one.
         command += ["--main_process_port", "0"]
     else:
         host, _, port = environment[RENDEZVOUS].rpartition(":")

@@ -1,4 +1,4 @@
-"""Whether a training fits into the memory of its GPUs, estimated before it is started. Unmeasured on GPUs."""
+"""Estimate of the GPU memory of a training, made before it starts. Not yet measured on GPUs."""
 
 from math import gcd
 
@@ -7,20 +7,20 @@ from stapo.study import Study
 from stapo.study.schema import EngineSettings, TrainingSettings
 
 MOST_GPUS = 1024
-"""Of one training, where one that fits is looked for."""
+"""Largest number of GPUs of one training that is tried when looking for one that fits."""
 RESERVED_BYTES = 3.0e9
-"""Of each GPU for CUDA, NCCL and fragments, our assumption."""
+"""Bytes of each GPU for CUDA, NCCL and fragmentation, our assumption."""
 LOGIT_TOKENS = 4096
 """Tokens whose logits exist at once in TRL's chunked log-probs (trl/kernels, TOKEN_CHUNK_SIZE)."""
 
 
 def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float) -> list[str]:
-    """Return one line for each size whose training cannot fit, with what would do.
+    """Return one line for each size whose training does not fit, with settings that would.
 
     Args:
-        study: whose sizes and methods.
-        gpus_per_training: over which a training is sharded.
-        gpu_memory_bytes: of one GPU.
+        study: the study with its sizes and methods.
+        gpus_per_training: number of GPUs over which a training is sharded.
+        gpu_memory_bytes: memory of one GPU.
     """
     training, engine, errors = study.training, study.engine, []
     kl = any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
@@ -28,8 +28,8 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
     batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
     if batch % gpus_per_training:
         errors.append(
-            f"training.prompts_per_mini_batch: {gpus_per_training} GPUs cannot share a mini-batch of {batch} "
-            "responses equally; take a number that divides it"
+            f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
+            f"{gpus_per_training} GPUs; choose a number of GPUs that divides it"
         )
     for size, shape in shapes_of(study).items():
 
@@ -41,8 +41,8 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
         peak = peak_memory(need)
         if 0 < share < least:
             errors.append(
-                f"models.{size}: vLLM's share is {share / 1e9:.1f} GB, weights and one response take "
-                f"{least / 1e9:.1f} GB; raise engine.vllm_gpu_memory or engine.vllm_tensor_parallel"
+                f"models.{size}: vLLM's share is {share / 1e9:.1f} GB, but weights and one response need "
+                f"{least / 1e9:.1f} GB; increase engine.vllm_gpu_memory or engine.vllm_tensor_parallel"
             )
         elif peak > gpu_memory_bytes:
             more = (g for g in range(gpus_per_training + 1, MOST_GPUS + 1) if batch % g == 0)
@@ -50,8 +50,8 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
             shown = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in need.items() if value)
             errors.append(
                 f"models.{size}: a training needs {peak / 1e9:.1f} GB on each of {gpus_per_training} GPUs of "
-                f"{gpu_memory_bytes / 1e9:.1f} GB ({shown}); {next(enough, 'no number of')} GPUs would do, "
-                "or lower training.micro_batch_tokens"
+                f"{gpu_memory_bytes / 1e9:.1f} GB ({shown}); {next(enough, 'no number of')} GPUs would be "
+                "enough; or reduce training.micro_batch_tokens"
             )
     return errors
 
@@ -64,20 +64,20 @@ def memory_per_gpu(
     gpu_memory: float,
     kl: bool,
 ) -> dict[str, float]:
-    """Return what a training needs of each GPU, in bytes, by part.
+    """Return the bytes that a training needs of each GPU, by part.
 
-    The policy is loaded in fp32 (stapo.training.run) and computes in bf16: fp32 parameters, gradients and
-    two moments of Adam are sharded over the GPUs; whole in bf16 are the embeddings and two layers with
-    their gradients or, without sharding, all that autocast keeps. With gradient checkpointing only the
-    inputs of the layers stay (fp32), and one layer's insides with their gradients (bf16).
+    The policy is loaded in fp32 (stapo.training.run) and computes in bf16. Its fp32 parameters, gradients
+    and two moments of Adam are sharded over the GPUs. Not sharded, in bf16, are the embeddings and two
+    layers with their gradients; on one GPU it is everything that autocast keeps. Gradient checkpointing
+    keeps the inputs of all layers (fp32), and the activations of one layer with their gradients (bf16).
 
     Args:
-        shape: of the model.
-        training: lengths, token budget, and what generates.
-        engine: colocated vLLM's share.
-        gpus: of the training.
+        shape: shape of the model.
+        training: lengths, token budget and rollout backend.
+        engine: memory share of a colocated vLLM.
+        gpus: number of GPUs of the training.
         gpu_memory: bytes of one GPU.
-        kl: whether a reference model, also fp32 and sharded, is held.
+        kl: whether a reference model, also fp32 and sharded, is loaded.
     """
     tokens = max(
         training.micro_batch_tokens, training.max_prompt_tokens + training.max_response_tokens
@@ -105,7 +105,7 @@ def least_vllm(shape: Shape, training: TrainingSettings) -> float:
 
 
 def peak_memory(parts: dict[str, float]) -> float:
-    """Return the peak in bytes: colocated vLLM sleeps during updates, gradients are gone in rollouts."""
+    """Return the peak in bytes: vLLM sleeps during updates, and gradients are freed during rollouts."""
     kept = sum(parts[name] for name in ("parameters", "reference", "Adam", "reserved"))
     update = sum(parts[name] for name in ("gradients", "bf16 copies", "activations", "logits"))
     return kept + max(update, parts["vLLM"])

@@ -1,4 +1,4 @@
-"""What a training shows while it runs, and how it stops when it is asked to."""
+"""The progress bar of a training, and its stop after a signal."""
 
 import signal
 import sys
@@ -22,18 +22,18 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start at the step that training resumes from; one bar for all ranks."""
+        """Start the bar at the step that training resumes from; one bar for all ranks."""
         if not state.is_world_process_zero:
             return
         self.start, self.num_tokens = perf_counter(), 0
-        # A log file gets a line every few seconds, not ten per second.
+        # In a log file, one line every ten seconds instead of five per second.
         interval = 0.2 if sys.stderr.isatty() else 10.0
         self.bar = tqdm(
             total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=interval
         )
 
     def show(self, record: dict[str, Any]) -> None:
-        """Advance by one step."""
+        """Advance the bar by one step."""
         if self.bar is None:
             return
         self.num_tokens += record["num_tokens"]
@@ -46,13 +46,13 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.bar.update()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave the finished bar behind."""
+        """Close the bar; its last state stays visible."""
         if self.bar is not None:
             self.bar.close()
 
 
 class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
-    """After SIGTERM or SIGINT, finish the step in progress, save, and stop."""
+    """Finishes the current step after SIGTERM or SIGINT, saves a checkpoint, and stops."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -65,13 +65,13 @@ class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.asked = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop here, all ranks together, with a checkpoint of this step."""
+        """Stop all ranks after this step, with a checkpoint of it."""
         if _any_rank(self.asked):
             control.should_training_stop = control.should_save = True
 
 
 def _any_rank(asked: bool) -> bool:
-    """Return whether any rank was asked: a signal reaches them at different steps, or only some."""
+    """Return whether any rank was signalled: ranks may get a signal at different steps, or not at all."""
     state = PartialState()
     if state.num_processes == 1:
         return asked

@@ -1,4 +1,4 @@
-"""Training prompts: made or loaded, checked against the benchmarks, put in order."""
+"""Training prompts: generated or loaded, checked against the benchmarks, and ordered."""
 
 import hashlib
 import re
@@ -22,32 +22,32 @@ DAPO_PREFIX = (
     "form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n"
 )
 DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
-"""DAPO-Math-17k wraps every prompt; our own instruction takes the wrapper's place."""
+"""Wrapper of every prompt of DAPO-Math-17k, which our own instruction replaces."""
 RUN_OF_WORDS = 13
-"""In common with a prompt: the usual measure of contamination."""
+"""Length in words of a common run that counts as contamination, as usual."""
 
 
 def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[str, Any]:
     """Write the unique prompts as JSON lines with question and answer, in a fixed order.
 
     Args:
-        data: where they come from, and what must be true of them.
-        path: of the prompts.
-        record: of what is returned.
+        data: source of the prompts, with their expected number and checksum.
+        path: file of the prompts.
+        record: file for the returned mapping.
 
     Returns:
-        Numbers of `rows`, of `unique` prompts in them, of those left out for `conflicting` answers, of
+        The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
         `prompts` written, and their `sha256`.
 
     Raises:
-        StudyError: they are not what the study says.
+        StudyError: the prompts are not those that the study expects.
     """
     if isinstance(data, TinyData):
         records = list(tiny_prompts(data))
         found = {"rows": len(records), "unique": len(records)}
     else:
         answers = hub_answers(data)
-        # A prompt with conflicting answers would reward chance.
+        # With conflicting answers the reward would be random.
         records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
         found = {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
     found |= {"conflicting": found["unique"] - len(records), "prompts": len(records)}
@@ -67,17 +67,17 @@ def checksum(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _require(data: HubData, about: Mapping[str, Any]) -> None:
-    """Refuse prompts that are not those of the study."""
+    """Raise an error if the prompts are not those of the study."""
     source, errors = f"{data.hub} at {data.revision[:8]}", []
     stated = {"unique_prompts": data.unique_prompts, "sha256": data.sha256}
     for (key, wanted), found in zip(
         stated.items(), (about["unique"], about["sha256"]), strict=True
     ):
         if wanted is not None and wanted != found:
-            remedy = "write what was found into the study, if that is what is meant"
-            errors.append(f"data.{key}: the study says {wanted}, {source} has {found}; {remedy}")
+            remedy = "if this is intended, write the found value into the study"
+            errors.append(f"data.{key}: expected {wanted}, found {found} in {source}; {remedy}")
     if not about["prompts"]:
-        errors.append(f"data: {source} has no prompt with one answer; choose other data")
+        errors.append(f"data: {source} has no prompt with a single answer; choose other data")
     if errors:
         raise StudyError(errors)
 
@@ -86,23 +86,23 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     """Return the training prompts of a file.
 
     Raises:
-        StudyError: there are none.
+        StudyError: the file is missing or empty.
         DamagedFileError: a line is truncated or corrupt.
     """
     records = read_published(path, ("question", "answer"))
     if not records:
-        raise StudyError([f"{path}: no training prompts; `stapo prompts` writes them"])
+        raise StudyError([f"{path}: no training prompts; write them with `stapo prompts`"])
     return records
 
 
 def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
-    """Yield the unique prompts of the tiny world, in a fixed order.
+    """Yield unique prompts of the tiny arithmetic problems, in a fixed order.
 
     Raises:
-        StudyError: the world has too few.
+        StudyError: there are too few problems.
     """
     seen: set[str] = set()
-    # The world is finite: stop drawing when nearly nothing new comes.
+    # There are finitely many problems: stop when almost none is new.
     for problem in islice(training_problems(data.seed), 50 * data.prompts):
         if problem.question not in seen:
             seen.add(problem.question)
@@ -111,16 +111,16 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
                 return
     raise StudyError(
         [
-            f"data.prompts: the tiny world has only about {len(seen)} training problems; ask for fewer"
+            f"data.prompts: there are only about {len(seen)} different training problems; request fewer"
         ]
     )
 
 
 def hub_answers(data: HubData) -> dict[str, Counter[str]]:
-    """Return question to its answers, with how many rows have each, in the order of the data.
+    """Return question -> its answers with their number of rows, in the order of the data.
 
     Raises:
-        StudyError: a row has no question and answer, or not the wrapper that is to be stripped.
+        StudyError: a row has no question and answer, or lacks the wrapper that is to be removed.
     """
     from datasets import load_dataset
 
@@ -134,7 +134,7 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
             about = "no prompt[0].content or no reward_model.ground_truth"
             raise StudyError([f"{place}: {about}; choose data of this layout"]) from error
         if not (isinstance(question, str) and isinstance(answer, str)):
-            raise StudyError([f"{place}: question or answer is no text; choose other data"])
+            raise StudyError([f"{place}: question or answer is not text; choose other data"])
         if data.wrapper == "strip":
             question = _stripped(question, place)
         answers.setdefault(question, Counter())[answer] += 1
@@ -145,10 +145,8 @@ def _stripped(question: str, place: str) -> str:
     """Return a question without the wrapper of DAPO-Math-17k."""
     bare = question.removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
     if len(bare) != len(question) - len(DAPO_PREFIX) - len(DAPO_SUFFIX) or not bare.strip():
-        about = (
-            f"begins {plain(question[:60])!r}, not the wrapper of DAPO-Math-17k around a question"
-        )
-        remedy = "look at the row, and set data.wrapper: keep for prompts that have none"
+        about = f"starts with {plain(question[:60])!r}, not the wrapper of DAPO-Math-17k around a question"
+        remedy = "look at the row; if the prompts have no wrapper, set data.wrapper: keep"
         raise StudyError([f"{place} {about}; {remedy}"])
     return bare
 
@@ -156,10 +154,10 @@ def _stripped(question: str, place: str) -> str:
 def without_long(
     records: Sequence[dict[str, Any]], instruction: str, tokenizer: Any, limit: int
 ) -> list[dict[str, Any]]:
-    """Return the prompts whose chat, instruction included, has at most `limit` tokens.
+    """Return the prompts whose chat, including the instruction, has at most `limit` tokens.
 
     Raises:
-        StudyError: none is left.
+        StudyError: all prompts are longer.
     """
     kept = []
     for record in records:
@@ -168,26 +166,26 @@ def without_long(
         if len(ids) <= limit:
             kept.append(record)
     if not kept:
-        about = f"every one of {len(records)} prompts is longer than {limit} tokens; allow more"
+        about = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
         raise StudyError([f"training.max_prompt_tokens: {about}"])
     return kept
 
 
 def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
-    """Return the chat of which the model writes the next turn."""
+    """Return a chat with one user turn; the model writes the next turn."""
     return [{"role": "user", "content": question + instruction}]
 
 
 def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
-    """Return the benchmark problems that are training prompts too, white space and case apart."""
+    """Return the benchmark problems that are also training prompts, ignoring white space and case."""
     trained = {_normal(prompt) for prompt in prompts}
     return [problem for problem in problems if _normal(problem) in trained]
 
 
 def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
-    """Return the benchmark problems that have 13 words in a row in common with a training prompt."""
+    """Return the benchmark problems that share 13 consecutive words with a training prompt."""
     runs = [(problem, _runs(problem)) for problem in problems]
-    # Only runs of the problems are kept: those of all prompts would fill the memory.
+    # Only runs of the problems are kept: those of all prompts would need too much memory.
     asked = {run for _, own in runs for run in own}
     trained = {run for prompt in prompts for run in _runs(prompt) & asked}
     return [problem for problem, own in runs if not trained.isdisjoint(own)]
@@ -207,13 +205,14 @@ def check_overlap(
 ) -> dict[str, Any]:
     """Return how many problems of each benchmark are training prompts.
 
-    Problems that share 13 words in a row with a prompt are counted, not refused: that may be a phrase.
+    Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase.
 
     Args:
-        prompts: JSON lines with the question of each.
-        benchmarks: questions by name.
-        published: the prompts are somebody else's, on whom the paper trained as they are; those that
-            are problems too are counted, and the tables say so. Otherwise they are an error.
+        prompts: JSON lines, each with a question.
+        benchmarks: name -> questions.
+        published: whether the prompts are a published data set that the paper used unchanged. Then
+            prompts that are benchmark problems are counted and reported in the tables; otherwise they
+            are an error.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.
@@ -221,7 +220,7 @@ def check_overlap(
     questions = [record["question"] for record in read_prompts(prompts)]
     found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
     errors = [
-        f"{prompts}: {len(shared)} training prompts are problems of {name}, first {shared[0][:60]!r}; "
+        f"{prompts}: {len(shared)} training prompts are problems of {name}, the first {shared[0][:60]!r}; "
         "remove them from the training data"
         for name, shared in found.items()
         if shared and not published
@@ -238,9 +237,9 @@ def check_overlap(
 
 
 def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:
-    """Return the indices of `needed` prompts: epoch after epoch, each in an order of its own.
+    """Return the indices of `needed` prompts: epoch after epoch, each in its own random order.
 
-    One list for the whole training, so that a resumed run continues it at its step.
+    There is one list for the whole training, so that a resumed run continues at its step.
     """
     order: list[int] = []
     epoch = 0

@@ -1,8 +1,8 @@
-"""What a training finished: it stays in its work directory, and is published from there.
+"""Publication of a finished training: its files stay in its work directory and are linked into the results.
 
-Snakemake removes the outputs of a job before it starts the job again. Weights that took days are therefore
-no outputs of the training: they are made in the work directory of its settings, and published as hard links
-when all of them are there. A training that fails, or that is stopped and taken back, removes none.
+Snakemake removes the outputs of a job before it starts the job again. A training may take days, so its
+weights are not written there. They are written to the work directory of its settings, and published as
+hard links once all of them are complete. A failed or stopped training removes no weights.
 """
 
 import shutil
@@ -22,20 +22,20 @@ METRICS = "metrics.jsonl"
 def finished(
     trained: Path, fingerprint: str, names: Iterable[str], base: Path, prompts: Path
 ) -> bool:
-    """Return whether a directory holds, whole, what a training of these settings makes from these files.
+    """Return whether a directory contains all undamaged outputs of a training with these inputs.
 
     Args:
-        trained: where it publishes.
-        fingerprint: of everything that determines its result.
-        names: of its weights, such as `model` and `step4`.
-        base: directory of the base model, which settings alone do not make the same everywhere.
-        prompts: of the training.
+        trained: output directory of the training.
+        fingerprint: fingerprint of everything that determines the result.
+        names: names of its weights, such as `model` and `step4`.
+        base: directory of the base model, whose weights may differ between machines.
+        prompts: file of the training prompts.
     """
     record = _record(trained)
     if record.get("fingerprint") != fingerprint:
         return False
     outputs, of = record["outputs"], record["base"]
-    # Of a base model with checksums beside its weights these are enough.
+    # If the base model contains a file of checksums, comparing this file is enough.
     of = {SUMS: of[SUMS]} if SUMS in of else of
     same = prompts.is_file() and record["prompts"] == file_sha256(prompts)
     there = {path.partition("/")[0] for path in outputs}
@@ -48,15 +48,15 @@ def finished(
 
 
 def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
-    """Give finished files and directories of weights their place in the results; return their paths.
+    """Publish finished files and directories of weights in the results; return their paths.
 
     Args:
-        trained: where a training left them.
+        trained: output directory of the training.
         out: directory of the results.
-        names: what of it; directories become hard links, or copies on another file system.
+        names: names to publish; files of directories become hard links, or copies on another file system.
 
     Raises:
-        StudyError: one line for each file that is missing or not what the training wrote.
+        StudyError: one line for each file that is missing or differs from what the training wrote.
     """
     outputs = _record(trained).get("outputs", {})
     wanted = {

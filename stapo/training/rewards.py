@@ -1,6 +1,6 @@
-"""Training rewards behind TRL's signature: right answers, and a penalty of responses near the limit.
+"""Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses.
 
-Nothing heavy is imported here: `stapo check` and `doctor` look for a function of one's own.
+No large library is imported here, since `stapo check` and `doctor` use this module.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ from stapo.study.schema import TrainingSettings
 RIGHT, WRONG = 1.0, -1.0
 BOX = r"\boxed{"
 TAIL = 100
-"""Characters at the end of a response in which the box must stand."""
+"""Characters at the end of a response that must contain the box."""
 ANSWER_TAIL = 300
-"""Characters at the end of a response in which the line of the answer must stand."""
+"""Characters at the end of a response that must contain the answer line."""
 ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
 NO_ANSWER = "[INVALID]"
 
 Completions = Sequence[str | Sequence[dict[str, str]]]
-"""Responses, as text or as conversations whose last message they are."""
+"""Responses, each as text or as a conversation that ends with it."""
 Reward = Callable[..., Sequence[float]]
-"""TRL's signature: `completions`, `completion_ids` and the columns of the prompts, all by name."""
+"""TRL's signature: `completions`, `completion_ids` and the columns of the prompts as keyword arguments."""
 
 
 def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
-    r"""Return +1 where the last \boxed{...} at the end of a response is the answer, else -1.
+    r"""Return +1 if the last \boxed{...} at the end of a response is the answer, else -1.
 
     The content is compared as a string: no symbolic mathematics in the training reward.
 
@@ -47,9 +47,9 @@ def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> l
 
 
 def box_content(text: str) -> str | None:
-    r"""Return what stands in the last \boxed{; None where it is not closed, whatever was boxed before.
+    r"""Return the content of the last \boxed{; None if it is not closed, even if an earlier box is.
 
-    Evaluation is kinder to a response that is cut off (`stapo.evaluation.grading.last_boxed`).
+    Evaluation is less strict with a truncated response (`stapo.evaluation.grading.last_boxed`).
     """
     start = text.rfind(BOX)
     depth = 0
@@ -61,16 +61,16 @@ def box_content(text: str) -> str | None:
 
 
 def dapo_reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
-    """Return +1 where the last `Answer: ...` of a response is the answer, both normalised, else -1.
+    """Return +1 if the last `Answer: ...` of a response is the answer, both normalised, else -1.
 
-    Made for the wrapper of DAPO-Math-17k, which asks for such a line (`wrapper: keep`).
+    It is meant for the wrapper of DAPO-Math-17k, which asks for such a line (`wrapper: keep`).
 
     Args:
         completions: the responses.
         answer: the ground truth of each response's prompt.
 
-    Source: veRL's `math_dapo.py` as DAPO (arXiv 2503.14476) trained with it, without the box that a later
-    revision falls back on; the normalisation is that of Minerva (arXiv 2206.14858, appendix D.1).
+    Source: veRL's `math_dapo.py` as DAPO (arXiv 2503.14476) used it, without a later revision's fallback to
+    a box; the normalisation is that of Minerva (arXiv 2206.14858, appendix D.1).
     """
     found = (_last_answer(text[-ANSWER_TAIL:]) for text in texts(completions))
     return [
@@ -88,7 +88,7 @@ REWRITTEN = {
     "an ": "", "a ": "", ".$": "$", r"\$": "", r"\ ": "", " ": "", "mbox": "text",
     r",\text{and}": ",", r"\text{and}": ",", r"\text{m}": r"\text{}",
 }  # fmt: skip
-"""Replaced one after another, in this order."""
+"""Text -> its replacement, applied in this order."""
 REMOVED = (
     "square", "ways", "integers", "dollars", "mph", "inches", "hours", "km", "units", r"\ldots", "sue",
     "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm", "pounds", "meters", "meals",
@@ -96,7 +96,7 @@ REMOVED = (
     r"\text{}^2", r"\text{}^3", "\\text{\n}", r"\text{}", r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;",
     r",\!", "{,}", '"', r"\dots",
 )  # fmt: skip
-"""Units and marks that say nothing, removed in this order."""
+"""Units and marks without meaning for the comparison, removed in this order."""
 UNWRAPPED = (
     (re.compile(r"[^$\n]*\$([^$\n]*)\$.*"), r"$\1$"),
     (re.compile(r"\\text\{(.*?)\}"), r"\1"),
@@ -106,11 +106,11 @@ UNWRAPPED = (
     (re.compile(r"frac([^{])(.)"), r"frac{\1}{\2}"),
     (re.compile(r"sqrt([^{])"), r"sqrt{\1}"),
 )
-"""Mathematics without what is around it, and fractions and roots with all their braces."""
+"""Patterns that remove the text around mathematics, and add missing braces to fractions and roots."""
 
 
 def normal_answer(answer: str) -> str:
-    """Return the answer as it is compared: what stands behind the last `=`, without units and marks."""
+    """Return the normalised answer: the text after the last `=`, without units and marks."""
     answer = answer.rpartition("=")[2]
     for old, new in REWRITTEN.items():
         answer = answer.replace(old, new)
@@ -134,15 +134,15 @@ BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward, "dapo": dapo_reward}
 def reward_functions(
     training: TrainingSettings, tokenizer: Any, end_token_ids: Sequence[int]
 ) -> list[Reward]:
-    """Return the rewards of a training, of which TRL takes the sum.
+    """Return the reward functions of a training; TRL adds their values.
 
     Args:
-        training: which reward, and the buffer of the penalty of overlong responses, if any.
-        tokenizer: of the responses.
-        end_token_ids: what ends them.
+        training: settings with the reward and the buffer of the penalty for overlong responses, if any.
+        tokenizer: tokenizer of the responses.
+        end_token_ids: ids that end a response.
 
     Raises:
-        StudyError: there is no such function, or its file is another one.
+        StudyError: there is no such function, or its file has another checksum.
     """
     function = BUILT_IN.get(training.reward) or own_reward(training)
     rewards = [_of_texts_before_the_end(function, tokenizer, end_token_ids)]
@@ -155,9 +155,9 @@ def reward_functions(
 
 
 def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[int]) -> Reward:
-    """Return a reward that is shown what evaluation reads: the response without its end token.
+    """Return a reward that reads the same text as evaluation: the response without its end token.
 
-    TRL decodes all tokens of a response, of which special ones are not shown; an end token may be none.
+    TRL decodes all tokens of a response except special ones, and an end token need not be special.
     """
     shown = {one for one in ends if tokenizer.decode([one], skip_special_tokens=True)}
 
@@ -175,62 +175,64 @@ def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[in
         found = [math.nan if one is None else float(one) for one in given]
         if len(found) != len(read) or not all(map(math.isfinite, found)):
             about = f"expected {len(read)} finite numbers, found {len(found)}: {str(found)[:60]}"
-            raise ValueError(f"training.reward: {about}; correct the function")
+            raise ValueError(f"training.reward: {about}; fix the function")
         return found
 
     return reward
 
 
 def own_reward(training: TrainingSettings) -> Reward:
-    """Return the reward function of one's own that a study names.
+    """Return the user's reward function that a study names.
 
     Raises:
-        StudyError: there is none, or its file is another one than the study says.
+        StudyError: there is no such function, or its file has another checksum than in the study.
     """
     if fault := reward_fault(training):
         raise StudyError([fault])
     module, _, name = training.reward.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except Exception as error:  # Whatever the module raises on its import.
+    except Exception as error:  # A module may raise anything on import.
         about = f"{training.reward}: {type(error).__name__}: {error}"
-        raise StudyError([f"training.reward: {about}; correct the module"]) from error
+        raise StudyError([f"training.reward: {about}; fix the module"]) from error
     if not callable(found):
         kind = type(found).__name__
-        raise StudyError([f"training.reward: {training.reward} is no function but of type {kind}"])
+        raise StudyError(
+            [f"training.reward: {training.reward} is not a function, its type is {kind}"]
+        )
     function: Reward = found
     return function
 
 
 def reward_fault(training: TrainingSettings) -> str | None:
-    """Return why the reward of a training cannot be had on this machine, None if it can; runs nothing.
+    """Return why the reward of a training cannot be used on this machine, None if it can; runs no code.
 
-    The checksum covers the file of the function alone: not what it imports, and no package's version.
+    The checksum covers only the file of the function: no imported modules and no package versions.
     """
     if training.reward in BUILT_IN:
         return None
     module = training.reward.partition(":")[0]
     path = _source(module)
     if path is None:
-        about = f"no module {module} is found"
-        return f"training.reward: {about}; install its package, or name its folder in PYTHONPATH"
+        about = f"module {module} not found"
+        return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != training.reward_sha256:
-        about = f"{path} has {found}, the study says {training.reward_sha256}"
-        return f"training.reward_sha256: {about}; write the one that is meant into the study"
+        about = f"expected {training.reward_sha256}, found {found} ({path})"
+        return f"training.reward_sha256: {about}; if this file is intended, write its SHA-256 into the study"
     return None
 
 
 def reward_doubt(training: TrainingSettings) -> str | None:
-    """Return why a reward may not be what is meant, None where nothing speaks against it."""
+    """Return why a reward may not be the intended one, None if there is no reason for doubt."""
     if training.reward == "dapo" and BOX in training.instruction:
-        about = 'dapo reads the line "Answer: ...", and training.instruction asks for a box'
-        return f"training.reward: {about}: nearly every response would earn -1; change one of them"
+        about = 'dapo reads the line "Answer: ...", but training.instruction asks for a box'
+        return f"training.reward: {about}: nearly every response would get -1; change one of them"
     return None
 
 
 def _source(module: str) -> Path | None:
-    """Return the file of a module; as `importlib.util.find_spec`, which would run the packages around it."""
+    """Return the file of a module; unlike `importlib.util.find_spec`, without running its parent packages."""
     where: Any = None
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):

@@ -1,4 +1,4 @@
-"""The vLLM server that trainings with `rollouts: vllm-server` ask, before they ask it anything."""
+"""Checks of the vLLM server that trainings with `rollouts: vllm-server` use."""
 
 import socket
 from contextlib import suppress
@@ -13,7 +13,7 @@ from stapo.study import Study
 from stapo.text import plain
 
 SECONDS = 5.0
-"""How long a server on the network may take to answer."""
+"""Timeout for the answer of a server on the network."""
 
 
 def server_command(study: Study) -> str:
@@ -23,14 +23,14 @@ def server_command(study: Study) -> str:
 
 
 def server_fault(study: Study) -> str:
-    """Return why the server of a study does not answer, nothing where it does or none is needed."""
+    """Return why the server of a study does not answer; empty if it does or none is needed."""
     if study.training.rollouts != "vllm-server":
         return ""
     return unreachable(f"{study.engine.vllm_server.rstrip('/')}/health")
 
 
 def unreachable(url: str, below: int = 300) -> str:
-    """Return why an address does not answer with a status below a bound, nothing if it does."""
+    """Return why an address does not answer with a status below a bound; empty if it does."""
     try:
         with urlopen(url, timeout=SECONDS):
             return ""
@@ -41,15 +41,17 @@ def unreachable(url: str, below: int = 300) -> str:
 
 
 def open_to_others(address: str) -> str:
-    """Return why other machines may ask a server or send it weights, nothing where they cannot."""
+    """Return why other machines may send requests or weights to a server; empty if they cannot."""
     found = urlsplit(address)
     try:
         loopback = ip_address(socket.gethostbyname(found.hostname or "")).is_loopback
     except (OSError, ValueError):
         loopback = False
     if not loopback:
-        return f"{address} is no loopback address: other machines may send it requests and weights"
-    # TRL's server listens on all addresses unless it is told otherwise.
+        return (
+            f"{address} is not a loopback address: other machines may send it requests and weights"
+        )
+    # TRL's server listens on all addresses by default.
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for line in _lines(table)[1:]:
             host, port = line.split()[1].split(":")

@@ -127,7 +127,7 @@ def test_a_reward_of_ones_own_that_is_not_there_is_an_error(raw_study, study):
     check = only(doctor.reward(parse_study(raw_study)))
     assert (check.level, check.what) == (
         "error",
-        "training.reward: no module none_of_tests is found",
+        "training.reward: module none_of_tests not found",
     )
     assert check.remedy.startswith("install its package")
 
@@ -285,7 +285,7 @@ def test_a_vllm_server_that_other_machines_reach_is_warned_of(raw_study):
         for host, why in (
             ("127.0.0.1", "listens on all addresses"),
             ("localhost", "listens on all addresses"),
-            ("0.0.0.0", "is no loopback address"),
+            ("0.0.0.0", "is not a loopback address"),
         ):
             raw_study["engine"] = {"vllm_server": f"http://{host}:{port}"}
             check = only(doctor.server(parse_study(raw_study)))

@@ -169,7 +169,7 @@ def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
     (line,) = memory_errors(study, 1, 141e9)
     assert line.startswith("models.8B: a training needs ")
     assert "on each of 1 GPUs of 141.0 GB (parameters 32.8, reference 32.8, Adam 65.5" in line
-    enough = int(line.split(" GPUs would do")[0].split()[-1])
+    enough = int(line.split(" GPUs would be enough")[0].split()[-1])
     assert memory_errors(study, enough, 141e9) == []
     assert len(memory_errors(study, enough // 2, 141e9)) == 1
     # Without a reference model 4 bytes per parameter less.
@@ -177,13 +177,15 @@ def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
     assert "reference" not in memory_errors(alone, 1, 141e9)[0]
     # What one micro-batch takes is not shared by more GPUs.
     wide = paper_study(training={"micro_batch_tokens": 400_000})
-    assert "no number of GPUs would do, or lower training" in memory_errors(wide, 1, 141e9)[0]
+    assert (
+        "no number of GPUs would be enough; or reduce training" in memory_errors(wide, 1, 141e9)[0]
+    )
 
 
 def test_a_share_of_vllm_that_cannot_hold_the_weights_is_named():
     study = paper_study(engine={"vllm_gpu_memory": 0.1})
     (line,) = memory_errors(study, 16, 80e9)
-    assert line.startswith("models.8B: vLLM's share is 8.0 GB, weights and one response take 18.8")
+    assert line.startswith("models.8B: vLLM's share is 8.0 GB, but weights and one response need 18.8")
 
 
 def test_the_table_stands_beside_the_paper_s_own_cost_and_every_assumption(tmp_path, capsys):
@@ -255,4 +257,4 @@ def test_a_machine_that_cannot_be_is_refused(asked):
 
 def test_gpus_that_cannot_share_a_mini_batch_are_named():
     found = memory_errors(paper_study(), 48, 141e9)
-    assert "48 GPUs cannot share a mini-batch of 512 responses" in found[0]
+    assert "a mini-batch of 512 responses is not divisible by 48 GPUs" in found[0]

@@ -66,7 +66,7 @@ def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
 
 
 def test_more_than_there_are_is_an_error(tmp_path):
-    with pytest.raises(StudyError, match="--gpus 3: 2 are here"):
+    with pytest.raises(StudyError, match="--gpus 3: only 2 available"):
         lease(3, ["0", "1"], tmp_path)
 
 
@@ -85,7 +85,7 @@ def test_leases_lie_in_a_directory_of_this_user_alone(tmp_path):
     else:
         del cases["owned"]
     for path in cases.values():
-        with pytest.raises(StudyError, match="is not a directory of yours") as raised:
+        with pytest.raises(StudyError, match="not a private directory of this user") as raised:
             lease(1, ["0"], path)
         assert len(raised.value.errors) == 1
     assert not list(theirs.iterdir())
@@ -176,7 +176,7 @@ def test_every_configuration_is_used_by_some_resources():
 
 
 def test_several_machines_need_a_slurm_job():
-    with pytest.raises(StudyError, match="no Slurm job"):
+    with pytest.raises(StudyError, match="not inside a Slurm job"):
         srun_command(["train"], 2, {})
     command = srun_command(["train"], 2, {"SLURM_JOB_ID": "7"})
     assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
@@ -213,7 +213,7 @@ def test_a_job_without_gpus_sees_none(monkeypatch):
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
     assert training_errors(smoke, "tiny", 0, 1) == []
-    assert "cannot share them equally" in training_errors(paper, "8B", 9, 2)[0]
+    assert "--gpus 9: not a multiple of --nodes 2" in training_errors(paper, "8B", 9, 2)[0]
     (line,) = training_errors(paper, "8B", 0, 1)
     assert "vllm-colocate needs GPUs" in line
     assert "workflows/profiles/workstation" in line

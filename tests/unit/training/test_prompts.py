@@ -131,10 +131,10 @@ def test_a_row_without_the_wrapper_stops_the_run_and_is_named(hub, tmp_path, que
     with pytest.raises(StudyError) as caught:
         hub([ROWS[0], row(question, "4")])
     (line,) = caught.value.errors
-    assert line.startswith("data: row 1 of a/b at 00000000 begins ")
+    assert line.startswith("data: row 1 of a/b at 00000000 starts with ")
     assert repr(question.split("\n")[0][:20].strip())[:-1] in line
     assert "not the wrapper of DAPO-Math-17k around a question" in line
-    assert line.endswith("set data.wrapper: keep for prompts that have none")
+    assert line.endswith("if the prompts have no wrapper, set data.wrapper: keep")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,9 +148,9 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
     with pytest.raises(StudyError) as caught:
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
     number, sha256 = caught.value.errors
-    assert number.startswith("data.unique_prompts: the study says 2, a/b at 00000000 has 3; ")
+    assert number.startswith("data.unique_prompts: expected 2, found 3 in a/b at 00000000; ")
     assert sha256.startswith(
-        f"data.sha256: the study says {'0' * 64}, a/b at 00000000 has {SHA256}; "
+        f"data.sha256: expected {'0' * 64}, found {SHA256} in a/b at 00000000; "
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -163,5 +163,5 @@ def test_rows_of_another_layout_are_a_line_not_a_traceback(hub, broken):
 
 def test_data_without_a_single_prompt_are_an_error(hub):
     for rows in ([], ROWS[3:]):
-        with pytest.raises(StudyError, match="no prompt with one answer"):
+        with pytest.raises(StudyError, match="no prompt with a single answer"):
             hub(rows)

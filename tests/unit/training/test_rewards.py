@@ -169,13 +169,13 @@ def test_looking_for_it_runs_none_of_its_code(own):
     [
         (
             "none_of_tests.rewards:f",
-            r"no module none_of_tests\.rewards is found; install its package",
+            r"module none_of_tests\.rewards not found; install its package",
         ),
-        ("mine_of_tests.other:f", r"no module mine_of_tests\.other is found"),
-        ("mine_of_tests.rewards.deeper:f", r"no module mine_of_tests\.rewards\.deeper is found"),
-        ("sys:exit", "no module sys is found"),
-        ("missing", "AttributeError: .*missing.*; correct the module"),
-        ("no_function", "is no function but of type int"),
+        ("mine_of_tests.other:f", r"module mine_of_tests\.other not found"),
+        ("mine_of_tests.rewards.deeper:f", r"module mine_of_tests\.rewards\.deeper not found"),
+        ("sys:exit", "module sys not found"),
+        ("missing", "AttributeError: .*missing.*; fix the module"),
+        ("no_function", "is not a function, its type is int"),
     ],
 )
 def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
@@ -186,7 +186,7 @@ def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
 def test_another_file_than_the_studys_is_refused_and_both_checksums_named(own):
     found = own("length").reward_sha256
     with pytest.raises(
-        StudyError, match=f"rewards.py has {found}, the study says {'0' * 64}; write"
+        StudyError, match=rf"expected {'0' * 64}, found {found} \(.*rewards.py\); if this"
     ):
         own_reward(own("length", sha256="0" * 64))
 
@@ -211,5 +211,5 @@ def test_a_reward_that_the_instruction_contradicts_is_doubted():
     asked = TRAINING.model_copy(update={"instruction": r" put your final answer within \boxed{}."})
     assert reward_doubt(asked) is None
     dapo = asked.model_copy(update={"reward": "dapo"})
-    assert "nearly every response would earn -1" in (reward_doubt(dapo) or "")
+    assert "nearly every response would get -1" in (reward_doubt(dapo) or "")
     assert reward_doubt(dapo.model_copy(update={"instruction": ""})) is None

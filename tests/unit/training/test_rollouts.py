@@ -129,6 +129,7 @@ def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys
     assert read_json(tmp_path / "provenance.json")["prompts_too_long"] == 2
 
     with pytest.raises(
-        StudyError, match=r"training\.max_prompt_tokens: every one of 4 .*; allow more"
+        StudyError,
+        match=r"training\.max_prompt_tokens: all 4 prompts are longer .*; increase the limit",
     ):
         train(world / "base", tmp_path / "none", questions, max_prompt_tokens=4, instruction="=")
