@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
+from stapo.training import minibatch
 
 FIXTURES = Path(__file__).with_name("fixtures.json")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
@@ -24,28 +25,20 @@ Layout = list[list[list[int]]]
 """Ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
 
 
-@dataclass(frozen=True)
-class MiniBatch:
-    """One optimiser step's inputs; log-probs and entropies in nats, double precision."""
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch(minibatch.MiniBatch):
+    """One optimiser step's inputs, and what a forward pass would give; double precision."""
 
     logps: Tensor
     """(B, T), of the current policy; the gradient is taken with respect to it."""
-    old_logps: Tensor
-    """(B, T), of the policy that produced the responses."""
-    ref_logps: Tensor
-    """(B, T), of the reference, for a KL term."""
     entropies: Tensor
     """(B, T), of the current policy."""
-    old_entropies: Tensor
-    """(B, T), of the policy that produced the responses."""
-    advantages: Tensor
-    """(B,)."""
-    mask: Tensor
-    """(B, T) bool, true on response tokens; responses start at position 0."""
+    ref_logps: Tensor
+    """(B, T), of the reference, for a KL term."""
 
-    def take(self, rows: Tensor) -> "MiniBatch":
-        """Return some rows."""
-        return MiniBatch(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
+    def tables(self) -> dict[str, Any]:
+        """Return it as nested lists."""
+        return {name: getattr(self, name).tolist() for name in (*TABLES, "advantages", "mask")}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The checks of a method: the expected loss and gradient, and what an update must not depend on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -103,4 +103,4 @@ def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch
     for name, value in padding.items():
         tables[name] = torch.full(mask.shape, value, dtype=torch.double)
         tables[name][mask] = getattr(batch, name)[batch.mask]
-    return MiniBatch(**tables, advantages=batch.advantages, mask=mask)
+    return replace(batch, **tables, mask=mask)

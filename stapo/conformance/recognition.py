@@ -138,8 +138,7 @@ def _explanations(
     for (scope, parts), (policy, prefixes) in product(_scopes(probe_layout()), _policies(method)):
         keep: Mask = [[False] * batch.mask.shape[1] for _ in batch.mask]
         for rows in parts:
-            part = batch.take(torch.tensor(rows))
-            tables = {name: getattr(part, name).tolist() for name in part.__dataclass_fields__}
+            tables = batch.take(torch.tensor(rows)).tables()
             own, _ = select(method, tables, prefixes, threshold_inclusive=inclusive)
             for row, kept in zip(rows, own, strict=True):
                 keep[row] = kept
@@ -151,7 +150,7 @@ def _comparison(trainer: Trainer, method_name: str, border: str) -> str:
     (fixture,) = [f for f in fixtures(method_name) if f.name == border]
     batch, method = fixture.batch, fixture.method
     keep = _kept(trainer(batch, whole(batch), method)).tolist()
-    tables = {name: getattr(batch, name).tolist() for name in batch.__dataclass_fields__}
+    tables = batch.tables()
     for sign, inclusive in (("<", False), ("<=", True)):
         expected, _ = select(
             method,

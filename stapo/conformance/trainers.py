@@ -1,4 +1,4 @@
-"""The trainers that the kit comes with: ours, and TRL's own losses.
+"""The trainers that the kit comes with: the suite's own update, and TRL's losses.
 
 Both run their real code; only the pass through a model is replaced by the tables of the mini-batch. Ranks
 are threads that exchange tensors where the code under test asks Accelerate to.
@@ -22,7 +22,8 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update
 from stapo.methods import Method
 from stapo.models.tiny import build_tokenizer
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.ranks import AcceleratorRanks
+from stapo.training.update import update
 
 PATIENCE = 20.0
 """Seconds that a rank waits for the others."""
@@ -100,7 +101,7 @@ def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> U
 
 
 def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
-    """Return a mini-batch as TRL's trainers see it."""
+    """Return a mini-batch by TRL's names."""
     size = len(batch.mask)
     return {
         "prompt_ids": torch.zeros(size, 1, dtype=torch.long),
@@ -109,16 +110,14 @@ def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
         "completion_mask": batch.mask.long(),
         "old_per_token_logps": batch.old_logps,
         "ref_per_token_logps": batch.ref_logps,
-        "old_entropies": batch.old_entropies,
         "advantages": batch.advantages,
-        "rewards": batch.advantages,
         "num_items_in_batch": batch.mask.sum(),
     }
 
 
 @cache
 def _shell(kind: str) -> Any:
-    """Return a trainer of that kind, on a model that is never run."""
+    """Return TRL's trainer with that loss, on a model that is never run."""
     common: dict[str, Any] = {
         "output_dir": tempfile.mkdtemp(),
         "per_device_train_batch_size": 4,
@@ -140,44 +139,40 @@ def _shell(kind: str) -> Any:
         "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4}),
         "processing_class": build_tokenizer(),
     }
-    if kind == "ours":
-        config = StapoConfig(**common)
-        trainer: GRPOTrainer = StapoTrainer(args=config, **arguments)
-    else:
-        config = GRPOConfig(
-            **common,
-            loss_type="dapo" if kind == "entropy" else kind,
-            use_bias_correction_kl=False,  # Not TRL's default, which multiplies GRPO's KL by the ratio.
-            top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
-        )
-        trainer = GRPOTrainer(args=config, **arguments)
+    config = GRPOConfig(
+        **common,
+        loss_type="dapo" if kind == "entropy" else kind,
+        use_bias_correction_kl=False,  # Not TRL's default, which multiplies GRPO's KL by the ratio.
+        top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
+    )
+    trainer = GRPOTrainer(args=config, **arguments)
     trainer.model.train()
     return trainer
 
 
 def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """StapoTrainer's own update.
+    """The suite's own update.
 
     It deals and cuts by itself: of the layout it takes the ranks and the size of the largest micro-batch.
     """
-    inputs = _inputs(batch)
     rows_at_once = max(len(rows) for rank in layout for rows in rank)
-    width = inputs["prompt_ids"].shape[1] + batch.mask.shape[1]
 
     def run(rank: int, accelerator: RankAccelerator) -> Update:
-        trainer, leaf = copy.copy(_shell("ours")), batch.logps.clone().requires_grad_()
-        trainer.accelerator, trainer.method = accelerator, method
-        trainer.args = copy.copy(trainer.args)
-        trainer.args.micro_batch_tokens = rows_at_once * width
+        leaf = batch.logps.clone().requires_grad_()
 
-        def forward(_: Any, __: Any, attention: Tensor, width: int, rows: Tensor) -> Any:
-            if len(rows) == 0:
-                rows = attention.sum(dim=1).argmin().unsqueeze(0)
-            longest = max(int(attention[rows, -width:].sum(dim=1).max()), 1)
+        def forward(rows: Tensor) -> tuple[Tensor, Tensor]:
+            rows = rows if len(rows) else torch.tensor([0])
+            longest = max(int(batch.mask[rows].sum(dim=1).max()), 1)
             return leaf[rows, :longest], batch.entropies[rows, :longest]
 
-        trainer._forward = forward
-        loss = trainer._accumulate_gradients(torch.nn.Module(), inputs)
+        loss, _ = update(
+            forward,
+            batch,
+            method,
+            AcceleratorRanks(accelerator, model=None),
+            group_size=1,
+            micro_batch_tokens=rows_at_once * batch.mask.shape[1],
+        )
         gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
         return Update(loss.item(), gradient)
 

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from stapo.objective.quantiles import quantiles
 from stapo.objective.shapes import check_shapes
 
 Scope = Literal["candidates", "all"]
@@ -78,7 +79,7 @@ def silence_spurious(
     if not candidates.any():
         return mask.clone()
     pool = candidates if scope == "candidates" else mask
-    threshold = _quantile(entropies[pool], quantile)
+    threshold = quantiles(entropies[pool], [quantile])[0]
     return mask & ~(candidates & (entropies.double() < threshold))
 
 
@@ -106,7 +107,7 @@ def silence_high_entropy(
     if not candidates.any():
         return mask.clone()
     pool = candidates if scope == "candidates" else mask
-    threshold = _quantile(entropies[pool], 1 - quantile)
+    threshold = quantiles(entropies[pool], [1 - quantile])[0]
     return mask & ~(candidates & (entropies.double() > threshold))
 
 
@@ -184,15 +185,6 @@ def _keep_high_entropy(
 ) -> Tensor:
     check_shapes(mask=mask, logps=logps, advantages=advantages)
     return keep_high_entropy(entropies, mask, fraction)
-
-
-def _quantile(values: Tensor, q: float) -> Tensor:
-    """Return the quantile by linear interpolation, as torch.quantile without its limit of 2^24."""
-    ordered = values.double().sort().values
-    position = q * (len(ordered) - 1)
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return torch.lerp(ordered[low], ordered[high], position - low)
 
 
 SELECTIONS: dict[str, Callable[..., Tensor]] = {

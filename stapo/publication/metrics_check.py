@@ -11,9 +11,10 @@ from math import ceil, floor, isclose, isfinite
 from typing import Any
 
 from stapo.methods import Method
+from stapo.records.step import QUANTILES
 from stapo.study.fields import REWARDS
 from stapo.study.schema import TrainingSettings
-from stapo.training.measure import ENTROPY_QUANTILES, SCOPED
+from stapo.training.measure import SCOPED
 
 NUMBERS = (
     "reward", "zero_advantage_fraction", "entropy", "candidate_fraction", "silenced_fraction",
@@ -114,7 +115,7 @@ def _faults(
     yield from _selection_faults(record, method)
     yield from _phase_faults(record, number, training)
     quantiles = list(record["entropy_quantiles"].values())
-    if list(record["entropy_quantiles"]) != [str(level) for level in ENTROPY_QUANTILES]:
+    if list(record["entropy_quantiles"]) != [str(level) for level in QUANTILES]:
         yield "other quantiles of the entropy"
     if quantiles != sorted(quantiles) or min(*quantiles, record["entropy"]) < -ROUNDING:
         yield "quantiles of the entropy that are none"

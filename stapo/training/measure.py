@@ -3,16 +3,18 @@
 B sequences of the whole mini-batch, T response positions; shares are of its response tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from stapo.methods import Method
 from stapo.objective import spurious_candidates
+from stapo.objective.quantiles import quantiles
+from stapo.records.step import QUANTILES, StepRecord
+from stapo.training.minibatch import MiniBatch
 
-ENTROPY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 DIAGNOSTIC_TAU_P = 0.002
 """The paper's tau_p: the candidates of S2T are counted for every method."""
 SCOPED = ("silence_spurious", "silence_high_entropy", "keep_high_entropy")
@@ -22,58 +24,59 @@ Select = Callable[[Tensor], Tensor]
 """(R,) rows of the mini-batch to the (R, T) tokens kept when these rows are all there is."""
 
 
+class Counted(NamedTuple):
+    """Sums over the mini-batch that come with its gradient."""
+
+    loss: float
+    kl: float
+    clipped_low: float
+    clipped_high: float
+
+
 def measure(
-    batch: Mapping[str, Tensor],
+    batch: MiniBatch,
     statistics: tuple[Tensor, Tensor],
-    mask: Tensor,
     keep: Tensor,
     method: Method,
-    eos_token_ids: Sequence[int],
-) -> dict[str, Any]:
-    """Return the record of a mini-batch, as far as it is known before the update.
+    counted: Counted,
+    scopes: dict[str, dict[str, int]] | None,
+) -> StepRecord:
+    """Return the record of a mini-batch, as far as its update knows it.
 
     Args:
-        batch: `rewards` and `advantages` (B,), `completion_ids` and `old_entropies` (B, T).
+        batch: the whole mini-batch.
         statistics: (B, T) log-probabilities and entropies that the selection saw.
-        mask: (B, T) bool, response tokens.
         keep: (B, T) bool, tokens that contribute to the loss.
         method: of the training.
-        eos_token_ids: a response without any of them was cut off.
+        counted: sums that came with the gradient.
+        scopes: of `mask_scope`.
     """
-    num_tokens = max(int(mask.sum()), 1)
+    num_tokens = int(batch.mask.sum())
+    shared = max(num_tokens, 1)
     tau_p = float(method.selection_args.get("tau_p", DIAGNOSTIC_TAU_P))
-    candidates = spurious_candidates(statistics[0], batch["advantages"], mask, tau_p)
-    entropies = batch["old_entropies"][mask].double()
-    levels = torch.tensor(ENTROPY_QUANTILES, dtype=torch.double, device=mask.device)
-    ends = torch.tensor(eos_token_ids, device=mask.device)
-    ended = torch.isin(batch["completion_ids"], ends) & mask
+    candidates = spurious_candidates(statistics[0], batch.advantages, batch.mask, tau_p)
+    entropies = batch.old_entropies[batch.mask].double()
+    if num_tokens == 0:
+        entropies = torch.zeros(1, dtype=torch.double, device=entropies.device)
     silenced = int((candidates & ~keep).sum()) if "tau_p" in method.selection_args else 0
-    return {
-        "reward": batch["rewards"].mean().item(),
-        "zero_advantage_fraction": (batch["advantages"] == 0).float().mean().item(),
-        "entropy": entropies.mean().item(),
-        "entropy_quantiles": dict(
-            zip(map(str, ENTROPY_QUANTILES), _quantiles(entropies, levels), strict=True)
-        ),
-        "num_tokens": num_tokens,
-        "num_candidates": int(candidates.sum()),
-        "num_silenced": silenced,
-        "candidate_fraction": int(candidates.sum()) / num_tokens,
-        "silenced_fraction": silenced / num_tokens,
-        "kept_fraction": int(keep.sum()) / num_tokens,
-        "response_length": mask.sum(dim=1).float().mean().item(),
-        "truncated_fraction": 1 - ended.any(dim=1).float().mean().item(),
-    }
-
-
-def _quantiles(values: Tensor, levels: Tensor) -> list[float]:
-    """Return quantiles by linear interpolation, without the limit of torch.quantile (2^24 values)."""
-    ordered = values.sort().values
-    position = levels * (len(ordered) - 1)
-    low = position.long()
-    high = (low + 1).clamp(max=len(ordered) - 1)
-    quantiles: list[float] = torch.lerp(ordered[low], ordered[high], position - low).tolist()
-    return quantiles
+    levels = quantiles(entropies, QUANTILES).tolist()
+    return StepRecord(
+        zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
+        entropy=entropies.mean().item(),
+        entropy_quantiles=dict(zip(map(str, QUANTILES), levels, strict=True)),
+        num_tokens=num_tokens,
+        num_candidates=int(candidates.sum()),
+        num_silenced=silenced,
+        candidate_fraction=int(candidates.sum()) / shared,
+        silenced_fraction=silenced / shared,
+        kept_fraction=int(keep.sum()) / shared,
+        response_length=batch.mask.sum(dim=1).float().mean().item(),
+        mask_scope=scopes,
+        clip_low_fraction=counted.clipped_low / shared,
+        clip_high_fraction=counted.clipped_high / shared,
+        loss=counted.loss,
+        kl=counted.kl / shared,
+    )
 
 
 def mask_scope(

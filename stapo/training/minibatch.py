@@ -1,13 +1,48 @@
-"""How a mini-batch is dealt to ranks and cut into micro-batches, and what each token weighs in the loss.
+"""A mini-batch, and how it is dealt to ranks and cut into micro-batches.
 
-B sequences, T response positions. Nothing here changes a result: thresholds and divisors are those of
-the whole mini-batch; ranks and micro-batches only decide what is computed where and together.
+B sequences, T response positions. How it is dealt and cut changes no result: thresholds and divisors are
+those of the whole mini-batch; ranks and micro-batches only decide what is computed where and together.
 """
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from stapo.methods import AggregationName
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch:
+    """What an update is given of one optimiser step: the responses of all ranks and micro-batches.
+
+    The same on every rank; the responses of a prompt are consecutive rows. Log-probs and entropies in nats.
+    """
+
+    mask: Tensor
+    """(B, T) bool, true on response tokens; responses start at position 0."""
+    advantages: Tensor
+    """(B,)."""
+    old_logps: Tensor
+    """(B, T), of the policy that produced the responses."""
+    old_entropies: Tensor
+    """(B, T), of the policy that produced the responses."""
+    ref_logps: Tensor | None = None
+    """(B, T), of the reference; a KL term needs it."""
+    prompt_lengths: Tensor | None = None
+    """(B,) tokens; they count towards the size of a micro-batch. None: as if there were none."""
+
+    def take(self, rows: Tensor) -> Self:
+        """Return some rows, (R, T) and (R,)."""
+        tables = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{k: v[rows] for k, v in tables.items() if v is not None})
+
+    def lengths(self) -> tuple[Tensor, Tensor]:
+        """Return the (B,) tokens of each prompt and of each response."""
+        responses = self.mask.sum(dim=1)
+        prompts = (
+            torch.zeros_like(responses) if self.prompt_lengths is None else self.prompt_lengths
+        )
+        return prompts, responses
 
 
 def cut(
@@ -65,22 +100,3 @@ def deal(
     parts = [cut(prompt_lengths, response_lengths, hand, token_budget) for hand in hands]
     most = max(len(part) for part in parts)
     return [part + [rows[:0]] * (most - len(part)) for part in parts]
-
-
-def token_weights(keep: Tensor, aggregation: AggregationName, group_size: int) -> Tensor:
-    """Return (B, T) weights with which a sum over tokens is the aggregation of the whole mini-batch.
-
-    The sum of weights x values equals the function of that name in `objective`, and can be taken
-    micro-batch by micro-batch.
-
-    Args:
-        keep: (B, T) bool, the tokens that contribute.
-        aggregation: whose divisor.
-        group_size: responses per prompt, consecutive rows.
-    """
-    rows = {"token_mean": len(keep), "group_token_mean": group_size, "sequence_mean": 1}[
-        aggregation
-    ]
-    counts = keep.sum(dim=1).view(-1, rows).sum(dim=1)
-    weights = 1 / counts.clamp(min=1) / (counts > 0).sum().clamp(min=1)
-    return keep * weights.repeat_interleave(rows).unsqueeze(1)

@@ -5,8 +5,12 @@ same numbers everywhere, the composition of a mini-batch does not depend on the 
 its sequences can be dealt so that all ranks have about the same work.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType
 from torch import Tensor
 
 PADDED_ON_THE_LEFT = ("prompt_ids", "prompt_mask")
@@ -41,16 +45,70 @@ def whole_rollout(
     return gathered
 
 
-def sum_over_ranks(accelerator: Accelerator, values: Tensor) -> Tensor:
-    """Return the sum of a tensor of the same shape on every rank."""
-    if accelerator.num_processes == 1:
+class Ranks:
+    """What an update asks of the ranks that share it; this one is alone.
+
+    Attributes:
+        index: of this rank, from 0.
+        number: of ranks.
+    """
+
+    index, number = 0, 1
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor of the same shape on every rank."""
         return values
-    total: Tensor = accelerator.reduce(values, reduction="sum")
-    return total
 
-
-def largest_over_ranks(accelerator: Accelerator, value: int) -> int:
-    """Return the largest of the ranks' numbers."""
-    if accelerator.num_processes == 1:
+    def largest(self, value: int) -> int:
+        """Return the largest of the ranks' numbers."""
         return value
-    return int(accelerator.gather(torch.tensor([value], device=accelerator.device)).max())
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks."""
+        torch.autograd.backward(loss)
+
+    def synchronised(self, last: bool) -> AbstractContextManager[Any]:
+        """Return the context of one of several passes with gradient; after the last they agree."""
+        return nullcontext()
+
+
+class AcceleratorRanks(Ranks):
+    """The processes of an Accelerator.
+
+    Args:
+        accelerator: of the training.
+        model: policy, wrapped for the launch.
+    """
+
+    def __init__(self, accelerator: Accelerator, model: Any) -> None:
+        self.accelerator, self.model = accelerator, model
+        self.index, self.number = accelerator.process_index, accelerator.num_processes
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor of the same shape on every rank."""
+        if self.number == 1:
+            return values
+        total: Tensor = self.accelerator.reduce(values, reduction="sum")
+        return total
+
+    def largest(self, value: int) -> int:
+        """Return the largest of the ranks' numbers."""
+        if self.number == 1:
+            return value
+        one = torch.tensor([value], device=self.accelerator.device)
+        return int(self.accelerator.gather(one).max())
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate the gradient; Accelerate's engines take the mean over ranks where a sum is meant."""
+        self.accelerator.backward(loss * self.number)
+
+    def synchronised(self, last: bool) -> AbstractContextManager[Any]:
+        """Return the context of one pass: replicas need to exchange gradients once only.
+
+        Sharded gradients are exchanged in every pass, since whole ones would not fit.
+        """
+        replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+        if last or self.accelerator.distributed_type not in replicated:
+            return nullcontext()
+        context: AbstractContextManager[Any] = self.accelerator.no_sync(self.model)
+        return context

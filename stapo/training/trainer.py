@@ -1,59 +1,37 @@
-"""StapoTrainer: TRL's GRPOTrainer with one exact update for all methods.
+"""StapoTrainer: what ties the update to TRL's GRPOTrainer.
 
 One optimiser step is one mini-batch of whole prompts. Old log-probs and entropies come from one pass
-without gradient, which feeds the token selection; threshold and divisor are those of the mini-batch,
-however it is cut into micro-batches and spread over ranks. Rollouts, data loading, optimiser,
-sharding and resuming are TRL's and Accelerate's.
+without gradient after the rollout. Rollouts, data loading, optimiser and sharding are TRL's and
+Accelerate's; the update is `stapo.training.update`.
 """
 
 import os
-import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType, gather_object
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from transformers import Trainer, TrainerState
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
-from stapo.objective import SELECTIONS, at_resolution, group_advantages
-from stapo.training.checkpoints import (
-    ASIDE,
-    STATES_PER_PARAMETER,
-    UnreadableCheckpointError,
-    checksums_of_rank,
-    put_in_place,
-    require_space,
-    seal,
-    step_of,
-)
-from stapo.training.measure import SCOPED, mask_scope, measure
-from stapo.training.minibatch import cut, deal, token_weights
-from stapo.training.ranks import largest_over_ranks, sum_over_ranks, whole_rollout
-from stapo.training.update import NUM_SUMS, micro_batch_loss
+from stapo.objective import group_advantages
+from stapo.records.step import StepRecord, as_line
+from stapo.training.minibatch import MiniBatch, cut
+from stapo.training.ranks import AcceleratorRanks, whole_rollout
+from stapo.training.resumable import ResumableTrainer
+from stapo.training.update import update, without_gradient
 
 ROLLOUT = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
 """What is taken of TRL's rollout."""
-ROLLOUT_FILE = "rollout.safetensors"
-"""In a checkpoint from the middle of a rollout: the whole rollout."""
-NOT_THE_CHECKPOINTS = (
-    MemoryError, torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError,
-)  # fmt: skip
-"""Errors of the machine while a checkpoint is loaded; an older one would not help."""
-UPDATE = ("completion_mask", "old_per_token_logps", "ref_per_token_logps", "advantages")
-"""What the loss of a micro-batch needs."""
 
 
 @dataclass
@@ -80,7 +58,7 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         super().__post_init__()
 
 
-class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
+class StapoTrainer(ResumableTrainer):
     """Trains with any method of `stapo.methods`, otherwise used as TRL's GRPOTrainer.
 
     Args:
@@ -127,9 +105,7 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         self._buffered_inputs: Any = None
         self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
-        self._record: dict[str, Any] | None = None
-        self.logs: tuple[Path, ...] = ()
-        """Files that every checkpoint holds a copy of."""
+        self._record: StepRecord | None = None
         super().__init__(model, reward_funcs, args, *others, **named)
 
     # Rollout
@@ -208,30 +184,16 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
         prompts = attention_mask[:, :-logits_to_keep].sum(dim=1)
         rows = torch.arange(len(responses), device=input_ids.device)
         parts = cut(prompts, responses, rows, self.args.micro_batch_tokens)
-        parts += [rows[:0]] * (largest_over_ranks(self.accelerator, len(parts)) - len(parts))
-        logps, entropies = self._without_gradient(
-            model, input_ids, attention_mask, logits_to_keep, parts
-        )
+        ranks = AcceleratorRanks(self.accelerator, model)
+        parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
+        forward = partial(self._forward, model, input_ids, attention_mask, logits_to_keep)
+        logps, entropies = without_gradient(forward, parts, attention_mask[:, -logits_to_keep:])
         if model is self.model:
             self._behaviour_entropies = entropies
             self._seconds["old_logps"] = perf_counter() - start
         return logps, entropies, None
 
     # Passes through the model
-
-    def _without_gradient(
-        self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, parts: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Return log-probs and entropies (B, T) of the rows in `parts`, 0 for all others."""
-        logps = torch.zeros(len(input_ids), width, device=input_ids.device)
-        entropies = torch.zeros_like(logps)
-        with torch.no_grad():
-            for rows in parts:
-                part, entropy = self._forward(model, input_ids, attention_mask, width, rows)
-                logps[rows, : part.shape[1]] = part[: len(rows)]
-                if entropy is not None:  # TRL's reference model computes none.
-                    entropies[rows, : part.shape[1]] = entropy[: len(rows)]
-        return logps, entropies
 
     def _forward(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, rows: Tensor
@@ -304,255 +266,80 @@ class StapoTrainer(GRPOTrainer):  # type: ignore[misc]
             "and the last checkpoint is whole"
         )
 
-    def _accumulate_gradients(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
-        """Add the gradient of the whole mini-batch's loss, this rank's micro-batches one by one.
+    def _accumulate_gradients(self, model: Any, inputs: dict[str, Tensor]) -> Tensor:
+        """Add the gradient of the whole mini-batch's loss, and keep the record of its update.
 
         Args:
             model: policy, wrapped for the launch.
-            batch: the whole mini-batch, the same on every rank.
+            inputs: the whole mini-batch by TRL's names, the same on every rank.
 
         Returns:
             The loss of the mini-batch, the same on every rank.
         """
-        method, mask = self.method, batch["completion_mask"].bool()
-        advantages = batch["advantages"]
-        sequences = (
-            torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
-            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+        batch, seed = mini_batch(inputs), self.args.seed * 1_000_003 + self.state.global_step
+        # Nothing has changed since the rollout in its first mini-batch.
+        first = self._step % self.args.steps_per_generation == 0
+        loss, record = update(
+            partial(
+                self._forward,
+                model,
+                torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
+                torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
+                batch.mask.shape[1],
+            ),
+            batch,
+            self.method,
+            AcceleratorRanks(self.accelerator, model),
+            group_size=self.num_generations,
+            micro_batch_tokens=self.args.micro_batch_tokens,
+            statistics="behaviour" if first else self.args.statistics,
+            seed=seed,
         )
-        statistics = self._statistics(model, sequences, batch, mask)
-        keep = self._select(statistics, advantages, mask)
-        weights = token_weights(keep, method.aggregation, self.num_generations)
-        # Without a KL term a sequence of zero advantage has no gradient: neither pass is needed.
-        contributes = (weights > 0).any(dim=1) & ((advantages != 0) | (method.kl_coefficient > 0))
-        parts = self._parts(batch, mask, contributes.nonzero().flatten())
-        sums = torch.zeros(NUM_SUMS, dtype=torch.double, device=mask.device)
-        for index, rows in enumerate(parts):
-            with self._synchronised(model, last=index == len(parts) - 1):
-                logps, _ = self._forward(model, *sequences, mask.shape[1], rows)
-                loss = logps.sum() * 0.0  # No rows: other ranks have a pass left, take part in it.
-                if len(rows):
-                    fields = {name: batch[name][rows] for name in UPDATE if name in batch}
-                    loss, counted = micro_batch_loss(logps, fields, weights[rows], method)
-                    sums += counted
-                # Accelerate's engines take the mean over ranks where a sum is meant.
-                self.accelerator.backward(loss * self.accelerator.num_processes)
         for parameter in model.parameters():
             # Without any gradient Adam's moments must decay all the same.
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        total, kl, clip_low, clip_high = sum_over_ranks(self.accelerator, sums).tolist()
-        self._record = {
-            **measure(batch, statistics, mask, keep, method, self.eos_token_ids),
-            **self._scopes(statistics, batch, mask, keep),
-            "clip_low_fraction": clip_low / max(int(mask.sum()), 1),
-            "clip_high_fraction": clip_high / max(int(mask.sum()), 1),
-            "loss": total,
-            "kl": kl / max(int(mask.sum()), 1),
-        }
-        return torch.tensor(total, device=mask.device)
-
-    def _parts(self, batch: dict[str, Tensor], mask: Tensor, rows: Tensor) -> list[Tensor]:
-        """Return this rank's micro-batches of some rows."""
-        hands = deal(
-            batch["prompt_mask"].sum(dim=1),
-            mask.sum(dim=1),
-            rows,
-            self.args.micro_batch_tokens,
-            self.accelerator.num_processes,
+        ends = torch.tensor(self.eos_token_ids, device=batch.mask.device)
+        ended = torch.isin(inputs["completion_ids"], ends) & batch.mask
+        self._record = replace(
+            record,
+            reward=inputs["rewards"].mean().item(),
+            truncated_fraction=1 - ended.any(dim=1).float().mean().item(),
         )
-        return hands[self.accelerator.process_index]
+        return loss
 
-    def _synchronised(self, model: Any, last: bool) -> Any:
-        """Return the context of one micro-batch: replicas need to exchange gradients once only.
-
-        Sharded gradients are exchanged in every pass, since whole ones would not fit.
-        """
-        replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
-        if last or self.accelerator.distributed_type not in replicated:
-            return nullcontext()
-        return self.accelerator.no_sync(model)
-
-    # Token selection
-
-    def _statistics(
-        self,
-        model: Any,
-        sequences: tuple[Tensor, Tensor],
-        batch: dict[str, Tensor],
-        mask: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return (B, T) log-probs and entropies that select tokens, the same on every rank."""
-        behaviour = batch["old_per_token_logps"], batch["old_entropies"]
-        first = self._step % self.args.steps_per_generation == 0
-        if self.args.statistics == "behaviour" or first or self.method.selection == "keep_all":
-            return behaviour
-        needed = mask.any(dim=1)
-        if self.method.reads_only_candidates:
-            needed &= batch["advantages"] > 0
-        parts = self._parts(batch, mask, needed.nonzero().flatten())
-        own = self._without_gradient(model, *sequences, mask.shape[1], parts)
-        # A row is computed by one rank and 0 on the others.
-        logps, entropies = (sum_over_ranks(self.accelerator, values) for values in own)
-        return logps, entropies
-
-    def _select(
-        self, statistics: tuple[Tensor, Tensor], advantages: Tensor, mask: Tensor
-    ) -> Tensor:
-        """Return the tokens kept; which of several equal entropies is left out is not left to rounding."""
-        logps, entropies = statistics
-        args = dict(self.method.selection_args)
-        if self.method.selection == "silence_random":
-            args["seed"] = self.args.seed * 1_000_003 + self.state.global_step
-        return SELECTIONS[self.method.selection](
-            logps, at_resolution(entropies), advantages, mask, **args
-        )
-
-    def _scopes(
-        self,
-        statistics: tuple[Tensor, Tensor],
-        batch: dict[str, Tensor],
-        mask: Tensor,
-        keep: Tensor,
-    ) -> dict[str, Any]:
-        """Return the mask-scope meter's record: thresholds per micro-batch and per rank instead."""
-        if self.method.selection not in SCOPED:
-            return {}
-        rows = torch.arange(len(mask), device=mask.device)
-        prompts = batch["prompt_mask"].sum(dim=1)
-        scopes = {
-            "micro_batch": cut(prompts, mask.sum(dim=1), rows, self.args.micro_batch_tokens),
-            "rank": list(rows.chunk(self.accelerator.num_processes)),
-        }
-
-        def select(rows: Tensor) -> Tensor:
-            part = statistics[0][rows], statistics[1][rows]
-            return self._select(part, batch["advantages"][rows], mask[rows])
-
-        return {"mask_scope": mask_scope(select, mask, keep, scopes)}
-
-    # Records and checkpoints
+    # Records
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Complete the record of a step with what the Trainer knows, and hand it on."""
         if self._record is not None and "grad_norm" in logs:
-            record = {
-                "step": self.state.global_step,
-                **self._record,
-                "gradient_norm": float(logs["grad_norm"]),
-                "learning_rate": float(logs["learning_rate"]),
-                "seconds": dict(self._seconds),
-            }
+            line = as_line(
+                replace(
+                    self._record,
+                    step=self.state.global_step,
+                    gradient_norm=float(logs["grad_norm"]),
+                    learning_rate=float(logs["learning_rate"]),
+                    seconds=dict(self._seconds),
+                )
+            )
             self._record = None
             if self.on_metrics is not None and self.accelerator.is_main_process:
-                self.on_metrics(record)
+                self.on_metrics(line)
             logs |= {
                 f"stapo/{name}": value
-                for name, value in record.items()
+                for name, value in line.items()
                 if isinstance(value, int | float) and name != "step"
             }
         super().log(logs, start_time)
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write the checkpoint aside, seal and rename it; only then are older ones removed."""
-        output, main = Path(self.args.output_dir), self.accelerator.is_main_process
-        parameters = sum(p.numel() * p.element_size() for p in self.model.parameters())
-        require_space(output, STATES_PER_PARAMETER * parameters)
-        aside = output / ASIDE
-        if main:
-            shutil.rmtree(aside, ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        self.args.output_dir = str(aside)
-        try:
-            # Past GRPOTrainer, which would add a model card to every checkpoint.
-            Trainer._save_checkpoint(self, model, trial)
-        finally:
-            self.args.output_dir, self.args.save_total_limit = str(output), limit
-        written = aside / f"checkpoint-{self.state.global_step}"
-        if main:
-            self._save_rollout(written)
-            for log in self.logs:
-                shutil.copyfile(log, written / log.name)
-        self.accelerator.wait_for_everyone()
-        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
-        files = gather_object([checksums_of_rank(written, rank, num_processes)])
-        if main:
-            seal(
-                written, self.checkpoint_identity(), {k: v for one in files for k, v in one.items()}
-            )
-            put_in_place(written, output, limit)
-            shutil.rmtree(aside, ignore_errors=True)
-        self.accelerator.wait_for_everyone()
 
-    def _save_rollout(self, checkpoint: Path) -> None:
-        """Write the rollout if mini-batches of it are still to come; every rank holds all of it."""
-        if self._step % self.args.steps_per_generation:
-            parts = self._buffered_inputs
-            names = [name for name, value in parts[0].items() if value is not None]
-            whole = {name: torch.cat([part[name] for part in parts]) for name in names}
-            save_file(whole, checkpoint / ROLLOUT_FILE)
-
-    # Resuming
-
-    def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
-        """Train as the Trainer does.
-
-        Raises:
-            UnreadableCheckpointError: on all ranks, when one of them cannot load its part.
-        """
-        if isinstance(resume_from_checkpoint, str):
-            self._load(resume_from_checkpoint, lambda: _check_state(Path(resume_from_checkpoint)))
-        return super().train(resume_from_checkpoint, *args, **named)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        load = super()._load_from_checkpoint
-        self._load(resume_from_checkpoint, lambda: load(resume_from_checkpoint, model))
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        load = super()._load_optimizer_and_scheduler
-        self._load(checkpoint, lambda: load(checkpoint))
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load the random state, the last thing before the next step, and the rollout in use."""
-        load = super()._load_rng_state
-        self._load(checkpoint, lambda: load(checkpoint))
-        self._load(checkpoint, lambda: self._load_rollout(checkpoint))
-
-    def _load_rollout(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        slices, self._step = self.args.steps_per_generation, step_of(Path(checkpoint))
-        self._buffered_inputs = None
-        if self._step % slices:
-            whole = load_file(Path(checkpoint) / ROLLOUT_FILE, device=str(self.accelerator.device))
-            self._buffered_inputs = split_tensor_dict(whole, slices)
-
-    def _load(self, checkpoint: str | None, load: Callable[[], Any]) -> None:
-        """Load a part of a checkpoint; if that fails on one rank, it fails on all."""
-        fault = None
-        try:
-            load()
-        except NOT_THE_CHECKPOINTS:
-            raise
-        except (Exception, CheckpointException) as error:  # The latter is no Exception.
-            causes = list(getattr(error, "failures", {}).values())  # Of the ranks that could not.
-            cause = causes[0][0] if causes else error
-            fault = f"{type(cause).__name__}: {' '.join(str(cause).split())[:120]}"
-        faults = [one for one in gather_object([fault]) if one]
-        if faults:
-            raise UnreadableCheckpointError(f"cannot be loaded: {faults[0]}")
-
-    def checkpoint_identity(self) -> dict[str, Any]:
-        """Return what a checkpoint must agree with to be continued by this trainer."""
-        return {
-            "fingerprint": self.args.run_fingerprint,
-            "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
-            "num_processes": self.accelerator.num_processes,
-        }
-
-
-def _check_state(checkpoint: Path) -> None:
-    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-    if state.global_step != step_of(checkpoint):
-        raise ValueError(f"trainer_state.json is of step {state.global_step}")
+def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
+    """Return what an update takes of a mini-batch by TRL's names."""
+    return MiniBatch(
+        mask=inputs["completion_mask"].bool(),
+        advantages=inputs["advantages"],
+        old_logps=inputs["old_per_token_logps"],
+        old_entropies=inputs["old_entropies"],
+        ref_logps=inputs.get("ref_per_token_logps"),
+        prompt_lengths=inputs["prompt_mask"].sum(dim=1),
+    )

@@ -22,7 +22,8 @@ from stapo.objective import (
     token_mean,
     token_quadrants,
 )
-from stapo.training.minibatch import cut, deal, token_weights
+from stapo.objective.aggregation import token_weights
+from stapo.training.minibatch import cut, deal
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], dict[str, float]]] = {

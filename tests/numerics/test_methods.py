@@ -9,7 +9,8 @@ import torch
 
 from stapo.methods import METHODS
 from stapo.objective import SELECTIONS
-from stapo.training.minibatch import token_weights
+from stapo.objective.aggregation import token_weights
+from stapo.training.minibatch import MiniBatch
 from stapo.training.update import micro_batch_loss
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -48,12 +49,13 @@ def kept(name: str, batch) -> torch.Tensor:
 def loss(name: str, batch, keep: torch.Tensor) -> float:
     """Return the loss that the trainer computes of one micro-batch, the statistics being current."""
     method = METHODS[name]
-    fields = {
-        "completion_mask": batch.mask,
-        "old_per_token_logps": batch.old_logps,
-        "ref_per_token_logps": batch.ref_logps,
-        "advantages": batch.advantages,
-    }
+    fields = MiniBatch(
+        mask=batch.mask,
+        advantages=batch.advantages,
+        old_logps=batch.old_logps,
+        old_entropies=batch.entropies,
+        ref_logps=batch.ref_logps,
+    )
     weights = token_weights(keep, method.aggregation, group_size=4)
     return micro_batch_loss(batch.logps, fields, weights, method)[0].item()
 

@@ -33,6 +33,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from stapo.methods import METHODS
 from stapo.models.tiny import build_tokenizer
+from stapo.training import update as update_module
 from stapo.training.minibatch import cut
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
@@ -314,8 +315,8 @@ def cost_of_selection(scale: Scale, device: str, rounds: int, console: Console) 
             trainer.model.zero_grad()
             spent.clear()
             with (
-                patch.object(StapoTrainer, "_select", timed(StapoTrainer._select)),
-                patch.object(StapoTrainer, "_scopes", timed(StapoTrainer._scopes)),
+                patch.object(update_module, "select", timed(update_module.select)),
+                patch.object(update_module, "mask_scope", timed(update_module.mask_scope)),
             ):
                 start = perf_counter()
                 trainer._accumulate_gradients(trainer.model, batch)
@@ -327,10 +328,11 @@ def cost_of_selection(scale: Scale, device: str, rounds: int, console: Console) 
                     max(spent) / times[-1] if len(spent) == 1 else _outer(spent) / times[-1]
                 )
     ratios = [b / a for a, b in zip(seconds["justrl"], seconds["stapo"], strict=True)]
-    record = trainer._record or {}
+    record = trainer._record
+    assert record is not None
     console.print(
-        f"S2T with its mask-scope meter, {record['num_candidates']} candidates, {record['num_silenced']} of "
-        f"{record['num_tokens']} tokens silenced; medians of {rounds} pairs:\n"
+        f"S2T with its mask-scope meter, {record.num_candidates} candidates, {record.num_silenced} of "
+        f"{record.num_tokens} tokens silenced; medians of {rounds} pairs:\n"
         f"  update with STAPO / update with JustRL: {statistics.median(ratios):.3f}\n"
         f"  selection and meter within the update: {statistics.median(shares):.2%}"
     )

@@ -12,6 +12,7 @@ ALLOWED = {
     "hub": set(),
     "methods": set(),
     "objective": set(),
+    "records": {"canonical", "files"},
     "reference": set(),
     "repository": set(),
     "text": set(),
@@ -27,20 +28,20 @@ ALLOWED = {
         "models.arithmetic", "models.loading",
     },
     "training": {
-        "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "repository", "study", "methods",
-        "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
+        "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "records", "repository", "study",
+        "methods", "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
     },
     "analysis": {
-        "canonical", "files", "paths", "study", "methods", "reference", "evaluation.statistics",
+        "canonical", "files", "paths", "records", "study", "methods", "reference", "evaluation.statistics",
         "evaluation.grading",
     },
     "publication": {
-        "canonical", "files", "paths", "provenance", "study", "tasks", "methods", "models", "evaluation",
-        "training", "analysis",
+        "canonical", "files", "paths", "provenance", "records", "study", "tasks", "methods", "models",
+        "evaluation", "training", "analysis",
     },
     "operations": {
-        "canonical", "files", "hub", "locks", "paths", "provenance", "repository", "study", "tasks",
-        "methods", "models", "evaluation", "training", "analysis",
+        "canonical", "files", "hub", "locks", "paths", "provenance", "records", "repository", "study",
+        "tasks", "methods", "models", "evaluation", "training", "analysis",
     },
     "conformance": {"methods", "models.tiny", "training", "files", "study"},
     "cli": {

@@ -246,7 +246,7 @@ def test_our_trainer_is_really_cut_and_spread(monkeypatch):
         sizes.append(len(logps))
         return micro_batch_loss(logps, *args)
 
-    monkeypatch.setattr("stapo.training.trainer.micro_batch_loss", counted)
+    monkeypatch.setattr("stapo.training.update.micro_batch_loss", counted)
     fixture = probe("stapo")
     ours, rows = TRAINERS["ours"][0], list(range(12))
     for layout, most in (

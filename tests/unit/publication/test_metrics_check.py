@@ -6,8 +6,8 @@ import pytest
 
 from stapo.methods import METHODS
 from stapo.publication.metrics_check import NUMBERS, metrics_faults
+from stapo.records.step import QUANTILES
 from stapo.study.schema import TrainingSettings
-from stapo.training.measure import ENTROPY_QUANTILES
 
 TRAINING = TrainingSettings(
     steps=1, prompts_per_batch=2, group_size=4, prompts_per_mini_batch=2, micro_batch_tokens=512,
@@ -23,7 +23,7 @@ def record(**changes: Any) -> dict[str, Any]:
         **dict.fromkeys(NUMBERS, 0.0),
         **{"step": 1, "num_tokens": 64, "num_candidates": 0, "num_silenced": 0},
         **{"kept_fraction": 1.0, "response_length": 8.0, "learning_rate": 1e-3},
-        "entropy_quantiles": dict.fromkeys(map(str, ENTROPY_QUANTILES), 0.0),
+        "entropy_quantiles": dict.fromkeys(map(str, QUANTILES), 0.0),
         "seconds": {"rollout": 1.0, "update": 1.0},
         **changes,
     }

@@ -18,6 +18,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.methods import METHODS, Method
 from stapo.models.tiny import build_tokenizer
+from stapo.records.step import as_line
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
 VOCABULARY, PROMPT, WIDTH, GROUP = 64, 5, 12, 6
@@ -148,7 +149,7 @@ class Update:
         trainer._forward = counted
         trainer.model.zero_grad()
         self.loss = trainer._accumulate_gradients(trainer.model, self.batch).item()
-        self.record = trainer._record
+        self.record = as_line(trainer._record)
         self.gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from stapo.methods import METHODS
 from stapo.objective import SELECTIONS, group_token_mean, sequence_mean, token_mean
-from stapo.training.minibatch import cut, deal, token_weights
+from stapo.objective.aggregation import token_weights
+from stapo.training.minibatch import MiniBatch, cut, deal
 from stapo.training.update import micro_batch_loss
 
 # The smallest mini-batch that fails says little more than any, and takes minutes to find.
@@ -105,28 +106,26 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
     size, width = 12, 9
     aggregation = "group_token_mean" if by_group else method.aggregation
     lengths = torch.randint(0, width + 1, (size,), generator=generator)
-    batch = {
-        "completion_mask": torch.arange(width) < lengths.unsqueeze(1),
-        "old_per_token_logps": -8 * torch.rand(size, width, generator=generator).double(),
-        "ref_per_token_logps": -8 * torch.rand(size, width, generator=generator).double(),
-        "old_entropies": 3 * torch.rand(size, width, generator=generator).double(),
-        "advantages": torch.randn(size, generator=generator).double().round(decimals=1),
-    }
-    logps = batch["old_per_token_logps"] + 0.4 * torch.randn(size, width, generator=generator)
+    batch = MiniBatch(
+        mask=torch.arange(width) < lengths.unsqueeze(1),
+        old_logps=-8 * torch.rand(size, width, generator=generator).double(),
+        ref_logps=-8 * torch.rand(size, width, generator=generator).double(),
+        old_entropies=3 * torch.rand(size, width, generator=generator).double(),
+        advantages=torch.randn(size, generator=generator).double().round(decimals=1),
+    )
+    logps = batch.old_logps + 0.4 * torch.randn(size, width, generator=generator)
 
     def update(order, hands):
-        rows = {key: value[order] for key, value in batch.items()}
+        rows = batch.take(order)
         leaf = logps[order].clone().requires_grad_()
-        statistics = rows["old_per_token_logps"], rows["old_entropies"]
-        mask = rows["completion_mask"]
+        mask = rows.mask
         keep = SELECTIONS[method.selection](
-            *statistics, rows["advantages"], mask, **method.selection_args
+            rows.old_logps, rows.old_entropies, rows.advantages, mask, **method.selection_args
         )
         weights, total = token_weights(keep, aggregation, group_size=4), 0.0
         for part in (part for hand in hands for part in hand if len(part)):
             cut_to = max(int(mask[part].sum(dim=1).max()), 1)
-            fields = {key: value[part] for key, value in rows.items()}
-            loss, _ = micro_batch_loss(leaf[part, :cut_to], fields, weights[part], method)
+            loss, _ = micro_batch_loss(leaf[part, :cut_to], rows.take(part), weights[part], method)
             loss.backward()
             total += loss.item()
         gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

@@ -30,6 +30,7 @@ from torch import Tensor
 from stapo.conformance.batches import Update
 from stapo.conformance.trainers import RankAccelerator, on_ranks
 from stapo.methods import Method
+from stapo.records.step import as_line
 
 pytestmark = pytest.mark.rounding
 
@@ -90,7 +91,7 @@ class Run:
             here._forward = forward
             with torch.device(device):  # Where a tensor is created for which none is named.
                 loss = here._accumulate_gradients(model, self.batch)
-            self.records[rank] = here._record
+            self.records[rank] = as_line(here._record)
             return Update(loss.item(), torch.zeros(1) if leaf.grad is None else leaf.grad)
 
         self.update = on_ranks([[]] * num_ranks, run)

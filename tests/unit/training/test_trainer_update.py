@@ -31,6 +31,7 @@ from torch import Tensor
 
 from stapo.methods import Method
 from stapo.training.minibatch import cut
+from stapo.training.update import select
 
 pytestmark = pytest.mark.rounding
 
@@ -194,16 +195,10 @@ def test_without_any_gradient_the_gradient_is_zero_and_not_missing(without_advan
 # The choice of tokens ---------------------------------------------------------------------------
 
 
-def select(base: Any, method: Method, entropies: Tensor, seed: int = 0, step: int = 0) -> Tensor:
-    trainer, batch, _ = base
-    trainer = copy.copy(trainer)
-    trainer.method, trainer.args = method, copy.copy(trainer.args)
-    trainer.state = copy.copy(trainer.state)
-    trainer.args.seed, trainer.state.global_step = seed, step
+def chosen(base: Any, method: Method, entropies: Tensor, seed: int = 0) -> Tensor:
+    _, batch, _ = base
     mask = batch["completion_mask"].bool()
-    statistics = batch["old_per_token_logps"], entropies
-    keep: Tensor = trainer._select(statistics, batch["advantages"], mask)
-    return keep
+    return select(method, batch["old_per_token_logps"], entropies, batch["advantages"], mask, seed)
 
 
 @pytest.mark.parametrize("name", WITH_THRESHOLD)
@@ -214,19 +209,32 @@ def test_rounding_does_not_choose_among_equal_entropies(base, name: str) -> None
     equal = torch.randint(0, 3, shape, generator=generator) / 2.0
     noisy = equal + 1e-5 * torch.randn(shape, generator=generator)
     method = WITH_THRESHOLD[name]
-    assert torch.equal(select(base, method, noisy), select(base, method, equal))
+    assert torch.equal(chosen(base, method, noisy), chosen(base, method, equal))
 
 
-def test_every_step_and_seed_draws_anew_and_the_same_again(base) -> None:
-    _, batch, _ = base
-    method, entropies = (
-        clipped("random", selection_args={"tau_p": 1.1, "quantile": 0.5}),
-        batch["old_entropies"],
-    )
-    draws = [select(base, method, entropies, seed, step) for seed in range(4) for step in range(4)]
-    for draw in draws:
-        assert sum(torch.equal(draw, other) for other in draws) == 1
-    assert torch.equal(select(base, method, entropies, 3, 2), draws[3 * 4 + 2])
+def test_every_step_and_seed_draws_anew_and_the_same_again(base, monkeypatch) -> None:
+    trainer, batch, _ = base
+    method = clipped("random", selection_args={"tau_p": 1.1, "quantile": 0.5})
+    seeds: list[int] = []
+
+    def recorded(*args: Any) -> Tensor:
+        seeds.append(args[-1])
+        return select(*args)
+
+    monkeypatch.setattr("stapo.training.update.select", recorded)
+    state = copy.copy(trainer.state)
+    monkeypatch.setattr(trainer, "state", state)
+
+    def draw(seed: int, step: int) -> Tensor:
+        state.global_step = step
+        Update(base, method, step=0, statistics="behaviour", seed=seed)
+        return chosen(base, method, batch["old_entropies"], seeds[-1])
+
+    draws = [draw(seed, step) for seed in range(4) for step in range(4)]
+    assert len(set(seeds)) == 16
+    for one in draws:
+        assert sum(torch.equal(one, other) for other in draws) == 1
+    assert torch.equal(draw(3, 2), draws[3 * 4 + 2])
 
 
 @pytest.mark.parametrize("name", WITH_THRESHOLD)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stapo.methods import METHODS, Method
+from stapo.training.minibatch import MiniBatch
 from stapo.training.update import NUM_SUMS, micro_batch_loss
 
 pytestmark = pytest.mark.rounding
@@ -22,7 +23,7 @@ CASES = {
 }
 
 
-def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, dict[str, Tensor]]:
+def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, MiniBatch]:
     """Return current log-probs (R, W) and a batch that is wider, as of a mini-batch with longer rows.
 
     Log-ratios up to 1 in size reach past every clip; behind the responses stands what is no log-prob.
@@ -39,34 +40,35 @@ def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, di
     old = logps - uniform(-1, 1, ROWS, WIDTH)
     advantages = uniform(0.5, 2, ROWS) * torch.tensor([1, -1] * (ROWS // 2))
     advantages[-1] = 0.0
-    batch = {
-        "completion_mask": mask.long(),
-        "old_per_token_logps": torch.full((ROWS, WIDER), 50.0, dtype=dtype),
-        "ref_per_token_logps": torch.full((ROWS, WIDER), 50.0, dtype=dtype),
-        "advantages": advantages,
-    }
     inside = mask[:, :WIDTH]
-    batch["old_per_token_logps"][:, :WIDTH] = torch.where(inside, old, 50.0)
-    batch["ref_per_token_logps"][:, :WIDTH] = torch.where(
-        inside, logps + uniform(-1, 1, ROWS, WIDTH), 50.0
+    old_logps = torch.full((ROWS, WIDER), 50.0, dtype=dtype)
+    old_logps[:, :WIDTH] = torch.where(inside, old, 50.0)
+    ref_logps = torch.full((ROWS, WIDER), 50.0, dtype=dtype)
+    ref_logps[:, :WIDTH] = torch.where(inside, logps + uniform(-1, 1, ROWS, WIDTH), 50.0)
+    batch = MiniBatch(
+        mask=mask,
+        advantages=advantages,
+        old_logps=old_logps,
+        old_entropies=torch.full((ROWS, WIDER), 50.0, dtype=dtype),
+        ref_logps=ref_logps,
     )
     return torch.where(inside, logps, -50.0), batch
 
 
 def expected(
-    logps: Tensor, batch: dict[str, Tensor], weights: Tensor, method: Method
+    logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
 ) -> tuple[list[float], Tensor]:
     """Return the four sums and the gradient, from the formulas."""
-    old = batch["old_per_token_logps"][:, :WIDTH].tolist()
-    ref = batch["ref_per_token_logps"][:, :WIDTH].tolist()
-    advantages, current = batch["advantages"].tolist(), logps.tolist()
+    old = batch.old_logps[:, :WIDTH].tolist()
+    ref = batch.ref_logps[:, :WIDTH].tolist()
+    advantages, current = batch.advantages.tolist(), logps.tolist()
     clip = method.clip_low, method.clip_high, method.dual_clip
     values = oracle.clipped_surrogate(current, old, advantages, *clip)
     slopes = oracle.surrogate_weights(current, old, advantages, *clip)
     kl = oracle.kl_k3(current, ref)
     beta, loss, total_kl, low, high = method.kl_coefficient, 0.0, 0.0, 0, 0
     gradient = torch.zeros_like(logps)
-    for b, t in oracle.positions(batch["completion_mask"][:, :WIDTH].bool().tolist()):
+    for b, t in oracle.positions(batch.mask[:, :WIDTH].tolist()):
         weight = weights[b, t].item()
         ratio = oracle.safe_exp(current[b][t] - old[b][t])
         loss -= weight * (values[b][t] - beta * kl[b][t])
@@ -115,7 +117,7 @@ def test_a_method_without_kl_needs_no_reference() -> None:
     logps, batch = mini_batch(0)
     weights = torch.ones(ROWS, WIDER, dtype=torch.double)
     whole = micro_batch_loss(logps, batch, weights, CLIP)
-    del batch["ref_per_token_logps"]
+    batch = replace(batch, ref_logps=None)
     loss, sums = micro_batch_loss(logps, batch, weights, CLIP)
     assert loss == whole[0]
     assert sums[1] == 0
@@ -134,13 +136,14 @@ def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_l
     # Without any room a ratio of exactly 1 lies on both edges: its gradient is not cut off.
     method = replace(CLIP, clip_low=0.0, clip_high=0.0)
     logps = torch.full((3, 2), -1.0, dtype=torch.double)
-    batch = {
-        "completion_mask": torch.ones(3, 2),
-        "old_per_token_logps": logps.clone(),
-        "advantages": torch.tensor([1.0, -1.0, 0.0], dtype=torch.double),
-    }
+    batch = MiniBatch(
+        mask=torch.ones(3, 2, dtype=torch.bool),
+        advantages=torch.tensor([1.0, -1.0, 0.0], dtype=torch.double),
+        old_logps=logps.clone(),
+        old_entropies=torch.zeros(3, 2),
+    )
     weights = torch.ones(3, 2, dtype=torch.double)
     assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [0, 0]
     # One above and one below 1 in every row: of the row of no advantage neither counts.
-    batch["old_per_token_logps"] = logps + torch.tensor([0.5, -0.5], dtype=torch.double)
+    batch = replace(batch, old_logps=logps + torch.tensor([0.5, -0.5], dtype=torch.double))
     assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [1, 1]

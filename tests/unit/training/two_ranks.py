@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_trainer import run
 
+from stapo.training import update as update_module
 from stapo.training.trainer import StapoTrainer
 
 CASES: dict[str, dict[str, Any]] = {
@@ -55,7 +56,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         saved: dict[str, torch.Tensor] = {}
         given = {} if masks == "-" else load_file(Path(masks) / case / SAVED)
-        norm, select = StapoTrainer._get_grad_norm, StapoTrainer._select
+        norm, select = StapoTrainer._get_grad_norm, update_module.select
 
         def keep_gradients(self: Any, model: Any, grad_norm: Any = None, saved=saved, norm=norm):
             for name, parameter in model.named_parameters():
@@ -65,14 +66,14 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             return norm(self, model, grad_norm)
 
         def keep_mask(
-            self: Any, statistics: Any, advantages: Any, mask: Any,
+            method: Any, logps: Any, entropies: Any, advantages: Any, mask: Any, step: int,
             saved=saved, given=given, select=select,
         ):  # fmt: skip
-            kept = select(self, statistics, advantages, mask)
-            step = self.state.global_step
+            # The seed of the trainings here is 0, so that of a step is its number.
+            kept = select(method, logps, entropies, advantages, mask, step)
             if f"{step}/keep" in saved:
                 return kept  # The meter's parts come after the mini-batch.
-            seen = (*statistics, advantages, mask, kept)
+            seen = (logps, entropies, advantages, mask, kept)
             for name, values in zip(SEEN, seen, strict=True):
                 saved[f"{step}/{name}"] = values.clone()
             return given.get(f"{step}/keep", kept)
@@ -80,7 +81,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
         with (
             patch.object(StapoTrainer, "_generate_single_turn", completions),
             patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
-            patch.object(StapoTrainer, "_select", keep_mask),
+            patch.object(update_module, "select", keep_mask),
             patch("test_trainer.parity_reward", rewards),
         ):
             # A clip that large changes no gradient; tau_p is such that there are candidates.

@@ -1,0 +1,1 @@
+"""What the files of a study hold, each record defined once; no torch, and nothing of the pipeline."""

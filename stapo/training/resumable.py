@@ -1,0 +1,149 @@
+"""A GRPOTrainer whose checkpoints are sealed, hold the rollout in use, and load on all ranks or on none."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.api import CheckpointException
+from transformers import Trainer, TrainerState
+from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
+
+from stapo.training.checkpoints import (
+    ASIDE,
+    STATES_PER_PARAMETER,
+    UnreadableCheckpointError,
+    checksums_of_rank,
+    put_in_place,
+    require_space,
+    seal,
+    step_of,
+)
+
+ROLLOUT_FILE = "rollout.safetensors"
+"""In a checkpoint from the middle of a rollout: the whole rollout."""
+NOT_THE_CHECKPOINTS = (
+    MemoryError, torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError,
+)  # fmt: skip
+"""Errors of the machine while a checkpoint is loaded; an older one would not help."""
+
+
+class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
+    """Saves and loads; `_step` and `_buffered_inputs` are TRL's place in the rollout.
+
+    Its arguments are those of GRPOTrainer, with a `run_fingerprint` among the settings.
+    """
+
+    logs: tuple[Path, ...] = ()
+    """Files that every checkpoint holds a copy of."""
+    _buffered_inputs: Any
+
+    # Saving
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write the checkpoint aside, seal and rename it; only then are older ones removed."""
+        output, main = Path(self.args.output_dir), self.accelerator.is_main_process
+        parameters = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        require_space(output, STATES_PER_PARAMETER * parameters)
+        aside = output / ASIDE
+        if main:
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        self.args.output_dir = str(aside)
+        try:
+            # Past GRPOTrainer, which would add a model card to every checkpoint.
+            Trainer._save_checkpoint(self, model, trial)
+        finally:
+            self.args.output_dir, self.args.save_total_limit = str(output), limit
+        written = aside / f"checkpoint-{self.state.global_step}"
+        if main:
+            self._save_rollout(written)
+            for log in self.logs:
+                shutil.copyfile(log, written / log.name)
+        self.accelerator.wait_for_everyone()
+        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
+        files = gather_object([checksums_of_rank(written, rank, num_processes)])
+        if main:
+            seal(
+                written, self.checkpoint_identity(), {k: v for one in files for k, v in one.items()}
+            )
+            put_in_place(written, output, limit)
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+
+    def _save_rollout(self, checkpoint: Path) -> None:
+        """Write the rollout if mini-batches of it are still to come; every rank holds all of it."""
+        if self._step % self.args.steps_per_generation:
+            parts = self._buffered_inputs
+            names = [name for name, value in parts[0].items() if value is not None]
+            whole = {name: torch.cat([part[name] for part in parts]) for name in names}
+            save_file(whole, checkpoint / ROLLOUT_FILE)
+
+    # Resuming
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
+        """Train as the Trainer does.
+
+        Raises:
+            UnreadableCheckpointError: on all ranks, when one of them cannot load its part.
+        """
+        if isinstance(resume_from_checkpoint, str):
+            self._load(resume_from_checkpoint, lambda: _check_state(Path(resume_from_checkpoint)))
+        return super().train(resume_from_checkpoint, *args, **named)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        load = super()._load_from_checkpoint
+        self._load(resume_from_checkpoint, lambda: load(resume_from_checkpoint, model))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        load = super()._load_optimizer_and_scheduler
+        self._load(checkpoint, lambda: load(checkpoint))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the random state, the last thing before the next step, and the rollout in use."""
+        load = super()._load_rng_state
+        self._load(checkpoint, lambda: load(checkpoint))
+        self._load(checkpoint, lambda: self._load_rollout(checkpoint))
+
+    def _load_rollout(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        slices, self._step = self.args.steps_per_generation, step_of(Path(checkpoint))
+        self._buffered_inputs = None
+        if self._step % slices:
+            whole = load_file(Path(checkpoint) / ROLLOUT_FILE, device=str(self.accelerator.device))
+            self._buffered_inputs = split_tensor_dict(whole, slices)
+
+    def _load(self, checkpoint: str | None, load: Callable[[], Any]) -> None:
+        """Load a part of a checkpoint; if that fails on one rank, it fails on all."""
+        fault = None
+        try:
+            load()
+        except NOT_THE_CHECKPOINTS:
+            raise
+        except (Exception, CheckpointException) as error:  # The latter is no Exception.
+            causes = list(getattr(error, "failures", {}).values())  # Of the ranks that could not.
+            cause = causes[0][0] if causes else error
+            fault = f"{type(cause).__name__}: {' '.join(str(cause).split())[:120]}"
+        faults = [one for one in gather_object([fault]) if one]
+        if faults:
+            raise UnreadableCheckpointError(f"cannot be loaded: {faults[0]}")
+
+    def checkpoint_identity(self) -> dict[str, Any]:
+        """Return what a checkpoint must agree with to be continued by this trainer."""
+        return {
+            "fingerprint": self.args.run_fingerprint,
+            "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
+            "num_processes": self.accelerator.num_processes,
+        }
+
+
+def _check_state(checkpoint: Path) -> None:
+    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    if state.global_step != step_of(checkpoint):
+        raise ValueError(f"trainer_state.json is of step {state.global_step}")
