@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.comparison import AVERAGE, MainTable, headline
+from stapo.analysis.comparison import headline
 from stapo.analysis.paper_audit import said, stated_headline
+from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.methods import BASELINES, METHODS, TARGETS
 from stapo.reference import confidence, paper
 from stapo.study import Study

@@ -1,126 +1,27 @@
 """What the paper-style table of one decoding says: values, intervals, differences, headline."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from stapo.analysis.cells import Cell, Scores
+from stapo.analysis.cells import Scores
 from stapo.analysis.notes import SIGNIFICANT, failure_notes, mark, notes, overlap_notes
-from stapo.analysis.selection import Choice
-from stapo.analysis.verdicts import Verdicts, verdict_rows
+from stapo.analysis.rows import AVERAGE, FURTHER, Comparison, Headline, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
-    Difference,
     Interval,
     average_at_n,
     bootstrap_means,
     holm,
     interval,
     paired_difference,
-    pass_at_k,
     problem_counts,
     seed_choices,
 )
 from stapo.study import Study
 
-AVERAGE = "Avg"
-CONTROL = "aime24"
-"""What methods may be tuned on unawares: its problems are older than the models (arXiv 2504.07086)."""
-WITHOUT = "Avg without AIME24"
 BOOTSTRAP_SEED = 0
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The relative gain of a method's average over the strongest baseline's, in percent."""
-
-    target: str
-    gains: dict[str, float]
-    """By size."""
-    baselines: dict[str, str]
-    """The strongest baseline of each size."""
-    mean: float
-    """Over the sizes."""
-    interval: Interval | None = None
-    """Of the mean; None where only averages are known."""
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """One line of the table; values in percent."""
-
-    size: str
-    method: str
-    title: str
-    cells: dict[str, Interval]
-    """By benchmark, then by `MainTable.averages`."""
-    best: frozenset[str]
-    """The columns in which no other row of the size is better."""
-    seeds: int
-    num_tokens: float
-    truncated: float
-    no_box: float
-    duplicate: float
-    failed: float
-    pass_at_k: dict[str, dict[int, float]]
-    """By benchmark and k, in percent."""
-    majority: dict[str, float]
-    """By benchmark, in percent."""
-    marks: str
-    """Those of the targets whose Avg differs from this row's, after Holm's adjustment."""
-    source: str
-    """Where the method comes from and what the study changed of it; empty for the base model."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A target minus a baseline, on the average of one size; shares of 1."""
-
-    size: str
-    target: str
-    baseline: str
-    difference: Difference
-    adjusted_p: float
-    without: Interval | None
-    """The same on the average without AIME24, where the table has one."""
-
-
-@dataclass(frozen=True)
-class MainTable:
-    """Everything that is printed of one decoding."""
-
-    study: str
-    decoding: str
-    benchmarks: dict[str, str]
-    """Name to heading."""
-    averages: list[str]
-    """Further columns: Avg, and Avg without AIME24 where that is another one."""
-    problems: dict[str, int]
-    rows: list[TableRow]
-    headlines: dict[str, Headline | None]
-    """By target."""
-    comparisons: list[Comparison]
-    choices: list[Choice]
-    """Of each training with several checkpoints."""
-    notes: list[str]
-    verdicts: list[Verdicts]
-    """Rules and verifier side by side; none without a verifier."""
-    made_by: str
-    """Fingerprint of everything that leads to this table."""
-
-    @property
-    def titles(self) -> dict[str, str]:
-        """Of the methods."""
-        return {row.method: row.title for row in self.rows}
-
-    @property
-    def values(self) -> dict[str, dict[str, float]]:
-        """Size to method to Avg, in percent."""
-        found: dict[str, dict[str, float]] = {}
-        for row in self.rows:
-            found.setdefault(row.size, {})[row.method] = row.cells[AVERAGE].value
-        return found
 
 
 def headline(
@@ -163,15 +64,15 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     table = MainTable(
         study=study.name,
         decoding=decoding,
-        benchmarks={b: f"{b} avg@{study.benchmarks[b].samples}" for b in study.run.benchmarks},
-        averages=list(averages),
+        samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
+        averages=averages,
         problems=problems,
         rows=_rows(study, scores, intervals, comparisons),
         headlines={},
         comparisons=comparisons,
         choices=scores.choices if study.full_steps() else [],
         notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
-        verdicts=verdict_rows(study, scores.cells),
+        verifier=study.evaluation.verifier is not None,
         made_by=study.table_fingerprint(decoding),
     )
     targets, baselines = study.compared()
@@ -186,10 +87,14 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
 
 
 def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return the averages of a table with their benchmarks; one alone needs none without it."""
-    others = [name for name in benchmarks if name != CONTROL]
-    shown = {AVERAGE: list(benchmarks), WITHOUT: others}
-    return shown if CONTROL in benchmarks and others else {AVERAGE: shown[AVERAGE]}
+    """Return Avg and the further averages, with the benchmarks of each; none of nothing or of all."""
+    parts = {name: [b for b in benchmarks if counts(b)] for name, counts in FURTHER.items()}
+    further = {name: part for name, part in parts.items() if 0 < len(part) < len(benchmarks)}
+    return {AVERAGE: [*benchmarks], **{_column(name): part for name, part in further.items()}}
+
+
+def _column(further: str) -> str:
+    return f"{AVERAGE} {further}"
 
 
 Draws = Mapping[tuple[str, str], Mapping[str, Array]]
@@ -237,7 +142,6 @@ def _rows(
     rows = []
     for (size, method), cells in intervals.items():
         others = [row for (other, _), row in intervals.items() if other == size]
-        parts = {b: scores.cells[size, method, b] for b in study.run.benchmarks}
         best = frozenset(
             column
             for column in cells
@@ -248,30 +152,16 @@ def _rows(
                 size=size,
                 method=method,
                 title=study.title(method),
+                source="" if method == "base" else study.method(method).source,
                 cells=cells,
                 best=best,
-                seeds=len(next(iter(parts.values())).correct),
-                num_tokens=_mean([part.num_tokens for part in parts.values()]),
-                truncated=100 * _mean([part.truncated_fraction for part in parts.values()]),
-                no_box=100 * _mean([part.no_box_fraction for part in parts.values()]),
-                duplicate=100 * _mean([part.duplicate_fraction for part in parts.values()]),
-                failed=100 * _mean([part.failed_fraction for part in parts.values()]),
-                pass_at_k={b: _pass_at_ks(part) for b, part in parts.items()},
-                majority={b: 100 * part.majority for b, part in parts.items()},
                 marks="".join(
                     mark(i) for i, name in enumerate(targets) if (size, name, method) in differs
                 ),
-                source="" if method == "base" else study.method(method).source,
+                responses={b: scores.cells[size, method, b] for b in study.run.benchmarks},
             )
         )
     return rows
-
-
-def _pass_at_ks(cell: Cell) -> dict[int, float]:
-    """Return pass@k for the powers of two up to N."""
-    samples = cell.correct.shape[2]
-    ks = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
-    return {k: 100 * pass_at_k(cell.correct, k) for k in ks}
 
 
 def _mean(values: list[float]) -> float:
@@ -322,13 +212,14 @@ def _comparisons(
             for column, drawn in draws[size, target].items()
         }
         difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
-        without = None
-        if WITHOUT in gaps:
-            one, other = (intervals[size, name][WITHOUT].value for name in (target, baseline))
-            without = interval((one - other) / 100, gaps[WITHOUT])
-        found.append((difference, without))
+        further = {}
+        for name in FURTHER:
+            if (column := _column(name)) in gaps:
+                one, other = (intervals[size, m][column].value for m in (target, baseline))
+                further[name] = interval((one - other) / 100, gaps[column])
+        found.append((difference, further))
     adjusted = holm([difference.p_value for difference, _ in found])
     return [
-        Comparison(*pair, difference, p, without)
-        for pair, (difference, without), p in zip(pairs, found, adjusted, strict=True)
+        Comparison(*pair, difference, p, further)
+        for pair, (difference, further), p in zip(pairs, found, adjusted, strict=True)
     ]

@@ -1,11 +1,12 @@
-"""What stands under a table: how its numbers are to be read, and what is to be known of them."""
+"""What stands under a table in sentences: headlines, differences, and how the numbers are to be read."""
 
 from collections.abc import Mapping
 
 from stapo.analysis.cells import Cell
+from stapo.analysis.rows import Comparison, Headline, MainTable
 from stapo.analysis.selection import rule_text
-from stapo.analysis.verdicts import verifier_notes
 from stapo.study import Study
+from stapo.study.schema import Verifier
 
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
@@ -49,6 +50,27 @@ def notes(study: Study) -> list[str]:
     return lines
 
 
+def verifier_notes(study: Study) -> list[str]:
+    """Return who judged what the rules reject, in whose words, and whether it counts."""
+    verifier = study.evaluation.verifier
+    if verifier is None:
+        return []
+    counts = study.evaluation.verdict == "verifier"
+    counted = "count where" if counts else "are not counted here, also where"
+    return [
+        f"Answers that the rules reject {counted} {verifier.hub} accepts them; {_wording(verifier)}. "
+        f"Of a prompt longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
+    ]
+
+
+def _wording(verifier: Verifier) -> str:
+    if verifier.template == "own":
+        return "it was asked in this suite's own words, not in those that its authors publish"
+    template = verifier.template
+    at = f"{template.github} at {template.revision[:8]}"
+    return f"it was asked with {template.name} of {at}"
+
+
 def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
     """Return on how many answers of which cells the grader failed; nothing where on none."""
     found = [
@@ -75,3 +97,40 @@ def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
         f"Problems that are training prompts: {counted('shared')}; "
         f"with 13 words in a row in common with one: {counted('sharing_13_words')}."
     ]
+
+
+def headline_texts(table: MainTable) -> list[str]:
+    """Return the headline of each target as one sentence."""
+    if not table.headlines:
+        return ["No headline: no method of this study is compared with others."]
+    return [_headline_text(table, target, found) for target, found in table.headlines.items()]
+
+
+def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
+    title = table.titles[target]
+    if found is None or found.interval is None:
+        return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
+    bounds = found.interval
+    sizes = ", ".join(
+        f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
+        for size, gain in found.gains.items()
+    )
+    return (
+        f"Relative gain of {title}'s Avg over the strongest baseline's, mean over sizes: "
+        f"{bounds.value:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}] ({sizes})."
+    )
+
+
+def comparison_text(table: MainTable, comparison: Comparison) -> str:
+    """Return a paired difference as one sentence."""
+    d = comparison.difference
+    target, baseline = (table.titles[n] for n in (comparison.target, comparison.baseline))
+    text = (
+        f"{comparison.size}: {target} minus {baseline} {100 * d.value:+.2f} points "
+        f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
+        f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
+    )
+    for name, further in comparison.further.items():
+        low, high = 100 * further.low, 100 * further.high
+        text += f"; {name} {100 * further.value:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return text

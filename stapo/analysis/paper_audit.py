@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from stapo.analysis.comparison import Headline, headline
+from stapo.analysis.comparison import headline
+from stapo.analysis.rows import Headline
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import confidence, paper, stated_averages
 
@@ -166,32 +162,3 @@ def base_lines() -> list[str]:
 def said(one: dict[str, str]) -> str:
     """Return something that the paper says, with its revision and how sure that is."""
     return f"{one['revision']} [{confidence(one['sureness'])}]: {one['text']}"
-
-
-def print_audit(console: Console) -> None:
-    """Print the audit of the paper's table, and what else is known of its numbers."""
-    title = f"The paper's averages ({paper()['table']['revision']}), recomputed"
-    shown = RichTable(title=Text(title), box=SIMPLE_HEAD)
-    for heading in ("decoding", "size", "method"):
-        shown.add_column(heading)
-    for heading in ("stated", "recomputed", "difference"):
-        shown.add_column(heading, justify="right")
-    for row in audit_rows():
-        numbers = (f"{row.stated:.2f}", f"{row.recomputed:.2f}", f"{row.difference:+.2f}")
-        names = (row.decoding, row.size, row.title)
-        shown.add_row(*names, *numbers, style="" if row.follows else "bold red")
-    console.print(shown)
-    console.print(Text(audit_text()))
-    parts = {
-        "Headlines: mean relative gain over the strongest baseline": map(
-            headline_line, audit_headlines()
-        ),
-        "Ablations and sensitivities": claim_lines(),
-        "Worth knowing": note_lines(),
-        "Trained by others": independent_lines(),
-        "Base models, under another protocol than the suite's": base_lines(),
-    }
-    for heading, found in parts.items():
-        console.print(Text(f"\n{heading}", style="bold"))
-        for line in found:
-            console.print(Text(f"- {line}"))

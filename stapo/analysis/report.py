@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, main_table
+from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import ACCURACY_LABEL, FIGURES
+from stapo.analysis.formats import template
 from stapo.analysis.paper_audit import (
     audit_headlines,
     audit_rows,
@@ -22,13 +21,10 @@ from stapo.analysis.paper_audit import (
     independent_lines,
     note_lines,
 )
-from stapo.analysis.tables import TEMPLATES, comparison_text, headline_texts
 from stapo.canonical import fingerprint
 from stapo.evaluation.grading import grade_all
 from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
-from stapo.methods import METHODS
 from stapo.study import Study
-from stapo.text import visible
 
 EXAMPLES = 3
 """Problems of which every method's first response is shown."""
@@ -74,20 +70,10 @@ def render_report(study: Study, root: Path = Path()) -> str:
         for name in paths.figure_names(study)
     }
     labels = {paths.ACCURACY: ACCURACY_LABEL, **{k: v.label for k, v in FIGURES.items()}}
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=_finalize,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(headline_texts=headline_texts, comparison_text=comparison_text)
-    return environment.get_template("report.html.j2").render(
+    return template("report.html.j2").render(
         study=study,
         tables=tables,
         shared_notes=[n for n in tables[0].notes if all(n in table.notes for table in tables)],
-        average=AVERAGE,
         figures={name: (labels[name], address) for name, address in figures.items()},
         examples=_examples(study, root),
         against_paper=[compare(study, table) for table in tables],
@@ -100,7 +86,6 @@ def render_report(study: Study, root: Path = Path()) -> str:
             "Trained by others": independent_lines(),
         },
         methods=[(name, study.method(name)) for name in study.run.methods],
-        known_methods=METHODS,
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
         fingerprints={
             checkpoint: fingerprint(study.checkpoint_config(checkpoint))
@@ -153,11 +138,6 @@ def _first(path: Path) -> dict[str, Any]:
     if not (isinstance(texts, list) and texts and isinstance(texts[0], str)):
         raise DamagedFileError(f"{path}: no responses; {AGAIN}")
     return first
-
-
-def _finalize(value: Any) -> Any:
-    """Return what the page shows of a value: hidden characters of whatever text by their escapes."""
-    return visible(value, keep="\n") if isinstance(value, str) else value
 
 
 def _cut(text: str) -> str:

@@ -243,7 +243,7 @@ def paper() -> None:
     """
     from rich.console import Console
 
-    from stapo.analysis.paper_audit import print_audit as run
+    from stapo.analysis.tables import print_audit as run
 
     run(Console())
 

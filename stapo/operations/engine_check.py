@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.analysis.cells import by_problem, missing_samples, read_score
-from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED
+from stapo.analysis.comparison import BOOTSTRAP_SEED
 from stapo.analysis.notes import SIGNIFICANT
+from stapo.analysis.rows import AVERAGE
 from stapo.evaluation.statistics import (
     Array,
     Difference,

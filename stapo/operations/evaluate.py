@@ -18,7 +18,8 @@ from rich.console import Console
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import TableRow, main_table
+from stapo.analysis.comparison import main_table
+from stapo.analysis.rows import TableRow
 from stapo.analysis.tables import print_table, write_table
 from stapo.canonical import canonical, fingerprint
 from stapo.evaluation.generate import Benchmark, generate

@@ -12,13 +12,15 @@ from synthetic import PROBLEMS, write_score
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, WITHOUT, main_table
-from stapo.analysis.notes import mark
-from stapo.analysis.tables import comparison_text, headline_texts, print_table, render
+from stapo.analysis.comparison import main_table
+from stapo.analysis.notes import comparison_text, headline_texts, mark
+from stapo.analysis.rows import AVERAGE
+from stapo.analysis.tables import print_table, render
 from stapo.study import StudyError, parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
+WITHOUT = "Avg without AIME24"
 CHANGED = 10
 """Problems of chain-2 of which the method of one's own answers one more of four samples."""
 
@@ -183,7 +185,7 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
     names = ("aime24", "chain-2", "chain-3")
     study = parsed(raw_study, ["grpo", "stapo"], benchmarks=names)
     table = tabulated(study, tmp_path)
-    assert table.averages == [AVERAGE, WITHOUT]
+    assert table.averages == {AVERAGE: [*names], WITHOUT: [*names[1:]]}
     for row in table.rows:
         values = [row.cells[name].value for name in names]
         assert row.cells[AVERAGE].value == pytest.approx(np.mean(values))
@@ -193,8 +195,9 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
         {r.method: r.cells[WITHOUT].value for r in table.rows}[m] for m in ("stapo", "grpo")
     )
     (found,) = table.comparisons
-    assert found.without.value == pytest.approx((ours - theirs) / 100)
-    assert found.without.low < found.without.value < found.without.high
+    without = found.further["without AIME24"]
+    assert without.value == pytest.approx((ours - theirs) / 100)
+    assert without.low < without.value < without.high
     assert f"; without AIME24 {ours - theirs:+.2f} [" in comparison_text(table, found)
     header = next(line for line in render(table, "md").splitlines() if line.startswith("| Size"))
     assert header.endswith("| Avg | Avg without AIME24 |")
@@ -206,6 +209,6 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
 @pytest.mark.parametrize("names", [("aime24",), ("chain-2", "chain-3")])
 def test_no_second_average_where_it_would_be_the_first_or_none(raw_study, tmp_path, names):
     table = tabulated(parsed(raw_study, ["grpo", "stapo"], benchmarks=names), tmp_path)
-    assert table.averages == [AVERAGE]
+    assert table.averages == {AVERAGE: [*names]}
     assert WITHOUT not in table.rows[0].cells
-    assert table.comparisons[0].without is None
+    assert table.comparisons[0].further == {}

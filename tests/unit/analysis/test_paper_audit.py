@@ -9,8 +9,8 @@ from stapo.analysis.paper_audit import (
     audit_text,
     headline_line,
     independent_lines,
-    print_audit,
 )
+from stapo.analysis.tables import print_audit
 from stapo.methods import METHODS
 
 

@@ -10,8 +10,8 @@ from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.figures import FIGURES, write_figure
+from stapo.analysis.notes import headline_texts
 from stapo.analysis.report import write_report
-from stapo.analysis.tables import headline_texts
 from stapo.study import parse_study
 
 

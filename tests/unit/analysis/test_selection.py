@@ -37,7 +37,7 @@ def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_
             write_score(tmp_path, study, checkpoint, benchmark)
     scores = read_scores(study, "t1.0-p1.0", tmp_path)
     table = main_table(study, "t1.0-p1.0", scores)
-    assert list(table.benchmarks) == ["chain-2"]
+    assert list(table.samples) == ["chain-2"]
     assert [(c.method, c.seed) for c in table.choices] == [
         (m, s) for m in ("justrl", "stapo") for s in (0, 1)
     ]

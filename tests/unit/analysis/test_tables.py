@@ -13,9 +13,10 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.comparison import AVERAGE, headline, main_table
-from stapo.analysis.notes import mark
-from stapo.analysis.tables import headline_texts, print_table, render, write_tables
+from stapo.analysis.comparison import headline, main_table
+from stapo.analysis.notes import headline_texts, mark
+from stapo.analysis.rows import AVERAGE
+from stapo.analysis.tables import print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
 from stapo.files import write_json
 from stapo.reference import paper
@@ -230,11 +231,11 @@ def test_a_significant_gain_is_marked(study, finished):
 def test_numbers_and_marks_are_whole_in_80_columns(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
     row = table.rows[0]
-    benchmarks = {name: f"{name} avg@4" for name in paper()["benchmarks"]}
-    cells = dict.fromkeys([*benchmarks, AVERAGE], row.cells[AVERAGE])
+    samples = dict.fromkeys(paper()["benchmarks"], 4)
+    cells = dict.fromkeys([*samples, AVERAGE], row.cells[AVERAGE])
     title = "A title whose 40 characters fold: a rest"
     row = replace(row, title=title, cells=cells, marks=mark(0) + mark(1))
-    wide = replace(table, benchmarks=benchmarks, rows=[row], headlines={}, comparisons=[])
+    wide = replace(table, samples=samples, rows=[row], headlines={}, comparisons=[])
     stream = io.StringIO()
     print_table(wide, Console(file=stream, width=80))
     number = f"{cells[AVERAGE].value:.2f}"

@@ -10,7 +10,9 @@ import pytest
 from synthetic import write_score
 
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import AVERAGE, main_table
+from stapo.analysis.columns import verdicts
+from stapo.analysis.comparison import main_table
+from stapo.analysis.rows import AVERAGE
 from stapo.analysis.tables import render
 from stapo.study import parse_study
 
@@ -45,47 +47,57 @@ def judged_study(request, raw_study, tmp_path):
     return study, main_table(study, DECODING, read_scores(study, DECODING, tmp_path)), rows
 
 
+def averages(table, row):
+    """Avg of a row by the rules, and with the verifier."""
+    shown = {column.heading: column for column in verdicts(table)}
+    return shown["Rules"].value(row), shown["With verifier"].value(row)
+
+
 def test_both_verdicts_are_shown_whichever_counts(judged_study):
     study, table, rows = judged_study
-    assert [row.method for row in table.verdicts] == ["base", *study.run.methods]
-    for row, counted in zip(table.verdicts, table.rows, strict=True):
+    assert table.verifier
+    assert [row.method for row in table.rows] == ["base", *study.run.methods]
+    for row in table.rows:
         checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
         for benchmark in study.run.benchmarks:
             own = rows[checkpoint, benchmark]
             right = np.mean([one["correct"] for one in own])
-            assert row.rule[benchmark] == pytest.approx(100 * right)
-            flipped = 100 * (right + FLIPS / len(own))
-            assert row.with_verifier[benchmark] == pytest.approx(flipped)
-            assert row.flips[benchmark] == FLIPS
-            assert row.judged[benchmark] == sum(not one["correct"] for one in own)
-            assert row.cut[benchmark] == 1
-        both = {"rule": row.rule_average, "verifier": row.verifier_average}
-        assert counted.cells[AVERAGE].value == pytest.approx(both[study.evaluation.verdict])
+            cell = row.responses[benchmark]
+            assert cell.rule == pytest.approx(right)
+            assert cell.with_verifier == pytest.approx(right + FLIPS / len(own))
+            assert cell.flips == FLIPS
+            assert cell.judged == sum(not one["correct"] for one in own)
+            assert cell.verifier_cut == 1
+        both = dict(zip(("rule", "verifier"), averages(table, row), strict=True))
+        rules = [row.responses[b].rule for b in study.run.benchmarks]
+        assert both["rule"] == pytest.approx(100 * np.mean(rules))
+        assert row.cells[AVERAGE].value == pytest.approx(both[study.evaluation.verdict])
 
 
 def test_the_csv_has_both_averages_and_the_counts(judged_study):
     _, table, _ = judged_study
     lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
-    for row in table.verdicts:
+    for row in table.rows:
         found = {
             (line["benchmark"], line["metric"]): line["value"]
             for line in lines
             if (line["size"], line["method"]) == (row.size, row.method)
         }
-        assert float(found[AVERAGE, "avg@N by the rules"]) == pytest.approx(row.rule_average)
-        both = float(found[AVERAGE, "avg@N with the verifier"])
-        assert both == pytest.approx(row.verifier_average)
+        rules, both = averages(table, row)
+        assert float(found[AVERAGE, "avg@N by the rules"]) == pytest.approx(rules)
+        assert float(found[AVERAGE, "avg@N with the verifier"]) == pytest.approx(both)
+        cell = row.responses["chain-2"]
         assert found["chain-2", "flips"] == str(FLIPS)
         assert found["chain-2", "cut"] == "1"
-        assert found["chain-2", "judged"] == str(row.judged["chain-2"])
-        assert float(found["chain-2", "avg@4 by the rules"]) == pytest.approx(row.rule["chain-2"])
+        assert found["chain-2", "judged"] == str(cell.judged)
+        assert float(found["chain-2", "avg@4 by the rules"]) == pytest.approx(100 * cell.rule)
 
 
 def test_markdown_shows_the_block_and_whose_words_the_verifier_was_asked_in(judged_study):
     study, table, _ = judged_study
     text = render(table, "md")
-    first = table.verdicts[0]
-    line = f"| {first.rule_average:.2f} | {first.verifier_average:.2f} | {FLIPS} of "
+    rules, both = averages(table, table.rows[0])
+    line = f"| {rules:.2f} | {both:.2f} | {FLIPS} of "
     assert line in text
     assert "asked with CV\\_PROMPT of open-compass/CompassVerifier at 2d7cba6d" in text
     counts = study.evaluation.verdict == "verifier"
@@ -105,6 +117,6 @@ def test_the_suites_own_words_are_named(raw_study, tmp_path):
 
 def test_without_a_verifier_there_is_no_such_block(study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert table.verdicts == []
+    assert not table.verifier
     for suffix in ("md", "csv"):
         assert "verifier" not in render(table, suffix)

@@ -1,0 +1,305 @@
+"""The columns of every table, each declared once for Markdown, LaTeX, HTML, the terminal and the CSV.
+
+To add a column, add one entry to the list of its table. The CSV has a line instead of a column for each
+number that has a `Metric`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from markupsafe import Markup
+
+from stapo.analysis.against_paper import Compared, ComparedGain
+from stapo.analysis.cells import Cell
+from stapo.analysis.paper_audit import AuditedRow
+from stapo.analysis.rows import AVERAGE, MainTable, TableRow
+from stapo.analysis.selection import Choice
+from stapo.evaluation.statistics import Interval, pass_at_k
+
+Row = TypeVar("Row")
+FORMATS = ("md", "tex", "html", "terminal")
+"""In which a table is a grid of columns."""
+
+
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """A value in percent with its 95 % interval, as the main table shows it."""
+
+    best: bool
+    marks: str
+    """Of the targets that differ from it."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the CSV calls a number."""
+
+    name: str
+    of: str
+    """The benchmark, or the average, that it belongs to."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a table in every format."""
+
+    heading: str
+    value: Callable[[Row], str | float | Estimate]
+    form: str = ""
+    """How a number is written, as for the function `format`."""
+    text: bool = False
+    """Whether it holds text, which stands on the left; numbers stand on the right."""
+    footnote: str = ""
+    """The mark of a footnote behind the heading."""
+    css: str = ""
+    """The class of its cells in the report, where it is not that of text or of numbers."""
+    terminal: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `rich.table.Table.add_column`."""
+    formats: Collection[str] = FORMATS
+    """Those that show it."""
+    metric: Metric | None = None
+    """What the CSV calls it; None: it is not in the CSV."""
+
+    def shown(self, row: Row) -> str | Estimate:
+        """Return the cell of a row."""
+        value = self.value(row)
+        return value if isinstance(value, Estimate) else format(value, self.form)
+
+
+def _estimate(column: str) -> Callable[[TableRow], Estimate]:
+    def of(row: TableRow) -> Estimate:
+        cell, marks = row.cells[column], row.marks if column == AVERAGE else ""
+        return Estimate(cell.value, cell.low, cell.high, column in row.best, marks)
+
+    return of
+
+
+def _mean(of: Callable[[Cell], float]) -> Callable[[TableRow], float]:
+    """Return the mean over the benchmarks, of a row."""
+    return lambda row: float(np.mean([of(cell) for cell in row.responses.values()]))
+
+
+def _percent(share: Callable[[Cell], float]) -> Callable[[TableRow], float]:
+    """Return 100 times the mean over the benchmarks, of a row."""
+    mean = _mean(share)
+    return lambda row: 100 * mean(row)
+
+
+def _of(benchmark: str, of: Callable[[Cell], Any]) -> Callable[[TableRow], Any]:
+    """Return what is said of one benchmark, of a row."""
+    return lambda row: of(row.responses[benchmark])
+
+
+def _only_csv(
+    benchmark: str, name: str, of: Callable[[Cell], float], form: str = ""
+) -> Column[TableRow]:
+    """Return a number of a benchmark that is only in the CSV."""
+    return Column(name, _of(benchmark, of), form, formats=(), metric=Metric(name, benchmark))
+
+
+SIZE: Column[Any] = Column(
+    "Size", lambda row: row.size, text=True, terminal={"header": "size", "no_wrap": True}
+)
+METHOD: Column[Any] = Column(
+    "Method",
+    lambda row: row.title,
+    text=True,
+    terminal={"header": "method", "overflow": "fold", "min_width": 10},
+)
+
+
+def accuracy(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table."""
+    benchmarks = [
+        Column(
+            f"{name} avg@{samples}",
+            _estimate(name),
+            terminal={"header": name, "overflow": "fold", "min_width": 6},
+            metric=Metric(f"avg@{samples}", name),
+        )
+        for name, samples in table.samples.items()
+    ]
+    averages = [
+        Column(
+            name,
+            _estimate(name),
+            terminal={"no_wrap": True},
+            # Another average does not fit into a terminal's 80 characters; it stands below.
+            formats=FORMATS if name == AVERAGE else ("md", "tex", "html"),
+            metric=Metric("avg@N", name),
+        )
+        for name in table.averages
+    ]
+    return [SIZE, METHOD, *benchmarks, *averages]
+
+
+RESPONSES: list[Column[TableRow]] = [
+    SIZE,
+    METHOD,
+    Column("Training seeds", lambda row: row.seeds),
+    Column("Mean tokens", _mean(lambda cell: cell.num_tokens), ".1f"),
+    Column("Truncated %", _percent(lambda cell: cell.truncated_fraction), ".2f"),
+    Column("No box %", _percent(lambda cell: cell.no_box_fraction), ".2f"),
+    Column("Duplicate %", _percent(lambda cell: cell.duplicate_fraction), ".2f"),
+    Column("Grader failed %", _percent(lambda cell: cell.failed_fraction), ".2f"),
+]
+
+
+def pass_and_majority(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of pass@N and majority@N; the CSV also has pass@k for smaller powers of two."""
+    columns = [SIZE, METHOD]
+    for name, samples in table.samples.items():
+        powers = [2**i for i in range(samples.bit_length())]
+        columns += [
+            Column(name, _of(name, _pass_and_majority(powers[-1]))),
+            *(_only_csv(name, f"pass@{k}", _pass_at(k)) for k in powers),
+            _only_csv(name, f"majority@{samples}", lambda cell: 100 * cell.majority),
+        ]
+    return columns
+
+
+def _pass_at(k: int) -> Callable[[Cell], float]:
+    return lambda cell: 100 * pass_at_k(cell.correct, k)
+
+
+def _pass_and_majority(k: int) -> Callable[[Cell], str]:
+    return lambda cell: f"{100 * pass_at_k(cell.correct, k):.1f} / {100 * cell.majority:.1f}"
+
+
+def verdicts(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of rules and verifier side by side."""
+    columns: list[Column[TableRow]] = [
+        SIZE,
+        METHOD,
+        Column(
+            "Rules",
+            _mean(lambda cell: 100 * cell.rule),
+            ".2f",
+            metric=Metric("avg@N by the rules", AVERAGE),
+        ),
+        Column(
+            "With verifier",
+            _mean(lambda cell: 100 * cell.with_verifier),
+            ".2f",
+            metric=Metric("avg@N with the verifier", AVERAGE),
+        ),
+    ]
+    for name, samples in table.samples.items():
+        flips = _of(name, lambda cell: f"{cell.flips} of {cell.judged}")
+        columns += [
+            Column(f"Flips, {name}", flips, css="count"),
+            _only_csv(name, f"avg@{samples} by the rules", lambda cell: 100 * cell.rule),
+            _only_csv(
+                name, f"avg@{samples} with the verifier", lambda cell: 100 * cell.with_verifier
+            ),
+            _only_csv(name, "flips", lambda cell: cell.flips),
+            _only_csv(name, "judged", lambda cell: cell.judged),
+            _only_csv(name, "cut", lambda cell: cell.verifier_cut),
+        ]
+    cut = Column[TableRow](
+        "Cut", lambda row: sum(cell.verifier_cut for cell in row.responses.values())
+    )
+    return [*columns, cut]
+
+
+CHOICES: list[Column[Choice]] = [
+    SIZE,
+    Column("Method", lambda choice: choice.method, text=True),
+    Column("Seed", lambda choice: choice.seed),
+    Column("Step by the rule", lambda choice: choice.selected),
+    Column("Avg", lambda choice: 100 * choice.averages[choice.selected], ".2f"),
+    Column("Best on the test", lambda choice: choice.best_on_test, footnote="*"),
+    Column("Avg", lambda choice: 100 * choice.averages[choice.best_on_test], ".2f", footnote="*"),
+    Column("Optimism", lambda choice: 100 * choice.optimism, "+.2f", footnote="*"),
+]
+
+REVISION: Column[Any] = Column("Revision", lambda row: row.revision, text=True)
+CHANGED: Column[Any] = Column("Changed in the method", lambda row: row.changed, text=True)
+
+AGAINST_PAPER: list[Column[Compared]] = [
+    REVISION,
+    SIZE,
+    METHOD,
+    Column("Benchmark", lambda cell: cell.column, text=True),
+    Column("Ours", lambda cell: cell.ours, ".2f"),
+    Column("Paper", lambda cell: cell.paper, ".2f"),
+    Column("Difference", lambda cell: cell.difference, "+.2f"),
+    CHANGED,
+]
+
+GAINS_AGAINST_PAPER: list[Column[ComparedGain]] = [
+    REVISION,
+    METHOD,
+    Column("Size", lambda gain: gain.where, text=True),
+    Column("Ours", lambda gain: gain.ours, "+.2f"),
+    Column("Paper", lambda gain: gain.paper, "+.2f"),
+    Column("Difference", lambda gain: gain.difference, "+.2f"),
+    # Markup: the report does not escape the apostrophe.
+    Column(Markup("The paper's is"), lambda gain: gain.basis, text=True),
+    CHANGED,
+]
+
+AUDIT: list[Column[AuditedRow]] = [
+    Column("Decoding", lambda row: row.decoding, text=True, terminal={"header": "decoding"}),
+    Column("Size", lambda row: row.size, text=True, terminal={"header": "size"}),
+    Column("Method", lambda row: row.title, text=True, terminal={"header": "method"}),
+    Column("Avg stated", lambda row: row.stated, ".2f", terminal={"header": "stated"}),
+    Column("Mean of the six", lambda row: row.recomputed, ".2f", terminal={"header": "recomputed"}),
+    Column("Difference", lambda row: row.difference, "+.2f", terminal={"header": "difference"}),
+]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the CSV: one number of one row."""
+
+    table: MainTable
+    row: TableRow
+    metric: Metric
+    value: str | float | Estimate
+
+
+def _bound(name: str) -> Callable[[Line], str]:
+    return lambda line: (
+        f"{getattr(line.value, name):.6f}" if isinstance(line.value, Estimate) else ""
+    )
+
+
+def _number(line: Line) -> str:
+    value = line.value.value if isinstance(line.value, Estimate) else line.value
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _problems(line: Line) -> int:
+    of = line.metric.of
+    return sum(line.table.problems[name] for name in line.table.averages.get(of, [of]))
+
+
+CSV: list[Column[Line]] = [
+    Column("size", lambda line: line.row.size),
+    Column("method", lambda line: line.row.method),
+    Column("benchmark", lambda line: line.metric.of),
+    Column("metric", lambda line: line.metric.name),
+    Column("value", _number),
+    Column("low", _bound("low")),
+    Column("high", _bound("high")),
+    Column("problems", _problems),
+    Column("samples", lambda line: line.table.samples.get(line.metric.of, "")),
+    Column("seeds", lambda line: line.row.seeds),
+    Column("source", lambda line: line.row.source),
+]
+
+
+def csv_lines(table: MainTable) -> Iterable[Line]:
+    """Yield the lines of the CSV: of each row first the benchmarks, then the averages."""
+    order = [*table.samples, *table.averages]
+    parts = [[*accuracy(table), *RESPONSES, *pass_and_majority(table)]]
+    parts += [verdicts(table)] * table.verifier
+    for columns in parts:
+        measured = [(column, column.metric) for column in columns if column.metric]
+        measured.sort(key=lambda one: order.index(one[1].of))
+        for row in table.rows:
+            for column, metric in measured:
+                yield Line(table, row, metric, column.value(row))

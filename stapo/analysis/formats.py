@@ -1,0 +1,112 @@
+"""How tables are written: Markdown, LaTeX and HTML by templates, the terminal, and CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jinja2
+from markupsafe import Markup
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from stapo.analysis import columns
+from stapo.analysis.columns import Column
+from stapo.analysis.notes import MARKS, comparison_text, headline_texts
+from stapo.analysis.rows import MainTable
+from stapo.text import markdown, visible
+
+Row = TypeVar("Row")
+TEMPLATES = Path(__file__).parent / "templates"
+TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#",
+    "_": r"\_", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+}  # fmt: skip
+TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))
+
+
+def template(name: str) -> jinja2.Template:
+    """Return a template; what the second ending of its name (`main.tex.j2`) says is its format."""
+    suffix = name.split(".")[1]
+    # Braces are LaTeX's own.
+    marks = ("<<", ">>") if suffix == "tex" else ("{{", "}}")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=suffix != "html",
+        autoescape=suffix == "html",
+        finalize=_visible if suffix == "html" else None,
+        variable_start_string=marks[0],
+        variable_end_string=marks[1],
+    )
+    environment.filters |= {
+        "tex": _tex,
+        "tex_marks": lambda found: "".join(TEX_MARKS[one] for one in found),
+        "md": lambda value: markdown(str(value)),
+        "shown": lambda found: [column for column in found if suffix in column.formats],
+    }
+    environment.globals |= {
+        "columns": columns,
+        "headline_texts": headline_texts,
+        "comparison_text": comparison_text,
+    }
+    return environment.get_template(name)
+
+
+def _visible(value: Any) -> Any:
+    """Return what the report shows of a value: hidden characters of whatever text by their escapes."""
+    text = isinstance(value, str) and not isinstance(value, Markup)
+    return visible(value, keep="\n") if text else value
+
+
+def _tex(text: str) -> str:
+    marks = {mark: f"${sign}$" for mark, sign in TEX_MARKS.items()}
+    return "".join({**TEX, **marks}.get(c, c) for c in visible(str(text)))
+
+
+def csv_text(table: MainTable) -> str:
+    """Return a table as CSV, a line for each number."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([column.heading for column in columns.CSV])
+    for line in columns.csv_lines(table):
+        writer.writerow([column.shown(line) for column in columns.CSV])
+    return stream.getvalue()
+
+
+def terminal_table(
+    found: Sequence[Column[Row]],
+    groups: Iterable[Iterable[Row]],
+    style: Callable[[Row], str] = lambda row: "",
+    **options: Any,
+) -> RichTable:
+    """Return a table for the terminal; every name is plain text.
+
+    Args:
+        found: its columns.
+        groups: its rows, those of each group set off from the next.
+        style: of a row.
+        options: further arguments of `rich.table.Table`.
+    """
+    table = RichTable(**options)
+    here = [column for column in found if "terminal" in column.formats]
+    for column in here:
+        arguments = {"header": column.heading, **column.terminal}
+        header = Text(arguments.pop("header"))
+        table.add_column(header, justify="left" if column.text else "right", **arguments)
+    for rows in groups:
+        for row in rows:
+            table.add_row(*(_text(column, row) for column in here), style=style(row))
+        table.add_section()
+    return table
+
+
+def _text(column: Column[Row], row: Row) -> Text:
+    cell = column.shown(row)
+    if isinstance(cell, str):
+        return Text(visible(cell))
+    return Text(f"{cell.value:.2f}{cell.marks}", style="bold" if cell.best else "")
