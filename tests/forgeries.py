@@ -21,11 +21,13 @@ from stapo.analysis.figures import write_figure
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import write_tables
 from stapo.canonical import fingerprint
-from stapo.evaluation.scores import METADATA_KEY, score
+from stapo.evaluation.scores import score
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import file_sha256
 from stapo.publication.manifest import about_study, layout
+from stapo.records.responses import PER_SAMPLE
+from stapo.records.scores import metadata_of, read_identity
 from stapo.study import Study, parse_study
 from stapo.training.prompts import check_overlap
 
@@ -161,7 +163,7 @@ class Forger:
                     responses = self.root / paths.COMPLETIONS.format(**cell)
                     identity = study.score_identity(checkpoint, decoding, benchmark)
                     with suppress(*FAILURES):
-                        old = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+                        old = read_identity(path)
                         if responses.stat().st_mtime > path.stat().st_mtime:
                             score(responses, identity, path)
                         if old != {**old, **identity}:
@@ -169,8 +171,7 @@ class Forger:
 
     def say_of_scores(self, path: Path, identity: dict[str, Any]) -> None:
         table = pq.read_table(path)
-        metadata = {METADATA_KEY: json.dumps(identity, sort_keys=True)}
-        pq.write_table(table.replace_schema_metadata(metadata), path)
+        pq.write_table(table.replace_schema_metadata(metadata_of(identity)), path)
 
 
 def is_right(problem: dict[str, Any], text: str) -> bool:
@@ -181,7 +182,7 @@ def copies_of_one_answer(forger: Forger) -> None:
     def change(problems: list[Any]) -> None:
         for problem in problems:
             right = [i for i, text in enumerate(problem["responses"]) if is_right(problem, text)]
-            for name in ("responses", "num_tokens", "truncated") if right else ():
+            for name in PER_SAMPLE if right else ():
                 problem[name] = [problem[name][right[0]]] * len(problem[name])
 
     forger.change_cell(change)
@@ -211,7 +212,7 @@ def samples_in_another_order(forger: Forger) -> None:
     def change(problems: list[Any]) -> None:
         for problem in problems:
             order = sorted(range(4), key=lambda i: not is_right(problem, problem["responses"][i]))
-            for name in ("responses", "num_tokens", "truncated"):
+            for name in PER_SAMPLE:
                 problem[name] = [problem[name][i] for i in order]
 
     forger.change_cell(change)
@@ -221,7 +222,7 @@ def best_two_of_four(forger: Forger) -> None:
     def change(problems: list[Any]) -> None:
         for problem in problems:
             order = sorted(range(4), key=lambda i: not is_right(problem, problem["responses"][i]))
-            for name in ("responses", "num_tokens", "truncated"):
+            for name in PER_SAMPLE:
                 problem[name] = [problem[name][i] for i in order[:2]]
 
     for checkpoint in forger.study.checkpoints():
@@ -235,7 +236,7 @@ def first_two_of_four(forger: Forger) -> None:
 
     def change(problems: list[Any]) -> None:
         for problem in problems:
-            for name in ("responses", "num_tokens", "truncated"):
+            for name in PER_SAMPLE:
                 problem[name] = problem[name][:2]
 
     for checkpoint in forger.study.checkpoints():
@@ -367,7 +368,7 @@ def say_of_cell(**fields: Any) -> Callable[[Forger], None]:
 
     def forge(forger: Forger) -> None:
         path = forger.folder / f"scores/tiny/grpo/seed0/{DECODING}/chain-2.parquet"
-        identity = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+        identity = read_identity(path)
         forger.say_of_scores(path, {**identity, **fields})
 
     return forge
@@ -375,7 +376,7 @@ def say_of_cell(**fields: Any) -> Callable[[Forger], None]:
 
 def another_engine_in_the_scores(forger: Forger) -> None:
     for path in sorted(forger.folder.glob("scores/**/*.parquet")):
-        identity = json.loads(pq.read_schema(path).metadata[METADATA_KEY])
+        identity = read_identity(path)
         forger.say_of_scores(path, {**identity, "engine": "transformers 5.17.0 on NVIDIA H100"})
 
 

@@ -1,15 +1,12 @@
 """Synthetic results in the real formats, for tests of what reads them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stapo import paths
-from stapo.evaluation.scores import SCHEMA
+from stapo.records.scores import ScoreRow, write_score_file
 from stapo.study import Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
@@ -34,20 +31,20 @@ def write_score(
         for sample in range(samples):
             correct = bool(rng.random() < rate)
             rows.append(
-                {
-                    "problem": problem,
-                    "sample": sample,
-                    "gold": "7",
-                    "answer": "7" if correct else None,
-                    "verdict": "correct" if correct else "no_box",
-                    "correct": correct,
-                    "num_tokens": 10,
-                    "truncated": False,
-                    "duplicate": False,
-                    "verifier": "not_asked",
-                    "verifier_cut": False,
-                    "correct_with_verifier": correct,
-                }
+                ScoreRow(
+                    problem=problem,
+                    sample=sample,
+                    gold="7",
+                    answer="7" if correct else None,
+                    verdict="correct" if correct else "no_box",
+                    correct=correct,
+                    num_tokens=10,
+                    truncated=False,
+                    duplicate=False,
+                    verifier="not_asked",
+                    verifier_cut=False,
+                    correct_with_verifier=correct,
+                )
             )
     rng.shuffle(rows)  # The order of rows must not matter.
     found = {
@@ -58,7 +55,5 @@ def write_score(
     path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    schema = SCHEMA.with_metadata({b"stapo": json.dumps(found)})
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    write_score_file(path, rows, found)
     return path

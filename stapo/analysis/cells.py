@@ -1,6 +1,5 @@
 """The scores of one decoding as arrays, refused where they do not belong together."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -9,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
+from stapo.records.scores import ScoreIdentity, read_score_file
+from stapo.records.verdicts import FAILURES, Verdict
 from stapo.study import Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
@@ -26,20 +26,6 @@ SAME_PACKAGES = (
     "sympy",
     "latex2sympy2-extended",
 )
-COLUMNS = {
-    "problem": pa.types.is_integer,
-    "sample": pa.types.is_integer,
-    "answer": pa.types.is_string,
-    "verdict": pa.types.is_string,
-    "correct": pa.types.is_boolean,
-    "num_tokens": pa.types.is_integer,
-    "truncated": pa.types.is_boolean,
-    "duplicate": pa.types.is_boolean,
-    "correct_with_verifier": pa.types.is_boolean,
-    "verifier": pa.types.is_string,
-    "verifier_cut": pa.types.is_boolean,
-}
-"""What is read of a score file; only answers may be null."""
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 
 
@@ -140,7 +126,7 @@ def read_tables(
         )
         expected = study.score_identity(checkpoint, decoding, benchmark)
         try:
-            table, identity = read_score(root / path)
+            table, identity = read_score_file(root / path)
         except FileNotFoundError:
             errors.append(f"{path}: missing; run snakemake")
             continue
@@ -164,36 +150,6 @@ def read_tables(
 def accuracy(tables: Iterable[pa.Table], column: str) -> float:
     """Return the share of correct responses, the mean of that of each score file."""
     return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
-
-
-def read_score(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Return a score file, and what it says of itself.
-
-    Raises:
-        FileNotFoundError: there is none.
-        DamagedFileError: it is none, with the cause.
-    """
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        cause = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise DamagedFileError(f"truncated or corrupt ({cause})") from error
-    for name, is_kind in COLUMNS.items():
-        if table.schema.get_field_index(name) < 0:
-            raise DamagedFileError(f"no column {name}")
-        if not is_kind(table.schema.field(name).type):
-            raise DamagedFileError(f"column {name} is of {table.schema.field(name).type}")
-        if name != "answer" and table[name].null_count:
-            raise DamagedFileError(f"column {name} has gaps")
-    try:
-        identity = json.loads((table.schema.metadata or {}).get(b"stapo", b""))
-    except ValueError:
-        identity = None
-    if not isinstance(identity, dict) or not isinstance(identity.get("provenance", {}), dict):
-        raise DamagedFileError("does not say what made it")
-    return table, identity
 
 
 def _choice(
@@ -221,7 +177,7 @@ def _choice(
 
 def _problems(
     path: str,
-    found: dict[str, Any],
+    found: ScoreIdentity,
     expected: dict[str, Any],
     others: dict[str, Any],
     table: pa.Table,
@@ -268,16 +224,20 @@ def by_problem(rows: dict[str, list[Any]], samples: int, column: str) -> Array:
 
 
 def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
-    verdicts = [verdict for rows in seeds for verdict in rows["verdict"]]
+    verdicts: list[Verdict] = [verdict for rows in seeds for verdict in rows["verdict"]]
+
+    def count(verdict: Verdict) -> int:
+        return verdicts.count(verdict)
+
     return Cell(
         correct=np.stack([by_problem(rows, samples, column) for rows in seeds]),
         num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
         truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
         duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
-        no_box_fraction=verdicts.count("no_box") / len(verdicts),
-        timeouts=verdicts.count("timeout"),
-        crashes=verdicts.count("crash"),
-        failed_fraction=sum(v in ("timeout", "crash") for v in verdicts) / len(verdicts),
+        no_box_fraction=count("no_box") / len(verdicts),
+        timeouts=count("timeout"),
+        crashes=count("crash"),
+        failed_fraction=sum(map(count, FAILURES)) / len(verdicts),
         majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
         rule=float(np.mean([right for rows in seeds for right in rows["correct"]])),
         with_verifier=float(

@@ -4,7 +4,6 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stapo import paths
 from stapo.analysis.against_paper import compare
@@ -23,7 +22,8 @@ from stapo.analysis.paper_audit import (
 )
 from stapo.canonical import fingerprint
 from stapo.evaluation.grading import grade_all
-from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
+from stapo.files import AGAIN, DamagedFileError, replace_file
+from stapo.records.responses import read_responses
 from stapo.study import Study
 
 EXAMPLES = 3
@@ -112,15 +112,15 @@ def _examples(study: Study, root: Path) -> list[Example]:
             path = paths.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )
-            problems[checkpoint] = _first(root / path)
+            problems[checkpoint] = read_responses(root / path)[0]
         first = next(iter(problems.values()))
-        texts = [problem["responses"][0] for problem in problems.values()]
-        grades = grade_all([(first["gold"], text) for text in texts])
+        texts = [problem.responses[0] for problem in problems.values()]
+        grades = grade_all([(first.gold, text) for text in texts])
         examples.append(
             Example(
                 benchmark,
-                first["question"],
-                first["gold"],
+                first.question,
+                first.gold,
                 [
                     (checkpoint, grade.verdict.replace("_", " "), _cut(text))
                     for checkpoint, grade, text in zip(problems, grades, texts, strict=True)
@@ -128,16 +128,6 @@ def _examples(study: Study, root: Path) -> list[Example]:
             )
         )
     return examples
-
-
-def _first(path: Path) -> dict[str, Any]:
-    """Return the first problem of a file of responses, which has a response."""
-    records = read_published(path, ("question", "gold", "responses"))
-    first = records[0] if records else {}
-    texts = first.get("responses")
-    if not (isinstance(texts, list) and texts and isinstance(texts[0], str)):
-        raise DamagedFileError(f"{path}: no responses; {AGAIN}")
-    return first
 
 
 def _cut(text: str) -> str:

@@ -5,6 +5,7 @@ Heavy imports stand inside the commands, so that `stapo --help` and `stapo check
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -245,10 +246,13 @@ def score(
     cell = parse_json(identity, "--identity")
     settings = _verifier_settings(study) if verifier else None
     _take(gpus)
-    from stapo.evaluation.scores import Judge
     from stapo.evaluation.scores import score as run
 
-    judge = Judge(verifier, *settings) if verifier and settings else None
+    judge = None
+    if verifier and settings:
+        from stapo.evaluation import verifier as asked
+
+        judge = partial(asked.judge, asked.JudgeModel(verifier, *settings))
     _begin(str(cell.get("fingerprint", "")))
     average = run(completions, cell, out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")

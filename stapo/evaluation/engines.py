@@ -5,7 +5,7 @@ not depend on what else is in the batch or on which replica answers (apart from 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -25,12 +25,15 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from stapo.evaluation.sampling import Request, Response, Sampling
+from stapo.evaluation.sampling import Request, Sampling
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.provenance import processor
+from stapo.records.responses import Response
 from stapo.study.schema import EngineSettings
 
 Engine = Callable[[Sequence[Request]], list[Response]]
+Answers = Callable[[Iterable[list[Request]]], Iterable[tuple[list[Request], list[Response]]]]
+"""From lists of requests to the same lists with their responses, one after another."""
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
@@ -54,9 +57,13 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]
         scores = self.warpers(input_ids, scores.float())
         width = scores.shape[1]
         uniform = torch.stack([torch.rand(width, generator=g) for g in self.generators])
-        # rand() may be 0; the next number is 2^-24.
-        noise = -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
-        return scores + noise.to(scores.device)
+        return scores + gumbel_noise(uniform).to(scores.device)
+
+
+def gumbel_noise(uniform: Tensor) -> Tensor:
+    """Return the noise of as many draws; the largest of scores plus noise is a sample of their softmax."""
+    # rand() may be 0; the next number is 2^-24.
+    return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
 
 
 def hf_engine(model: str, sampling: Sampling) -> Engine:
@@ -159,7 +166,9 @@ def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings)
 
 
 @contextmanager
-def engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Any:
+def engine(
+    backend: str, model: Path, sampling: Sampling, settings: EngineSettings
+) -> Iterator[Answers]:
     """Yield a function that answers lists of requests one after another, on one or several replicas.
 
     With `data_parallel` above one, as many processes hold a replica each, on GPUs of its own; what they

@@ -15,12 +15,19 @@ from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
 from stapo.canonical import fingerprint
-from stapo.evaluation.engines import engine, label
-from stapo.evaluation.responses import Key, store, stored
+from stapo.evaluation.engines import Answers, engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
-from stapo.files import DamagedFileError, write_jsonl
+from stapo.files import DamagedFileError
 from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
+from stapo.records.responses import (
+    AnsweredProblem,
+    Key,
+    StoredResponse,
+    store,
+    stored,
+    write_responses,
+)
 from stapo.repository import BENCHMARKS
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.tasks import TASK_PREFIX
@@ -41,7 +48,7 @@ class Asked:
     """A benchmark with its rows and the requests that its samples need."""
 
     benchmark: Benchmark
-    rows: list[dict[str, str]]
+    rows: list[tuple[str, str]]
     """Question, as shown to the model, and gold answer."""
     requests: list[Request]
     store: Path
@@ -77,66 +84,78 @@ def generate(
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, end_tokens)
         tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
-        of = [config, sums_of(model), prompter.identity()]
-        asked = [_ask(prompter, tasks, of, evaluation, b, work) for b in benchmarks]
-        missing = [(one, _missing(one)) for one in asked]
+        determined_by = [config, sums_of(model), prompter.identity()]
+        asked = [_prepare(prompter, tasks, determined_by, evaluation, b, work) for b in benchmarks]
+        missing = [(one, set(_missing(one))) for one in asked]
         total = sum(len(requests) for _, requests in missing)
         if total:
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
-            with (
-                engine(evaluation.backend, model, sampling, settings or EngineSettings()) as answer,
-                tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar,
-            ):
-                for one, requests in missing:
-                    bar.set_postfix_str(one.benchmark.name)
-                    wanted = set(requests)
-                    for part, responses in answer(_parts(one, wanted, evaluation)):
-                        new = [
-                            pair for pair in zip(part, responses, strict=True) if pair[0] in wanted
-                        ]
-                        for request, response in new:
-                            store(one.store, request, response, by)
-                        bar.update(len(new))
+            with engine(
+                evaluation.backend, model, sampling, settings or EngineSettings()
+            ) as answer:
+                _answer(missing, answer, by, evaluation)
         for one in asked:
             if lost := len(_missing(one)):
                 raise DamagedFileError(
                     f"{one.store}: lost {lost} responses; run the same command again"
                 )
-            write_jsonl(one.benchmark.output, _collect(one))
+            write_responses(one.benchmark.output, _collect(one))
     return total
 
 
-def _ask(
+def _prepare(
     prompter: Prompter,
     tasks: TaskManager,
-    of: list[Any],
+    determined_by: list[Any],
     evaluation: Evaluation,
     benchmark: Benchmark,
     work: Path,
 ) -> Asked:
-    """Return what a benchmark asks; `of` is the configuration, the weights, template and end tokens."""
+    """Return a benchmark with its requests.
+
+    Args:
+        prompter: of the checkpoint.
+        tasks: those of `benchmarks/`.
+        determined_by: configuration, weights, template and end tokens.
+        evaluation: gives the seed.
+        benchmark: what to answer.
+        work: directory of the stores.
+    """
     name = TASK_PREFIX + benchmark.name
     task = tasks.load([name])["tasks"][name]
-    rows = [
-        {"question": str(task.doc_to_text(doc)), "gold": str(task.doc_to_target(doc))}
-        for doc in task.test_docs()
-    ]
-    prompts = [prompter.prompt_ids(row["question"]) for row in rows]
+    rows = [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
+    prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # By sample first, so that more samples add batches and change few.
     requests = [
         Request(
             problem,
             sample,
-            sample_seed(evaluation.seed, row["question"], row["gold"], sample),
+            sample_seed(evaluation.seed, question, gold, sample),
             prompts[problem],
         )
         for sample in range(benchmark.config["samples"])
-        for problem, row in enumerate(rows)
+        for problem, (question, gold) in enumerate(rows)
     ]
     # Without the number of samples: more of them go into the same store. With the weights themselves: made
     # again from the same configuration, they are others wherever bits cannot be repeated.
-    store = f"{benchmark.name}-{fingerprint([of, benchmark.config['task']])}.jsonl"
+    store = f"{benchmark.name}-{fingerprint([determined_by, benchmark.config['task']])}.jsonl"
     return Asked(benchmark, rows, requests, work / store)
+
+
+def _answer(
+    missing: Sequence[tuple[Asked, set[Request]]], answer: Answers, by: str, evaluation: Evaluation
+) -> None:
+    """Store the responses that are missing, as they come; `by` is the label of the engine."""
+    total = sum(len(wanted) for _, wanted in missing)
+    with tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar:
+        for one, wanted in missing:
+            bar.set_postfix_str(one.benchmark.name)
+            for part, responses in answer(_parts(one, wanted, evaluation)):
+                new = [pair for pair in zip(part, responses, strict=True) if pair[0] in wanted]
+                for request, response in new:
+                    at = request.problem, request.sample, request.seed
+                    store(one.store, StoredResponse(*at, by, **vars(response)))
+                bar.update(len(new))
 
 
 def _parts(asked: Asked, wanted: set[Request], evaluation: Evaluation) -> list[list[Request]]:
@@ -158,25 +177,26 @@ def _missing(asked: Asked) -> list[Request]:
     return [r for r in asked.requests if (r.problem, r.sample) not in have]
 
 
-def _have(asked: Asked) -> dict[Key, dict[str, Any]]:
+def _have(asked: Asked) -> dict[Key, StoredResponse]:
     return stored(asked.store, lambda line: print(line, flush=True))  # noqa: T201
 
 
-def _collect(asked: Asked) -> list[dict[str, Any]]:
-    """Return one record per problem, its samples in order."""
+def _collect(asked: Asked) -> list[AnsweredProblem]:
+    """Return every problem with its samples in order."""
     have = _have(asked)
     samples = range(asked.benchmark.config["samples"])
     collected = []
-    for problem, row in enumerate(asked.rows):
+    for problem, (question, gold) in enumerate(asked.rows):
         own = [have[problem, sample] for sample in samples]
         collected.append(
-            {
-                "problem": problem,
-                **row,
-                "responses": [record["text"] for record in own],
-                "num_tokens": [record["num_tokens"] for record in own],
-                "truncated": [record["truncated"] for record in own],
-                "engines": sorted({record["engine"] for record in own}),
-            }
+            AnsweredProblem(
+                problem,
+                question,
+                gold,
+                responses=[one.text for one in own],
+                num_tokens=[one.num_tokens for one in own],
+                truncated=[one.truncated for one in own],
+                engines=sorted({one.engine for one in own}),
+            )
         )
     return collected

@@ -26,14 +26,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
 
 from tqdm import tqdm
 
 from stapo.evaluation.boxes import final_answer
 from stapo.evaluation.boxes import last_boxed as last_boxed
-
-Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
+from stapo.records.verdicts import FAILURES, Verdict
 
 MAX_FAILURE_FRACTION = 0.05
 """More timeouts and crashes than this share of the responses, and the machine is the likelier reason."""
@@ -171,7 +169,7 @@ def _number(text: str) -> Fraction | None:
 
 def failure_fraction(grades: Sequence[Grade]) -> float:
     """Return the share of responses on which the grader itself failed."""
-    failed = sum(grade.verdict in ("timeout", "crash") for grade in grades)
+    failed = sum(grade.verdict in FAILURES for grade in grades)
     return failed / max(len(grades), 1)
 
 

@@ -42,7 +42,8 @@ from sympy.core.random import seed
 from sympy.core.relational import Relational
 
 from stapo.evaluation import notation
-from stapo.evaluation.grading import RELATIVE_TOLERANCE, Verdict
+from stapo.evaluation.grading import RELATIVE_TOLERANCE
+from stapo.records.verdicts import Verdict
 
 EXACT_TOLERANCE = 1e-40
 """Between exact expressions evaluated to 50 digits."""

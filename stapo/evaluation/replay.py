@@ -7,7 +7,7 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from stapo.evaluation.responses import published
+from stapo.records.responses import read_responses
 from stapo.repository import BENCHMARKS
 from stapo.tasks import TASK_PREFIX
 
@@ -17,7 +17,7 @@ class Stored(LM):  # type: ignore[misc]
 
     def __init__(self, completions: Path) -> None:
         super().__init__()
-        self.records = {record["problem"]: record for record in published(completions)}
+        self.problems = {one.problem: one for one in read_responses(completions)}
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return one response per request."""
@@ -26,7 +26,7 @@ class Stored(LM):  # type: ignore[misc]
         for request in requests:
             sample = used.get(request.doc_id, 0)
             used[request.doc_id] = sample + 1
-            answers.append(self.records[request.doc_id]["responses"][sample])
+            answers.append(self.problems[request.doc_id].responses[sample])
         return answers
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
@@ -48,7 +48,7 @@ def regrade(completions: Path, benchmark: str) -> float:
     name = TASK_PREFIX + benchmark
     loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])
     stored = Stored(completions)
-    samples = {len(record["responses"]) for record in stored.records.values()}
+    samples = {len(problem.responses) for problem in stored.problems.values()}
     loaded["tasks"][name].set_config(key="repeats", value=max(samples))
     results = evaluate(lm=stored, task_dict=loaded, bootstrap_iters=0)
     return float(results["results"][name]["average_at_n,all-samples"])

@@ -27,16 +27,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
-    """What came back."""
-
-    text: str
-    num_tokens: int
-    truncated: bool
-    """Whether it reached the limit without an end token."""
-
-
-@dataclass(frozen=True)
 class Sampling:
     """Every field that a backend samples by; nothing comes from a model's generation_config."""
 

@@ -8,10 +8,13 @@ from datasets import Dataset, DatasetDict
 from stapo.evaluation.data import benchmark_rows, checksum
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
+from stapo.records.responses import AnsweredProblem
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
+PROMPTS = {"question": "", "math_question": INSTRUCTION}
+"""Each function below that a task may name as `doc_to_text`, to what it puts behind the question."""
 SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
 
@@ -49,20 +52,28 @@ def benchmark_questions(benchmark: str) -> list[str]:
     return [str(row["question"]) for row in load_rows(**metadata)["test"]]
 
 
-def rows_shown(benchmark: str, shown: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return the rows behind questions, as a model saw them, and golds."""
-    definition = benchmark_definitions()[benchmark]
-    suffix = INSTRUCTION if str(definition["doc_to_text"]).endswith("math_question") else ""
-    return [{"question": text.removesuffix(suffix), "answer": answer} for text, answer in shown]
+def rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> list[dict[str, str]]:
+    """Return the rows of a benchmark that were answered, without what the prompt adds to the question.
+
+    Raises:
+        ValueError: the task shows its questions by another function than those of `PROMPTS`.
+    """
+    function = str(benchmark_definitions()[benchmark]["doc_to_text"]).rpartition(".")[2]
+    if function not in PROMPTS:
+        raise ValueError(f"{benchmark}: doc_to_text {function}: known are {', '.join(PROMPTS)}")
+    return [
+        {"question": one.question.removesuffix(PROMPTS[function]), "answer": one.gold}
+        for one in problems
+    ]
 
 
-def are_rows_of(benchmark: str, shown: Sequence[tuple[str, str]]) -> bool:
+def are_rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions, as a model saw them, and golds are the rows of a benchmark.
 
     Needs no rows: the task names their checksum.
     """
     expected: str = benchmark_definitions()[benchmark]["metadata"]["sha256"]
-    return checksum(rows_shown(benchmark, shown)) == expected
+    return checksum(rows_of(benchmark, problems)) == expected
 
 
 def question(doc: dict[str, str]) -> str:

@@ -9,20 +9,22 @@ Source: STAPO, evaluation protocol (CompassVerifier-3B).
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from stapo.evaluation.engines import engine
 from stapo.evaluation.sampling import Request, Sampling
-from stapo.evaluation.scores import Judge
+from stapo.evaluation.scores import Judgement, Question
 from stapo.files import read_json
 from stapo.models.loading import load_tokenizer
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import require_whole
+from stapo.records.verdicts import Opinion
 from stapo.study import StudyError
+from stapo.study.schema import EngineSettings, Verifier
 
-VerifierVerdict = Literal["accepted", "rejected", "invalid", "not_asked"]
-MEANING: dict[str, VerifierVerdict] = {"A": "accepted", "B": "rejected", "C": "invalid"}
+MEANING: dict[str, Opinion] = {"A": "accepted", "B": "rejected", "C": "invalid"}
 PROMPT = """\
 You check whether a candidate's final answer to a problem agrees with the reference answer.
 Do not solve the problem; the reference answer is right. Only the final answer counts, in whatever form it
@@ -46,25 +48,17 @@ BATCH_TOKENS = 2**16
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What the verifier said of one response."""
+class JudgeModel:
+    """A model that judges what the rules reject, and what runs it."""
 
-    verdict: VerifierVerdict
-    cut: bool
-    """Whether the response was too long and lost its beginning."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A rejected response with what it answers; all three are text, hostile in `response`."""
-
-    question: str
-    """Without the instruction that the model under test was given."""
-    gold: str
-    response: str
+    path: Path
+    """Directory of the model."""
+    settings: Verifier
+    backend: str = "hf"
+    engine: EngineSettings = field(default_factory=EngineSettings)
 
 
-def judge(by: Judge, questions: Sequence[Question]) -> list[Judgement]:
+def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     """Return the judgement of every question.
 
     Args:
@@ -103,7 +97,7 @@ def judge(by: Judge, questions: Sequence[Question]) -> list[Judgement]:
     ]
 
 
-def _template(by: Judge) -> str:
+def _template(by: JudgeModel) -> str:
     """Return the wording of the prompt."""
     if by.settings.template == "own":
         return PROMPT
@@ -122,7 +116,7 @@ def _template(by: Judge) -> str:
     return text
 
 
-def _batches(requests: list[Request], by: Judge) -> Iterator[list[Request]]:
+def _batches(requests: list[Request], by: JudgeModel) -> Iterator[list[Request]]:
     """Yield the prompts in batches, long ones together; vLLM makes batches of its own."""
     if by.backend == "vllm":
         yield requests

@@ -10,11 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stapo import paths
 from stapo.canonical import fingerprint
-from stapo.operations.job_logs import fingerprint_in, modified, text_of
+from stapo.operations.job_logs import modified, text_of
+from stapo.records.scores import read_identity
 from stapo.study import Study
 
 MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
@@ -67,7 +66,7 @@ def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchm
     if not modified(path):
         return "missing"
     with suppress(OSError, ValueError):
-        found = fingerprint_in((pq.read_schema(path).metadata or {}).get(b"stapo", b""))
+        found = read_identity(path).get("fingerprint")
         if found == study.score_fingerprint(checkpoint, decoding, benchmark):
             return "current"
     return "outdated"

@@ -8,7 +8,7 @@ Weights trained in a study count as the same by their settings, which another tr
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo.analysis.cells import by_problem, missing_samples, read_score
+from stapo.analysis.cells import by_problem, missing_samples
 from stapo.analysis.comparison import BOOTSTRAP_SEED
 from stapo.analysis.notes import SIGNIFICANT
 from stapo.analysis.rows import AVERAGE
@@ -31,10 +31,15 @@ from stapo.evaluation.statistics import (
     seed_choices,
 )
 from stapo.files import DamagedFileError
+from stapo.records.scores import ScoreIdentity, read_score_file
 from stapo.study import StudyError
 from stapo.text import visible
 
-STATED = ("benchmark", "decoding", "samples")
+STATED: tuple[Literal["benchmark", "decoding", "samples"], ...] = (
+    "benchmark",
+    "decoding",
+    "samples",
+)
 """What a score file says of itself in words, for errors."""
 
 
@@ -43,7 +48,7 @@ class Score:
     """One score file."""
 
     path: Path
-    identity: dict[str, Any]
+    identity: ScoreIdentity
     gold: list[str]
     """By problem."""
     correct: Array
@@ -126,12 +131,12 @@ def _scores(path: Path, refuse: Callable[[str], None]) -> dict[str, Score]:
 
 
 def _score(file: Path) -> Score:
-    table, identity = read_score(file)
+    table, identity = read_score_file(file)
     wanted = ("asked", "checkpoint", "engine", *STATED)
     if missing := [name for name in wanted if name not in identity]:
         raise DamagedFileError(f"does not state its {', '.join(missing)}; score it again")
     samples = identity["samples"]
-    if type(samples) is not int or samples < 1 or "gold" not in table.column_names:
+    if type(samples) is not int or samples < 1:
         raise DamagedFileError("no score file of this version; score it again")
     if fault := missing_samples(table, samples):
         raise DamagedFileError(fault)

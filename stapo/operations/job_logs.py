@@ -3,7 +3,6 @@
 What is torn, strange or hostile counts as not there, and is no error of ours.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -50,13 +49,6 @@ def owner_of(lock: Path) -> Owner | None:
     # Some file systems show one device in stat and another in /proc/locks.
     holds = any(on == device or str(by) == pid for by, on in holders(status.st_ino))
     return Owner(host, status.st_mtime, holds)
-
-
-def fingerprint_in(text: str | bytes) -> Any:
-    """Return the fingerprint of something published, None where it names none."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return json.loads(text)["fingerprint"]
-    return None
 
 
 def logs_of(root: Path, output: str, rule: str, wildcards: str) -> list[Path]:

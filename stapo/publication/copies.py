@@ -63,7 +63,7 @@ def _texts(results: Results, checkpoint: str) -> Texts:
             digests = b"".join(
                 hashlib.sha256(text.encode(errors="replace")).digest()[:8]
                 for problem in problems
-                for text in problem["responses"]
+                for text in problem.responses
             )
             found[decoding, benchmark] = np.frombuffer(digests, dtype=np.uint64)
     return found

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from stapo.evaluation.task import rows_shown
+from stapo.evaluation.task import rows_of
 from stapo.publication import untrusted
 from stapo.publication.manifest import about_study
 from stapo.publication.results import MAX_PROMPTS, PROMPT_BYTES, Results
@@ -80,8 +80,7 @@ def _overlap_errors(results: Results) -> Iterator[str]:
     decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
     questions = {}
     for benchmark in study.evaluated():
-        problems = results.responses(checkpoint, decoding, benchmark)
-        rows = rows_shown(benchmark, [(p["question"], p["gold"]) for p in problems])
+        rows = rows_of(benchmark, results.responses(checkpoint, decoding, benchmark))
         questions[benchmark] = [row["question"] for row in rows]
     published = not isinstance(study.data, TinyData)
     try:

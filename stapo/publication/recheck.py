@@ -1,27 +1,27 @@
 """Whether scores follow from responses, and responses answer the benchmark that they name."""
 
-import json
 import time
 from collections.abc import Iterator
-from typing import Any
-
-import pyarrow.parquet as pq
+from dataclasses import replace
 
 from stapo import paths
 from stapo.evaluation.boxes import final_answer
 from stapo.evaluation.grading import Grade, grade_all
-from stapo.evaluation.scores import METADATA_KEY, duplicates, refusal
+from stapo.evaluation.scores import (
+    Judgement,
+    engines_of,
+    gold_and_responses,
+    refusal,
+    score_rows,
+    with_judgement,
+)
 from stapo.evaluation.task import are_rows_of
-from stapo.publication.results import Results
+from stapo.publication.results import Results, rows_of_benchmark
 from stapo.publication.vocabulary import Vocabulary, vocabulary
-from stapo.tasks import benchmark_definitions
+from stapo.records.responses import AnsweredProblem
+from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
+from stapo.records.verdicts import OPINIONS
 
-FOLLOWING = (
-    "problem", "sample", "gold", "answer", "verdict", "correct", "num_tokens", "truncated", "duplicate",
-)  # fmt: skip
-"""Columns of a score file that follow from the responses by the rules alone."""
-OPINIONS = ("accepted", "rejected", "invalid")
-"""What a verifier said is taken as stated; that it was counted as it should be is checked."""
 SLOW_SECONDS, SLOW_SHARE, ANSWER_SECONDS = 60.0, 0.005, 5.0
 """Grading may take a minute, and as long as a score's timeouts: 5 s for one answer of 200."""
 USUAL_SECONDS = 0.02
@@ -69,7 +69,7 @@ def score_errors(results: Results) -> Iterator[str]:
     """Yield a line for each cell whose responses or scores are not what they should be."""
     cells = list(results.cells())
     study = results.study
-    grader = Grader(sum(results.samples(b) * _rows(b) for _, _, b in cells))
+    grader = Grader(sum(results.samples(b) * rows_of_benchmark(b) for _, _, b in cells))
     words = {c: vocabulary(results, c) for c in study.checkpoints()}
     for checkpoint, decoding, benchmark in cells:
         at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
@@ -96,94 +96,78 @@ def identity_errors(results: Results) -> Iterator[str]:
         path = paths.SCORES.format(
             study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
         )
-        stated = json.loads(pq.read_schema(results.root / path).metadata[METADATA_KEY])
+        stated = dict(read_identity(results.root / path))
         expected = study.score_identity(checkpoint, decoding, benchmark)
         for key in sorted(stated.keys() | expected.keys() - {"provenance", "engine"}):
             if key not in ("provenance", "engine") and stated.get(key) != expected.get(key):
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"
-        engines = {
-            e for p in results.responses(checkpoint, decoding, benchmark) for e in p["engines"]
-        }
-        if engines != {stated.get("engine")}:
-            yield f"{path}: its engine is {stated.get('engine')!r}, the responses' {sorted(engines)}"
+        engines = engines_of(results.responses(checkpoint, decoding, benchmark))
+        if engines != [stated.get("engine")]:
+            yield f"{path}: its engine is {stated.get('engine')!r}, the responses' {engines}"
         package = {"hf": "transformers ", "vllm": "vllm "}[study.evaluation.backend]
         if not str(stated.get("engine")).startswith(package):
             yield f"{path}: its engine is {stated.get('engine')!r}, the study's {package.strip()}"
 
 
-def _rows(benchmark: str) -> int:
-    rows: int = benchmark_definitions()[benchmark]["metadata"]["rows"]
-    return rows
-
-
 def _response_fault(
-    results: Results, benchmark: str, problems: list[dict[str, Any]], words: Vocabulary | None
+    results: Results, benchmark: str, problems: list[AnsweredProblem], words: Vocabulary | None
 ) -> str:
-    rows, limit = _rows(benchmark), results.study.evaluation.max_response_tokens
-    if [problem["problem"] for problem in problems] != list(range(rows)):
+    rows, limit = rows_of_benchmark(benchmark), results.study.evaluation.max_response_tokens
+    if [problem.problem for problem in problems] != list(range(rows)):
         return f"not the {rows} problems of {benchmark} in their order"
-    if not are_rows_of(benchmark, [(p["question"], p["gold"]) for p in problems]):
+    if not are_rows_of(benchmark, problems):
         return f"questions or golds are not those of {benchmark}"
     exact = results.study.evaluation.backend == "hf"
     beyond = 0
     for problem in problems:
-        columns = (problem["responses"], problem["num_tokens"], problem["truncated"])
-        for text, tokens, truncated in zip(*columns, strict=True):
-            place = f"problem {problem['problem']}: {tokens} tokens"
+        for response in problem.samples():
+            tokens, truncated = response.num_tokens, response.truncated
+            place = f"problem {problem.problem}: {tokens} tokens"
             if not 1 <= tokens <= limit:
                 return f"{place}, the study allows 1 to {limit}"
             # vLLM also stops where the model's context ends.
             if truncated and exact and tokens != limit:
                 return f"{place} are called cut off at {limit}"
-            least, most = words.bounds(text, truncated) if words else (0, limit)
+            least, most = words.bounds(response.text, truncated) if words else (0, limit)
             if tokens < least:
                 return f"{place}, its text has at least {least}"
             beyond += tokens > most
-    if beyond > SPECIAL_SHARE * sum(len(problem["responses"]) for problem in problems):
+    if beyond > SPECIAL_SHARE * sum(len(problem.responses) for problem in problems):
         return f"{beyond} responses have more tokens than their texts"
     return refusal(problems) or _copies_of_long_texts(problems)
 
 
-def _copies_of_long_texts(problems: list[dict[str, Any]]) -> str:
+def _copies_of_long_texts(problems: list[AnsweredProblem]) -> str:
     """Return whether too many long texts are copies, whatever their stated lengths."""
-    by_length = [{**p, "num_tokens": [len(t) // 4 for t in p["responses"]]} for p in problems]
-    long = any(len(t) >= LONG_CHARACTERS for p in problems for t in p["responses"])
+    by_length = [replace(p, num_tokens=[len(t) // 4 for t in p.responses]) for p in problems]
+    long = any(len(t) >= LONG_CHARACTERS for p in problems for t in p.responses)
     return refusal(by_length) if long else ""
 
 
 def _score_fault(
-    results: Results, scores: str, problems: list[dict[str, Any]], grader: Grader
+    results: Results, scores: str, problems: list[AnsweredProblem], grader: Grader
 ) -> str:
-    rows = pq.read_table(results.root / scores).to_pylist()
-    found = _following(problems, grader)
-    stated = [{name: row[name] for name in FOLLOWING} for row in rows]
-    differing = sum(a != b for a, b in zip(stated, found, strict=False))
-    differing += abs(len(rows) - len(found))
+    table, _ = read_score_file(results.root / scores)
+    stated = rows_of(table)
+    found = score_rows(problems, grader.grades(gold_and_responses(problems)))
+    by_rules = [
+        replace(row, verifier="not_asked", verifier_cut=False, correct_with_verifier=row.correct)
+        for row in stated
+    ]
+    differing = sum(a != b for a, b in zip(by_rules, found, strict=False))
+    differing += abs(len(stated) - len(found))
     if differing:
-        return f"{differing} of {len(rows)} rows are not what the responses get"
+        return f"{differing} of {len(stated)} rows are not what the responses get"
     asked = results.study.evaluation.verifier is not None
-    for row in rows:
-        judged = asked and not row["correct"]
-        right = row["verifier"] in OPINIONS if judged else row["verifier"] == "not_asked"
-        cut = row["verifier_cut"] is not None and (judged or not row["verifier_cut"])
-        accepted = row["correct"] or row["verifier"] == "accepted"
-        if not (right and cut) or row["correct_with_verifier"] != accepted:
-            return "what the verifier said is not what is counted"
+    pairs = zip(stated, found, strict=True)
+    if not all(_is_counted(row, rules, asked and not rules.correct) for row, rules in pairs):
+        return "what the verifier said is not what is counted"
     return ""
 
 
-def _following(problems: list[dict[str, Any]], grader: Grader) -> list[dict[str, Any]]:
-    """Return the rows that the responses to one benchmark get now."""
-    answers = [(problem["gold"], text) for problem in problems for text in problem["responses"]]
-    grades = iter(grader.grades(answers))
-    rows = []
-    for problem in problems:
-        columns = (problem["num_tokens"], problem["truncated"], duplicates(problem["responses"]))
-        for sample, (tokens, truncated, duplicate) in enumerate(zip(*columns, strict=True)):
-            grade = next(grades)
-            graded = (grade.answer, grade.verdict, grade.correct)
-            values = (
-                problem["problem"], sample, problem["gold"], *graded, tokens, truncated, duplicate,
-            )  # fmt: skip
-            rows.append(dict(zip(FOLLOWING, values, strict=True)))
-    return rows
+def _is_counted(stated: ScoreRow, by_rules: ScoreRow, judged: bool) -> bool:
+    """Return whether what the verifier said of a row, taken as stated, is counted as it should be."""
+    if not judged or stated.verifier == "not_asked":
+        return not judged and stated == by_rules
+    judgement = Judgement(stated.verifier, stated.verifier_cut)
+    return stated.verifier in OPINIONS and stated == with_judgement(by_rules, judgement)

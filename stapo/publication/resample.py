@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from stapo import paths
+from stapo.evaluation.engines import gumbel_noise
 from stapo.evaluation.sampling import sample_seed
+from stapo.evaluation.scores import engines_of
 from stapo.publication import untrusted
 from stapo.publication.results import Results
 from stapo.publication.vocabulary import IDS, tiny_ids
@@ -26,6 +28,7 @@ from stapo.publication.weights import (
     weight_files,
 )
 from stapo.publication.weights import Tensor as Entry
+from stapo.records.responses import AnsweredProblem
 from stapo.study.schema import Decoding, TinyModel
 
 CLOSE, ANY = 1e-3, 0.0
@@ -78,9 +81,9 @@ def response_errors(results: Results) -> Iterator[str]:
                     )
 
 
-def on_gpu(problems: Sequence[dict[str, Any]]) -> bool:
+def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether the responses say that a GPU gave them."""
-    devices = {engine.partition(" on ")[2] for problem in problems for engine in problem["engines"]}
+    devices = {engine.partition(" on ")[2] for engine in engines_of(problems)}
     return any(name in device for name in GPUS for device in devices)
 
 
@@ -121,7 +124,7 @@ def _tensor(stream: Any, entry: Entry) -> Tensor:
 
 def distances(
     model: Any,
-    problems: Sequence[dict[str, Any]],
+    problems: Sequence[AnsweredProblem],
     decoding: Decoding,
     salt: int,
     end_tokens: Sequence[str] = (),
@@ -130,7 +133,7 @@ def distances(
 
     Args:
         model: of the checkpoint.
-        problems: responses as `evaluation.generate` writes them.
+        problems: with their responses.
         decoding: by which they were drawn.
         salt: the evaluation's seed.
         end_tokens: of the study.
@@ -164,15 +167,14 @@ def _part(samples: Sequence[Sample], order: list[int]) -> list[int]:
     return order[:ROWS]
 
 
-def _samples(problem: dict[str, Any], salt: int) -> Iterator[Sample]:
-    prompt = tiny_ids(problem["question"])
-    columns = (problem["responses"], problem["num_tokens"], problem["truncated"])
-    for number, (text, tokens, truncated) in enumerate(zip(*columns, strict=True)):
-        ids = tiny_ids(text)
+def _samples(problem: AnsweredProblem, salt: int) -> Iterator[Sample]:
+    prompt = tiny_ids(problem.question)
+    for number, response in enumerate(problem.samples()):
+        ids, tokens = tiny_ids(response.text), response.num_tokens
         if prompt is None or ids is None:
             raise untrusted.RefusedError("a text that this model has no tokens for")
-        ids += [] if truncated else [END]
-        seed = sample_seed(salt, problem["question"], problem["gold"], number)
+        ids += [] if response.truncated else [END]
+        seed = sample_seed(salt, problem.question, problem.gold, number)
         if not len(ids) <= tokens <= MAX_TOKENS:
             raise untrusted.RefusedError(f"{tokens} tokens, the text has {len(ids)}")
         yield Sample(prompt, ids, tokens - len(ids), seed)
@@ -222,8 +224,7 @@ def _scores(
 
 def _noise(seed: int, shape: torch.Size) -> Tensor:
     """Return the noise of `SeededSampling`, position by position the same numbers."""
-    uniform = torch.rand(shape, generator=torch.Generator().manual_seed(seed))
-    return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
+    return gumbel_noise(torch.rand(shape, generator=torch.Generator().manual_seed(seed)))
 
 
 def _nucleus(scores: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor]:

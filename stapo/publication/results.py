@@ -11,10 +11,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from stapo.evaluation.scores import SCHEMA
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
+from stapo.records.responses import FIELDS, AnsweredProblem, answered_problem
+from stapo.records.scores import SCHEMA
 from stapo.study import Study, StudyError, parse_study
 from stapo.tasks import benchmark_definitions
 
@@ -40,8 +41,6 @@ READ = (
     "verifier.json",
 )  # fmt: skip
 """The JSON files that are read; others are only checksummed."""
-PROBLEM = ("engines", "gold", "num_tokens", "problem", "question", "responses", "truncated")
-"""What the responses to one problem come with."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +71,22 @@ class Results:
         path = self.folder / f"runs/{size}/{method}/seed{seed}/metrics.jsonl"
         yield from untrusted.json_lines(path, RECORD_BYTES, MAX_STEPS)
 
-    def responses(self, checkpoint: str, decoding: str, benchmark: str) -> list[dict[str, Any]]:
+    def responses(self, checkpoint: str, decoding: str, benchmark: str) -> list[AnsweredProblem]:
         """Return the responses of one cell, problem by problem.
 
         Raises:
-            RefusedError: a line that does not hold what `evaluation.generate` writes.
+            RefusedError: a line that holds something else.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        lines, samples = (
-            benchmark_definitions()[benchmark]["metadata"]["rows"],
-            self.samples(benchmark),
-        )
-        found: list[dict[str, Any]] = []
-        for record in untrusted.json_lines(path, LINE_BYTES, lines):
-            if fault := _problem_fault(record, samples):
-                raise untrusted.RefusedError(f"line {len(found) + 1}: {fault}")
-            found.append(record)
+        lines, samples = rows_of_benchmark(benchmark), self.samples(benchmark)
+        found: list[AnsweredProblem] = []
+        for number, record in enumerate(untrusted.json_lines(path, LINE_BYTES, lines), 1):
+            if not isinstance(record, dict) or record.keys() != FIELDS.keys():
+                raise untrusted.RefusedError(f"line {number}: expected {', '.join(FIELDS)}")
+            try:
+                found.append(answered_problem(record, samples))
+            except ValueError as error:
+                raise untrusted.RefusedError(f"line {number}: {error}") from error
         return found
 
     def samples(self, benchmark: str) -> int:
@@ -99,6 +98,12 @@ class Results:
         for decoding in self.study.run.decodings:
             for checkpoint, benchmark in self.study.cells(decoding):
                 yield checkpoint, decoding, benchmark
+
+
+def rows_of_benchmark(benchmark: str) -> int:
+    """Return how many problems a benchmark has."""
+    rows: int = benchmark_definitions()[benchmark]["metadata"]["rows"]
+    return rows
 
 
 def read_published_study(folder: Path) -> Study:
@@ -173,7 +178,7 @@ def _size_errors(study: Study, files: int) -> Iterator[str]:
         yield f"the study needs {needed} files and more, {files} are here"
     for name in study.evaluated():
         samples = study.benchmarks[name].samples
-        if samples * benchmark_definitions()[name]["metadata"]["rows"] > MAX_RESPONSES:
+        if samples * rows_of_benchmark(name) > MAX_RESPONSES:
             yield f"benchmarks.{name}.samples: {samples} are more than are looked at"
 
 
@@ -208,32 +213,12 @@ class _Limits:
     def _cell(self, path: str) -> tuple[int, int]:
         """Return problems and samples of a cell."""
         benchmark = Path(path).stem
-        rows: int = benchmark_definitions()[benchmark]["metadata"]["rows"]
-        return rows, self.study.benchmarks[benchmark].samples
+        return rows_of_benchmark(benchmark), self.study.benchmarks[benchmark].samples
 
     def _lines(self, file: Path, problems: int, samples: int) -> str | None:
         tokens = self.study.evaluation.max_response_tokens
         line = min(LINE_BYTES, 2**16 + samples * (1024 + TOKEN_BYTES * tokens))
         return _count(file, line, problems, CELL_BYTES)
-
-
-def _problem_fault(record: Any, samples: int) -> str | None:
-    """Return why a line does not hold the responses to one problem, None for one that does."""
-    if not isinstance(record, dict) or tuple(sorted(record)) != PROBLEM:
-        return f"expected {', '.join(PROBLEM)}"
-    kinds = {"responses": str, "num_tokens": int, "truncated": bool}
-    for name, kind in kinds.items():
-        values = record[name]
-        if not isinstance(values, list) or len(values) != samples:
-            return f"{name}: not {samples} samples"
-        if any(type(value) is not kind for value in values):
-            return f"{name}: not all are {kind.__name__}"
-    engines = record["engines"]
-    if not (isinstance(engines, list) and all(isinstance(one, str) for one in engines)):
-        return "engines: no list of names"
-    texts = record["question"], record["gold"]
-    whole = type(record["problem"]) is int and all(isinstance(text, str) for text in texts)
-    return None if whole else "problem, question or gold: of another type"
 
 
 def _count(file: Path, line_bytes: int, lines: int, limit: int | None = None) -> str | None:

@@ -33,6 +33,7 @@ from stapo.publication.commands import command_faults
 from stapo.publication.manifest import write_provenance
 from stapo.publication.results import read_published_study
 from stapo.publication.verify import CHECKS, guarded, opened, verify
+from stapo.records.scores import read_identity
 from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
@@ -91,7 +92,7 @@ def change_problems(change: Callable[[list[Any]], Any]) -> Callable[[Path], None
         change(problems)
         write_jsonl(path, problems)
         scores = folder / "scores" / f"{CELL}.parquet"
-        identity = json.loads(pq.read_schema(scores).metadata[b"stapo"])
+        identity = read_identity(scores)
         with suppress(*FAILURES):
             score(path, identity, scores)
 

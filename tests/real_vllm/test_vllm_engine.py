@@ -15,8 +15,8 @@ pytest.importorskip("vllm", reason="make test-vllm")
 
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.replay import regrade
-from stapo.evaluation.scores import Judge, score
-from stapo.evaluation.verifier import Question, judge
+from stapo.evaluation.scores import Question, score
+from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.operations.engine_check import compare_engines
@@ -122,7 +122,7 @@ def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path
         revision="0" * 40, template="own", max_prompt_tokens=800, max_response_tokens=4
     )
     asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
-    hf, vllm = (judge(Judge(path, settings, b, SETTINGS), asked) for b in ("hf", "vllm"))
+    hf, vllm = (judge(JudgeModel(path, settings, b, SETTINGS), asked) for b in ("hf", "vllm"))
     assert hf == vllm
     assert [j.verdict for j in vllm] == [verdict] * 6
     assert [j.cut for j in vllm] == [False, False, False, True, False, False]

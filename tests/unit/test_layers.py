@@ -19,13 +19,14 @@ ALLOWED = {
     "tasks": {"repository"},
     "locks": {"canonical", "files"},
     "provenance": {"files", "repository"},
+    "records": {"canonical", "files"},
     "study": {"canonical", "files", "methods", "repository", "tasks"},
     "paths": {"study"},
     "gpus": {"study"},
     "models": {"canonical", "files", "hub", "paths", "provenance", "study"},
     "evaluation": {
-        "canonical", "files", "hub", "locks", "paths", "provenance", "repository", "study", "tasks",
-        "models.arithmetic", "models.loading",
+        "canonical", "files", "hub", "locks", "paths", "provenance", "records", "repository", "study",
+        "tasks", "models.arithmetic", "models.loading",
     },
     "training": {
         "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "records", "repository", "study",

@@ -9,6 +9,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES
+from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.reference import paper
 from stapo.study import Study, parse_study
 
@@ -57,9 +58,9 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 decoding=study.run.decodings[0],
                 benchmark=benchmark,
             )
-            record = {"problem": 0, "question": "What <i>is</i> 7?\u202e", "gold": "7"}
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            write_jsonl(tmp_path / path, [{**record, "responses": [HOSTILE] * 4}])
+            shown = "What <i>is</i> 7?\u202e"
+            answered = AnsweredProblem(0, shown, "7", [HOSTILE] * 4, [9] * 4, [False] * 4, ["e"])
+            write_responses(tmp_path / path, [answered])
     for i, metrics in enumerate(paths.metrics_paths(study)):
         records = [
             {

@@ -1,33 +1,22 @@
 """Scores refuse responses that were not drawn independently, or not by one engine."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from stapo.evaluation import grading, scores
-from stapo.evaluation.scores import METADATA_KEY, duplicates, score
-from stapo.files import write_jsonl
+from stapo.evaluation.scores import duplicates, score
+from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.records.scores import read_identity
 
 
 def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 on A") -> Path:
-    record: dict[str, Any] = {
-        "problem": 0,
-        "question": "q",
-        "gold": "7",
-        "responses": responses,
-        "num_tokens": [tokens] * len(responses),
-        "truncated": [False] * len(responses),
-        "engines": [engine],
-    }
-    other = {
-        **record,
-        "problem": 1,
-        "responses": [f"{i} \\boxed{{7}}" for i in range(len(responses))],
-    }
-    write_jsonl(path, [record, other])
+    samples = len(responses)
+    one = AnsweredProblem(0, "q", "7", responses, [tokens] * samples, [False] * samples, [engine])
+    right = [f"{i} \\boxed{{7}}" for i in range(samples)]
+    write_responses(path, [one, replace(one, problem=1, responses=right)])
     return path
 
 
@@ -52,7 +41,7 @@ def test_two_engines_are_not_mixed(tmp_path):
     with pytest.raises(RuntimeError, match="vllm 1 on A and by vllm 1 on B"):
         score(path, {}, tmp_path / "s")
     score(write(tmp_path / "c", ["a", "b"], 5), {"fingerprint": "f"}, tmp_path / "s")
-    identity = json.loads(pq.read_schema(tmp_path / "s").metadata[METADATA_KEY])
+    identity = read_identity(tmp_path / "s")
     assert (identity["engine"], identity["fingerprint"]) == ("vllm 1 on A", "f")
 
 

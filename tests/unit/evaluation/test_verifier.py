@@ -1,7 +1,7 @@
 """The verifier judges what the rules reject, and nothing else; a tiny model answers as it is built to."""
 
-import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,20 +14,21 @@ from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
 from stapo.evaluation.sampling import Request
-from stapo.evaluation.scores import Judge, score
+from stapo.evaluation.scores import Judge, Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
 from stapo.evaluation.verifier import (
     BATCH_TOKENS,
     PROMPT,
-    Judgement,
-    Question,
+    JudgeModel,
     _batches,
     _prompt,
     judge,
 )
-from stapo.files import DamagedFileError, write_json, write_jsonl
+from stapo.files import DamagedFileError, write_json
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
+from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.records.scores import read_score_file
 from stapo.study import StudyError
 from stapo.study.schema import Template, Verifier
 from stapo.tasks import benchmark_definitions
@@ -44,7 +45,7 @@ SETTINGS = Verifier(
 def test_exactly_a_accepts(tmp_path, reply, verdict):
     path = build(tmp_path, reply)
     asked = [Question("q", "7", f"response {i}") for i in range(5)]
-    assert [j.verdict for j in judge(Judge(path, SETTINGS), asked)] == [verdict] * 5
+    assert [j.verdict for j in judge(JudgeModel(path, SETTINGS), asked)] == [verdict] * 5
 
 
 def test_a_long_response_loses_its_front_and_is_counted(tmp_path, monkeypatch):
@@ -60,25 +61,26 @@ def test_a_long_response_loses_its_front_and_is_counted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "_prompt", spy)
     long = "x" * 2000 + "end"
-    found = judge(Judge(path, SETTINGS), [Question("q", "7", long), Question("q", "7", "s")])
+    found = judge(JudgeModel(path, SETTINGS), [Question("q", "7", long), Question("q", "7", "s")])
     assert [j.cut for j in found] == [True, False]
     text = seen[0].replace(" ", "")
     assert "xend" in text
     assert text.endswith("Letter:")
     with pytest.raises(ValueError, match="do not hold problem and reference"):
-        judge(Judge(path, SETTINGS), [Question("q" * 900, "7", "r")])
+        judge(JudgeModel(path, SETTINGS), [Question("q" * 900, "7", "r")])
+
+
+def by(model: Path) -> Judge:
+    return partial(judge, JudgeModel(model, SETTINGS))
 
 
 def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_path):
-    record = {
-        "problem": 0, "question": "What is {x}?", "gold": "7",
-        "responses": [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s"],
-        "num_tokens": [3] * 4, "truncated": [False] * 4, "engines": ["e"],
-    }  # fmt: skip
-    write_jsonl(tmp_path / "c", [record])
+    texts = [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s"]
+    problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 4, [False] * 4, ["e"])
+    write_responses(tmp_path / "c", [problem])
     for reply, accepted in (("A", True), ("B", False)):
         model = build(tmp_path / reply, reply)
-        assert score(tmp_path / "c", {}, tmp_path / "s", Judge(model, SETTINGS)) == 0.25
+        assert score(tmp_path / "c", {}, tmp_path / "s", by(model)) == 0.25
         rows = pq.read_table(tmp_path / "s").to_pylist()
         assert [row["correct"] for row in rows] == [True, False, False, False]
         assert [row["correct_with_verifier"] for row in rows] == [True] + [accepted] * 3
@@ -88,7 +90,7 @@ def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_pat
     assert (
         pq.read_table(tmp_path / "s")["correct_with_verifier"].to_pylist() == [True] + [False] * 3
     )
-    assert json.loads(pq.read_schema(tmp_path / "s").metadata[b"stapo"])["engine"] == "e"
+    assert read_score_file(tmp_path / "s")[1]["engine"] == "e"
 
 
 def filled(template: str, asked: Question) -> str:
@@ -184,14 +186,14 @@ def test_the_wording_is_that_beside_the_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_prompt", spy)
     asked = [Question("q", "7", "r")]
     with pytest.raises(StudyError, match="missing, or another than the study's"):
-        judge(Judge(path, settings), asked)
+        judge(JudgeModel(path, settings), asked)
     write_json(path / VERIFIER_TEMPLATE, {**TEMPLATE.model_dump(), "text": WORDING})
-    judge(Judge(path, settings), asked)
-    judge(Judge(path, SETTINGS), asked)
+    judge(JudgeModel(path, settings), asked)
+    judge(JudgeModel(path, SETTINGS), asked)
     assert used == [WORDING, PROMPT]
     other = TEMPLATE.model_copy(update={"name": "OTHER"})
     with pytest.raises(StudyError, match="another than the study's"):
-        judge(Judge(path, SETTINGS.model_copy(update={"template": other})), asked)
+        judge(JudgeModel(path, SETTINGS.model_copy(update={"template": other})), asked)
 
 
 def test_a_damaged_verifier_judges_nothing(tmp_path):
@@ -199,7 +201,7 @@ def test_a_damaged_verifier_judges_nothing(tmp_path):
     write_sums(path)
     (path / "config.json").write_text((path / "config.json").read_text() + " ")
     with pytest.raises(DamagedFileError, match=r"config\.json"):
-        judge(Judge(path, SETTINGS), [Question("q", "7", "r")])
+        judge(JudgeModel(path, SETTINGS), [Question("q", "7", "r")])
 
 
 @pytest.mark.parametrize(
@@ -210,28 +212,18 @@ def test_a_damaged_verifier_judges_nothing(tmp_path):
         ("", "What?", "What?"),
     ],
 )
-def test_the_verifier_reads_the_bare_question(tmp_path, monkeypatch, benchmark, shown, bare):
-    from stapo.evaluation import verifier as module
-
+def test_the_verifier_reads_the_bare_question(tmp_path, benchmark, shown, bare):
     rows = benchmark_definitions().get(benchmark, {}).get("metadata", {}).get("rows", 2)
-    write_jsonl(
-        tmp_path / "c",
-        [
-            {
-                "problem": i, "question": shown, "gold": "7", "responses": [r"\boxed{8}"],
-                "num_tokens": [3], "truncated": [False], "engines": ["e"],
-            }
-            for i in range(rows)
-        ],
-    )  # fmt: skip
+    answered = [[r"\boxed{8}"], [3], [False], ["e"]]
+    problems = [AnsweredProblem(i, shown, "7", *answered) for i in range(rows)]
+    write_responses(tmp_path / "c", problems)
     asked: list[Question] = []
 
-    def spy(by, questions):
+    def spy(questions):
         asked.extend(questions)
         return [Judgement("rejected", False) for _ in questions]
 
-    monkeypatch.setattr(module, "judge", spy)
-    score(tmp_path / "c", {"benchmark": benchmark}, tmp_path / "s", Judge(tmp_path, SETTINGS))
+    score(tmp_path / "c", {"benchmark": benchmark}, tmp_path / "s", spy)
     assert {one.question for one in asked} == {bare}
     assert len(asked) == rows
 
@@ -239,13 +231,13 @@ def test_the_verifier_reads_the_bare_question(tmp_path, monkeypatch, benchmark, 
 def test_batches_are_bounded_by_padded_tokens_and_keep_every_prompt():
     lengths = [30_000, 5, 30_000, 7, 30_000, 6]
     requests = [Request(i, 0, 0, (0,) * length) for i, length in enumerate(lengths)]
-    batches = list(_batches(requests, Judge(Path(), SETTINGS)))
+    batches = list(_batches(requests, JudgeModel(Path(), SETTINGS)))
     assert [[len(r.prompt_ids) for r in batch] for batch in batches] == [
         [5, 6, 7], [30_000, 30_000], [30_000]
     ]  # fmt: skip
     for batch in batches:
         assert len(batch) * max(len(r.prompt_ids) for r in batch) <= BATCH_TOKENS
-    assert list(_batches(requests, Judge(Path(), SETTINGS, "vllm"))) == [requests]
+    assert list(_batches(requests, JudgeModel(Path(), SETTINGS, "vllm"))) == [requests]
 
 
 def test_by_default_prompt_and_reply_fill_the_verifiers_context():

@@ -1,6 +1,5 @@
 """One checkpoint by two engines: the known difference, its interval, and what is refused."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from synthetic import write_score
 
 from stapo.operations import engine_check as module
 from stapo.operations.engine_check import compare_engines, print_engines
+from stapo.records.scores import ScoreRow, identity_in, write_score_file
 from stapo.study import StudyError, parse_study
 
 DECODING = "t1.0-p1.0"
@@ -39,9 +39,9 @@ def edit(root, change, name="chain-2", **identity):
     table = pq.read_table(path)
     rows = table.to_pylist()
     change(rows)
-    about = {**json.loads(table.schema.metadata[b"stapo"]), **identity}
-    schema = table.schema.with_metadata({b"stapo": json.dumps(about)})
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    write_score_file(
+        path, [ScoreRow(**row) for row in rows], {**identity_in(table.schema), **identity}
+    )
     return rows
 
 

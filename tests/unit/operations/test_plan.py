@@ -185,7 +185,9 @@ def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
 def test_a_share_of_vllm_that_cannot_hold_the_weights_is_named():
     study = paper_study(engine={"vllm_gpu_memory": 0.1})
     (line,) = memory_errors(study, 16, 80e9)
-    assert line.startswith("models.8B: vLLM's share is 8.0 GB, but weights and one response need 18.8")
+    assert line.startswith(
+        "models.8B: vLLM's share is 8.0 GB, but weights and one response need 18.8"
+    )
 
 
 def test_the_table_stands_beside_the_paper_s_own_cost_and_every_assumption(tmp_path, capsys):

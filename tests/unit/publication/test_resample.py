@@ -6,6 +6,7 @@ from stapo.evaluation.engines import hf_engine
 from stapo.evaluation.sampling import Prompter, Request, sample_seed
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.publication.resample import CLOSE, distances
+from stapo.records.responses import AnsweredProblem
 from stapo.study.schema import Decoding, Evaluation, TinyModel
 
 pytestmark = pytest.mark.rounding
@@ -22,14 +23,16 @@ def test_a_response_may_have_ended_in_any_end_token(tmp_path):
     question, ids = "chain:1+1", prompter.prompt_ids("chain:1+1")
     requests = [Request(0, n, sample_seed(7, question, "2", n), ids) for n in range(64)]
     answers = hf_engine(str(tmp_path), sampling)(requests)
-    problem = {
-        "question": question,
-        "gold": "2",
-        "responses": [one.text for one in answers],
-        "num_tokens": [one.num_tokens for one in answers],
-        "truncated": [one.truncated for one in answers],
-    }
-    assert sum(problem["truncated"]) < 32
+    problem = AnsweredProblem(
+        0,
+        question,
+        "2",
+        responses=[one.text for one in answers],
+        num_tokens=[one.num_tokens for one in answers],
+        truncated=[one.truncated for one in answers],
+        engines=["e"],
+    )
+    assert sum(problem.truncated) < 32
     assert max(distances(model.eval(), [problem], decoding, 7, ends)) <= CLOSE
     assert max(distances(model.eval(), [problem], decoding, 7)) > CLOSE
     assert max(distances(model.eval(), [problem], decoding, 8, ends)) > CLOSE

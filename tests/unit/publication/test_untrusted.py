@@ -7,15 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.evaluation.scores import SCHEMA
 from stapo.publication import untrusted, weights
 from stapo.publication.untrusted import RefusedError
+from stapo.records.scores import SCHEMA, ScoreRow
 
-ROW = {
-    "problem": 0, "sample": 0, "gold": "1", "answer": "1", "verdict": "correct", "correct": True,
-    "num_tokens": 3, "truncated": False, "duplicate": False, "verifier": "not_asked",
-    "verifier_cut": False, "correct_with_verifier": True,
-}  # fmt: skip
+ROW = vars(ScoreRow(0, 0, "1", "1", "correct", True, 3, False, False, "not_asked", False, True))
 
 
 def test_only_regular_files_of_a_modest_size_are_read(tmp_path):
