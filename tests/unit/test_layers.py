@@ -19,7 +19,6 @@ ALLOWED = {
     "tasks": {"repository"},
     "locks": {"canonical", "files"},
     "provenance": {"files", "repository"},
-    "records": {"canonical", "files"},
     "study": {"canonical", "files", "methods", "repository", "tasks"},
     "paths": {"study"},
     "gpus": {"study"},
