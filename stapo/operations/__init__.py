@@ -1,1 +1,1 @@
-"""What a user does beside a study."""
+"""Commands for users around the runs of studies."""

@@ -1,9 +1,9 @@
-"""What trainings and evaluations cost: arithmetic of the first order on plain numbers, no files read.
+"""First-order cost model of trainings and evaluations; it reads no files.
 
-Seconds, bytes, floating-point operations (FLOPs). Every number that is not arithmetic is a constant
-below with its source, and is printed by `stapo plan` with the table (`ASSUMPTIONS`). How far the whole
-is off two published trainings stands in tests/unit/operations/test_costs.py: JustRL's is met, of the
-paper's it is not known what a step is.
+Units are seconds, bytes and floating-point operations (FLOPs). Every assumption is a constant below with
+its source, and `stapo plan` prints them with its table (`ASSUMPTIONS`). tests/unit/operations/test_costs.py
+compares the model with two published trainings: it agrees with JustRL's; for the paper's it is unknown
+what a step is.
 """
 
 from dataclasses import dataclass
@@ -14,52 +14,53 @@ from stapo.models.shapes import Shape
 from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
 
 POSITIVE = 0.5
-"""Share of the responses of positive advantage, our assumption."""
+"""Share of the responses with positive advantage, our assumption."""
 MEAN_LENGTH = 0.35
 """Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
 LENGTH_SPREAD = 1.5
-"""Mean squared length over squared mean length, our assumption: long responses hold most tokens."""
+"""Mean squared length over squared mean length, our assumption: most tokens are in long responses."""
 PROMPT_LENGTH = 0.2
 """Mean prompt length over its limit, our assumption (at 1,024 tokens: 200)."""
 COMPUTE_UTILISATION = 0.35
-"""Of the peak FLOP/s in updates and prompts, our assumption; communication and padding are in it."""
+"""Share of the peak FLOP/s reached in updates and prefill, with communication and padding; our assumption."""
 BANDWIDTH_UTILISATION = 0.6
-"""Of the memory bandwidth in decoding, our assumption."""
+"""Share of the memory bandwidth reached in decoding, our assumption."""
 STEP_SECONDS_PER_LAYER = {"vllm": 0.0003, "transformers": 0.001}
-"""Least time of a decoding step (scheduling, launches, sampling), our assumption: vLLM 8 ms, Transformers
-28 ms for 28 layers. It is what the longest response of a rollout costs however few remain."""
+"""Minimum time of a decoding step per layer (scheduling, launches, sampling), our assumption: vLLM 8 ms,
+Transformers 28 ms for 28 layers. It holds even if only the longest response of a rollout is left."""
 START_SECONDS = {"vllm": 60.0, "transformers": 5.0}
 """Imports and loading, per job; 5 s is TRL's import on two CPU cores, 60 s our assumption."""
 JOB_SECONDS = 2.0
 """Start and end of a job that loads no model; measured on two CPU cores."""
 GRADED_PER_SECOND = 1000.0
-"""Responses graded in one process, our assumption; 7,000 were measured where answers repeat often."""
+"""Responses that one process grades, our assumption; 7,000 were measured with many repeated answers."""
 REJECTED = 0.5
-"""Share of the responses that a verifier is asked about, our assumption."""
+"""Share of the responses that a verifier judges, our assumption."""
 REPLY_TOKENS = 2
-"""Of a verifier: a letter and the end, whatever it is allowed."""
+"""Tokens of a verifier's reply: a letter and the end token, below any limit."""
 SUPERVISED_TOKENS = 40
-"""Mean tokens of a worked solution of the tiny world with its question, our assumption."""
+"""Mean tokens of a tiny problem with its worked solution, our assumption."""
 TEXT_BYTES = 4.0
-"""Of one token as UTF-8, our assumption (JSON lines are not compressed)."""
+"""Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
 SCORE_BYTES = 50
-"""Of one response in a score file, our assumption."""
+"""Bytes of one response in a score file, our assumption."""
 
 ASSUMPTIONS = (
-    f"mean response length is {MEAN_LENGTH} of the limit, the longest of each batch reaches the limit; "
-    f"mean prompt is {PROMPT_LENGTH} of its limit",
-    f"utilisation: {COMPUTE_UTILISATION} of peak dense bf16 FLOP/s in updates, {BANDWIDTH_UTILISATION} of "
-    "the bandwidth in decoding; on a CPU of two cores' fp32",
+    f"the mean response length is {MEAN_LENGTH} of the limit, and the longest of each batch reaches it; "
+    f"the mean prompt length is {PROMPT_LENGTH} of its limit",
+    f"utilisation: {COMPUTE_UTILISATION} of peak dense bf16 FLOP/s in updates (on CPUs, of the fp32 peak of "
+    f"two cores), {BANDWIDTH_UTILISATION} of the bandwidth in decoding",
     f"a decoding step takes at least {1000 * STEP_SECONDS_PER_LAYER['vllm']:.1f} ms per layer with vLLM, "
     f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers",
     "an update is 6 FLOPs per parameter and token, 8 with gradient checkpointing (on GPUs), plus attention; "
-    "2 more for old log-probs, 2 for the KL reference, and with `statistics: current` 2 in each update but "
-    f"the first of a rollout for the responses that the selection reads ({POSITIVE} of them of positive "
-    "advantage)",
-    "responses without advantage count in updates, although they are left out: how many is not known before",
+    "2 more for old log-probs, 2 for the KL reference, and with `statistics: current` 2 in each update "
+    "except the first of a rollout for the responses that the selection reads (a share of "
+    f"{POSITIVE} has positive advantage)",
+    "responses with zero advantage are counted in updates, although they are skipped: their number is not "
+    "known in advance",
     f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
-    f"a job without a model {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
-    f"second; a verifier sees {REJECTED} of them",
+    f"a job without a model takes {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
+    f"second; a verifier judges {REJECTED} of them",
     "trainings keep parameters, gradients and Adam's moments in fp32, sharded over their GPUs (FSDP2); "
     f"{TEXT_BYTES:.0f} bytes of text per token; downloads take no time",
 )  # fmt: skip
@@ -67,15 +68,15 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: one GPU, or two CPU cores."""
+    """A compute device: one GPU, or two CPU cores."""
 
     name: str
     flops: float
     """Peak dense FLOP/s, bf16 on GPUs, fp32 on a CPU."""
     bandwidth: float
-    """Bytes per second of its memory."""
+    """Memory bandwidth in bytes per second."""
     memory: float
-    """Bytes, nominal."""
+    """Nominal memory in bytes."""
 
     @property
     def is_gpu(self) -> bool:
@@ -98,14 +99,14 @@ DEVICES = {
         Device("h20", 148e12, 4.0e12, 96e9),
         Device("a100", 312e12, 2.04e12, 80e9),
         Device("a800", 312e12, 2.04e12, 80e9),
-        # Two cores with AVX2, our assumption, so that 35 % are what the smoke study's updates reach.
+        # Two cores with AVX2, our assumption; the smoke study's updates reach 35 % of it.
         Device("cpu", 1e11, 2e10, 8e9),
     )
 }
 
 
 def mean_length(limit: int) -> float:
-    """Return the mean tokens of responses of at most `limit`."""
+    """Return the mean number of tokens of responses with at most `limit` tokens."""
     return MEAN_LENGTH * limit
 
 
@@ -117,19 +118,19 @@ def _context(prompt: float, limit: int) -> float:
 def decode_seconds(
     shape: Shape, device: Device, engine: str, responses: float, prompt: float, limit: int, cache: float
 ) -> float:  # fmt: skip
-    """Return how long it takes to generate responses together on one device.
+    """Return the seconds to generate a batch of responses on one device.
 
-    The larger of bandwidth-bound and compute-bound decoding, and the least time of every step besides.
-    vLLM lets finished responses go; Transformers carries them along until the longest is done.
+    The time is the larger of bandwidth-bound and compute-bound decoding, plus the minimum time of every
+    step. vLLM removes finished responses from the batch; Transformers keeps them until the longest is done.
 
     Args:
-        shape: of the model.
-        device: for tensor parallelism with the numbers of all its GPUs.
+        shape: shape of the model.
+        device: the device; with tensor parallelism, one with the sums over its GPUs.
         engine: key of STEP_SECONDS_PER_LAYER.
-        responses: how many.
-        prompt: tokens before each.
-        limit: longest response, which one of them reaches.
-        cache: bytes of the key-value cache; what does not fit waits.
+        responses: number of responses.
+        prompt: tokens of each prompt.
+        limit: tokens of the longest response.
+        cache: bytes of the key-value cache; responses that do not fit wait.
     """
     length = float(limit) if engine == "transformers" else mean_length(limit)
     per_token = device.weight_bytes * shape.cache_values
@@ -156,7 +157,7 @@ def _cache(shape: Shape, device: Device, share: float) -> float:
 
 
 def further_passes(method: Method, training: TrainingSettings) -> float:
-    """Return how many forward passes a response sees on average beside the update and the old log-probs."""
+    """Return the mean number of forward passes per response, without the update and the old log-probs."""
     kl = float(method.kl_coefficient > 0)
     if method.selection == "keep_all" or training.statistics == "behaviour":
         return kl
@@ -172,15 +173,15 @@ def step_seconds(
     gpus: int,
     further: float = 0.0,
 ) -> float:
-    """Return the mean seconds of one optimiser step: its part of the rollout, and its update.
+    """Return the mean seconds of one optimiser step: its share of the rollout, and its update.
 
     Args:
-        shape: of the model.
+        shape: shape of the model.
         training: batch sizes and lengths.
-        engine: how vLLM runs.
-        device: of which there are `gpus`, all generating, then all updating.
-        gpus: of the training; those of a `vllm-server` are taken to be as many, and not counted.
-        further: forward passes beside the update and the old log-probs, as `further_passes`.
+        engine: settings of vLLM.
+        device: one GPU; all of them first generate, then update.
+        gpus: GPUs of the training; a `vllm-server` is assumed to have as many, which are not counted.
+        further: result of `further_passes`.
     """
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
@@ -210,7 +211,7 @@ def answer_seconds(
     responses: int,
     prompt: float,
 ) -> float:
-    """Return how long one checkpoint takes to answer under one decoding, on all its replicas."""
+    """Return the seconds in which one checkpoint answers under one decoding, on all its replicas."""
     vllm = evaluation.backend == "vllm"
     joined = _joined(device, engine.vllm_tensor_parallel if vllm else 1)
     name, cache = "transformers", inf
@@ -225,7 +226,7 @@ def answer_seconds(
 
 
 def supervise_seconds(shape: Shape, model: TinyModel, device: Device) -> float:
-    """Return how long the supervised start of a tiny model takes."""
+    """Return the seconds of the SFT warm start of a tiny model."""
     tokens = model.supervised_steps * model.supervised_batch * SUPERVISED_TOKENS
     return 3 * shape.forward(tokens, SUPERVISED_TOKENS / 2) / (device.flops * COMPUTE_UTILISATION)
 
@@ -233,7 +234,7 @@ def supervise_seconds(shape: Shape, model: TinyModel, device: Device) -> float:
 def judge_seconds(
     shape: Shape, verifier: Verifier, device: Device, responses: float, length: float
 ) -> float:
-    """Return how long a verifier takes for the rejected ones of some responses, its start apart."""
+    """Return the seconds in which a verifier judges the rejected share of responses, without its start."""
     asked, length = REJECTED * responses, min(length, verifier.max_prompt_tokens)
     steps = ceil(asked / verifier.batch_size) * REPLY_TOKENS
     reading = shape.forward(asked * length, length / 2) / (device.flops * COMPUTE_UTILISATION)

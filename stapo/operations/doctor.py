@@ -1,6 +1,6 @@
-"""Whether this machine can run a study: one line per check, with the remedy where something is not right.
+"""Checks whether this machine can run a study: one line per check, with a remedy for each problem.
 
-Each check is a function of what it looks at. Run it where the jobs will run: a login node is another machine.
+Run it where the jobs will run: a login node may differ from the compute nodes.
 """
 
 import json
@@ -32,20 +32,20 @@ from stapo.training.rewards import reward_doubt, reward_fault
 from stapo.training.server import open_to_others, server_command, server_fault, unreachable
 
 PYTHON = (3, 11)
-"""What the lock is made for."""
+"""Python version of the lock file."""
 DRIVERS = {12: 525, 13: 580}
 """CUDA's major version -> the oldest driver that runs it; NVIDIA's table of minor-version compatibility."""
 BF16_CAPABILITY = (8, 0)
-"""Trainings on GPUs run in bf16, which compute capabilities from here on have."""
+"""Lowest compute capability with bf16, in which trainings on GPUs run."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
-    """Yield the checks of the machine, in the working directory, for a study.
+    """Yield the checks of this machine and the working directory for a study.
 
     Args:
-        study: what is to run.
-        needed_bytes: of disk; None where nobody has estimated them.
+        study: the study to run.
+        needed_bytes: bytes of disk space that it needs; None if not estimated.
     """
     yield from python()
     yield from packages()
@@ -65,7 +65,7 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
 
 
 def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = None) -> bool:
-    """Print a line per check as it is made, and one per remedy; return whether there is an error."""
+    """Print one line per check as it finishes and one per remedy; return whether there is an error."""
     failed = False
     for check in diagnose(study, needed_bytes):
         failed |= check.level == "error"
@@ -79,18 +79,18 @@ def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = N
 
 
 def python() -> Iterator[Check]:
-    """Look whether Python is the lock's."""
+    """Check that Python has the version of the lock file."""
     found, wanted = sys.version_info[:2], ".".join(map(str, PYTHON))
     what = f"Python {'.'.join(map(str, sys.version_info[:3]))}"
     if found == PYTHON:
         yield Check("ok", what)
     else:
-        yield Check("warning", f"{what}, the lock is made for {wanted}", f"use Python {wanted}")
+        yield Check("warning", f"{what}, but the lock file is for {wanted}", f"use Python {wanted}")
 
 
 def packages(lock: Path = LOCK) -> Iterator[Check]:
-    """Look whether the installed versions are the locked ones."""
-    remedy = "run `make setup`; numbers of other versions are not comparable"
+    """Check that the installed versions are the locked ones."""
+    remedy = "run `make setup`; results of other versions are not comparable"
     # With vLLM for GPUs a second lock replaces some versions of the first.
     locks = [lock, lock.with_name("gpu.txt")] if _version("vllm") else [lock]
     pins: dict[str, str] = {}
@@ -98,8 +98,8 @@ def packages(lock: Path = LOCK) -> Iterator[Check]:
         try:
             lines = path.read_text().splitlines()
         except OSError as error:
-            remedy = "run from a checkout of the repository to have the versions compared"
-            reason = f"{path}: {error.strerror}; the packages were not looked at"
+            remedy = "run from a checkout of the repository, so that the versions are compared"
+            reason = f"{path}: {error.strerror}; the packages were not checked"
             yield Check("warning", reason, remedy)
             return
         matches = (re.match(r"([\w.-]+)==([^\s;\\]+)", line) for line in lines)
@@ -112,30 +112,30 @@ def packages(lock: Path = LOCK) -> Iterator[Check]:
             deviating.append(f"{name} {found_version or 'missing'} (lock: {wanted})")
     names = " and ".join(path.name for path in locks)
     if deviating:
-        yield Check("warning", f"not as in {names}: {', '.join(deviating)}", remedy)
+        yield Check("warning", f"differs from {names}: {', '.join(deviating)}", remedy)
     else:
-        yield Check("ok", f"all {len(pins)} packages as in {names}")
+        yield Check("ok", f"all {len(pins)} packages match {names}")
 
 
 def git() -> Iterator[Check]:
-    """Look whether scores will carry a commit that says all."""
+    """Check that scores will contain the commit of an unmodified checkout."""
     try:
         found = provenance()
     except metadata.PackageNotFoundError as error:
         yield Check("error", f"package {error.name} is not installed", "run `make setup`")
         return
     if found["commit"] is None:
-        remedy = "run from a checkout, if the numbers are to be published"
-        yield Check("warning", f"{ROOT} is no git checkout: scores carry no commit", remedy)
+        remedy = "to publish the results, run from a checkout"
+        yield Check("warning", f"{ROOT} is not a git checkout: scores will have no commit", remedy)
     elif found["dirty"]:
-        remedy = "commit first, if the numbers are to be published"
-        yield Check("warning", "the checkout has changes: scores will carry `dirty`", remedy)
+        remedy = "to publish the results, commit first"
+        yield Check("warning", "uncommitted changes: scores will be marked `dirty`", remedy)
     else:
         yield Check("ok", f"clean checkout of {found['commit'][:8]}")
 
 
 def revisions(study: Study) -> Iterator[Check]:
-    """Look whether everything from the Hub is pinned to a commit."""
+    """Check that everything from the Hub is pinned to a commit."""
     for line in study.unpinned():
         what, _, remedy = line.rpartition("; ")
         yield Check("warning", what, remedy)
@@ -144,12 +144,12 @@ def revisions(study: Study) -> Iterator[Check]:
 
 
 def reward(study: Study) -> Iterator[Check]:
-    """Look whether the function that rewards the trainings is there, and the one that is meant."""
+    """Check that the reward function of the trainings can be found and is the intended one."""
     if fault := reward_fault(study.training):
         what, _, remedy = fault.rpartition("; ")
         yield Check("error", what, remedy)
     else:
-        yield Check("ok", f"the training reward {study.training.reward} is there")
+        yield Check("ok", f"training reward {study.training.reward} found")
     if doubt := reward_doubt(study.training):
         what, _, remedy = doubt.rpartition("; ")
         yield Check("warning", what, remedy)
@@ -161,7 +161,7 @@ def needs_vllm(study: Study) -> bool:
 
 
 def gpus(study: Study) -> Iterator[Check]:
-    """Look at GPUs, their driver and torch's build."""
+    """Check the GPUs, their driver and the build of torch."""
     import torch
 
     built = torch.version.cuda
@@ -173,44 +173,45 @@ def gpus(study: Study) -> Iterator[Check]:
     level: Literal["ok", "warning", "error"] = "error" if needs_vllm(study) else "warning"
     if driver and built is None:
         remedy = "install the CUDA build of torch: `make setup` without a CPU-only package index"
-        yield Check(level, f"{what}: the GPUs cannot be used", remedy)
+        yield Check(level, f"{what}: torch cannot use the GPUs", remedy)
     elif driver and needed and int(driver.split(".")[0]) < needed:
-        yield Check("error", f"{what}: too old", f"CUDA {built} needs a driver from {needed} on")
+        remedy = f"CUDA {built} needs driver {needed} or newer"
+        yield Check("error", f"{what}: the driver is too old", remedy)
     elif driver and not count:
-        remedy = "ask for GPUs (Slurm: --gpus), or look at CUDA_VISIBLE_DEVICES and nvidia-smi"
-        yield Check(level, f"{what}: torch sees none", remedy)
+        remedy = "request GPUs (Slurm: --gpus), or check CUDA_VISIBLE_DEVICES and nvidia-smi"
+        yield Check(level, f"{what}: torch sees no GPU", remedy)
     elif not count and needs_vllm(study):
         remedy = "run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
-        yield Check("error", f"{what}: the study asks for vLLM", f"{remedy}, or choose hf")
+        yield Check("error", f"{what}: the study uses vLLM", f"{remedy}, or choose hf")
     elif not count and not tiny:
-        remedy = "run on GPUs; `stapo plan` says what CPUs would take"
-        yield Check("warning", f"{what}: the study's models are no tiny ones", remedy)
+        remedy = "run on GPUs; `stapo plan` estimates the time on CPUs"
+        yield Check("warning", f"{what}: the study's models are not tiny", remedy)
     else:
-        yield Check("ok", what + ("" if count else ": none is needed"))
+        yield Check("ok", what + ("" if count else ": no GPU needed"))
     for i in range(count):
         found = torch.cuda.get_device_properties(i)
         capability = (found.major, found.minor)
         memory = f"{found.total_memory / 2**30:.0f} GiB"
         line = f"GPU {i}: {found.name}, {memory}, capability {found.major}.{found.minor}"
         if capability < BF16_CAPABILITY:
-            yield Check("warning", line, "it has no bf16, in which trainings run; use a newer one")
+            yield Check("warning", line, "trainings run in bf16, which it lacks; use a newer GPU")
         else:
             yield Check("ok", line)
 
 
 def vllm(study: Study) -> Iterator[Check]:
-    """Look, without importing it, whether vLLM is there in a version that TRL supports, if asked for."""
+    """Check, without importing it, that vLLM has a version that TRL supports, if the study uses it."""
     if not needs_vllm(study):
-        yield Check("ok", "vLLM is not asked for")
+        yield Check("ok", "vLLM not needed")
         return
     lines = (Requirement(line) for line in metadata.requires("trl") or [])
     wanted = next(line.specifier for line in lines if line.name == "vllm")
     found = _version("vllm") if find_spec("vllm") else None
-    remedy = f"make setup-gpu installs the locked one; TRL {_version('trl')} supports vllm{wanted}"
+    remedy = f"run `make setup-gpu`; TRL {_version('trl')} supports vllm{wanted}"
     if found is None:
-        yield Check("error", "vLLM is not installed, the study asks for it", remedy)
+        yield Check("error", "vLLM is not installed, but the study uses it", remedy)
     elif not wanted.contains(Version(found).base_version):
-        yield Check("error", f"vLLM {found} is none that TRL supports", remedy)
+        yield Check("error", f"vLLM {found} is unsupported by TRL", remedy)
     else:
         yield Check("ok", f"vLLM {found}")
 
@@ -224,22 +225,22 @@ fetch(parse_study(json.load(sys.stdin)), print)
 
 
 def hub(study: Study) -> Iterator[Check]:
-    """Look whether the Hub answers; where it does not, whether everything is in the caches."""
+    """Check that the Hub answers or, if it does not, that everything is in the caches."""
     from huggingface_hub import constants
 
     items = [what for what, _ in needs(study)]
     if not items:
-        yield Check("ok", "nothing is needed from the Hub")
+        yield Check("ok", "nothing needed from the Hub")
         return
     reason = f"{OFFLINE[0]} is set"
     if not constants.HF_HUB_OFFLINE:
-        # A mirror may not like the question; it is there.
+        # A mirror may answer with a client error; it is reachable then.
         reason = unreachable(constants.ENDPOINT, below=500)
     if not reason:
-        what = f"{constants.ENDPOINT} answers; `stapo fetch` says whether all {len(items)} items can be had"
+        what = f"{constants.ENDPOINT} answers; `stapo fetch` downloads and checks all {len(items)} items"
         yield Check("ok", what)
         return
-    # What is offline is settled when the Hub's libraries are imported, hence a process of its own.
+    # The Hub's libraries read the offline variables on import, so this needs a new process.
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOOK],
         input=json.dumps(study.model_dump(mode="json", exclude_none=True)),
@@ -248,23 +249,21 @@ def hub(study: Study) -> Iterator[Check]:
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith(("ok ", "missing "))]
     if len(lines) != len(items):
-        why = plain((done.stderr.splitlines() or ["no word"])[-1])
-        yield Check("error", f"{reason}; looking into the caches failed: {why}", "run `make setup`")
+        why = plain((done.stderr.splitlines() or ["no output"])[-1])
+        yield Check("error", f"{reason}; the check of the caches failed: {why}", "run `make setup`")
         return
     found = zip(items, lines, strict=True)
     if missing := [item for item, line in found if line.startswith("missing ")]:
-        remedy = (
-            "run `stapo fetch` where there is internet, with the same HF_HOME and STAPO_DATA_DIR"
-        )
+        remedy = "run `stapo fetch` with internet access and the same HF_HOME and STAPO_DATA_DIR"
         yield Check("error", f"{reason}; not in the caches: {', '.join(missing)}", remedy)
     else:
         yield Check("ok", f"{reason}; all {len(items)} items are in the caches")
 
 
 def slurm(timeout: float = 10.0) -> Iterator[Check]:
-    """Look whether Slurm answers, within so many seconds, and whether Snakemake can talk to it."""
+    """Check that Slurm answers within `timeout` seconds, and that Snakemake's plugin for it is installed."""
     if shutil.which("sbatch") is None:
-        yield Check("ok", "no Slurm here; only the profile `slurm` needs it")
+        yield Check("ok", "no Slurm; only the profile `slurm` needs it")
         return
     if find_spec("snakemake_executor_plugin_slurm") is None:
         what = "the package snakemake-executor-plugin-slurm is missing"
@@ -274,31 +273,31 @@ def slurm(timeout: float = 10.0) -> Iterator[Check]:
         remedy = "ask the cluster's administrators, or use a machine where `sinfo` works"
         yield Check("error", f"sinfo: {answer}", remedy)
     else:
-        yield Check("ok", f"Slurm answers, {len(answer)} lines of partitions")
+        yield Check("ok", f"Slurm answers with {len(answer)} lines of partitions")
 
 
 def ports() -> Iterator[Check]:
-    """Look whether processes can talk over loopback."""
+    """Check that processes can communicate over loopback."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             yield Check(
-                "ok", f"a port can be bound on loopback, such as {listener.getsockname()[1]}"
+                "ok", f"ports can be bound on loopback, such as {listener.getsockname()[1]}"
             )
     except OSError as error:
-        remedy = "bring up the loopback device; several processes of a training meet there"
-        yield Check("error", f"no port on 127.0.0.1 can be bound: {error.strerror}", remedy)
+        remedy = "enable the loopback device; the processes of a training communicate over it"
+        yield Check("error", f"cannot bind a port on 127.0.0.1: {error.strerror}", remedy)
 
 
 def server(study: Study) -> Iterator[Check]:
-    """Look whether the vLLM server of a study answers, and this machine alone, where it needs one."""
+    """Check that the vLLM server of a study, if it needs one, answers, and only to this machine."""
     if study.training.rollouts != "vllm-server":
         return
     address, start = study.engine.vllm_server, server_command(study)
     if reason := server_fault(study):
         yield Check("error", f"engine.vllm_server: {reason}", f"start it on other GPUs: {start}")
     elif reason := open_to_others(address):
-        remedy = f"on this machine: {start}; otherwise let no others than yours into its network"
+        remedy = f"on this machine: {start}; otherwise restrict its network to your machines"
         yield Check("warning", f"engine.vllm_server: {reason}", remedy)
     else:
         yield Check("ok", f"engine.vllm_server: {address} answers")
@@ -312,21 +311,21 @@ def _version(package: str) -> str | None:
 
 
 def _driver() -> str | None:
-    """Return the version of NVIDIA's driver, None where there is none."""
+    """Return the version of NVIDIA's driver, None without one."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())
-    except Exception:  # Missing, or whatever NVML raises where there is no driver.
+    except Exception:  # pynvml is missing, or NVML finds no driver.
         path = Path("/proc/driver/nvidia/version")
         found = re.search(r"\s(\d+\.\d+[\d.]*)\s", path.read_text() if path.is_file() else "")
         return found[1] if found else None
 
 
 def _run(command: list[str], timeout: float) -> list[str] | str:
-    """Return the lines that a program prints, or in words why there are none."""
-    # Into a file: children of a program that was given up could keep a pipe open.
+    """Return the lines that a program prints, or a text that says why there are none."""
+    # A file instead of a pipe: children of a program that timed out could keep the pipe open.
     with tempfile.TemporaryFile() as output:
         try:
             done = subprocess.run(

@@ -1,8 +1,9 @@
-"""One checkpoint answered by two engines: how far apart they are, and how far chance alone puts them.
+"""Comparison of two engines on the same checkpoint: is their difference larger than chance?
 
-The scores of both sides are paired by what was asked: the same weights, problems, decoding, limits and N.
-What remains is the engine, its version and its device, and the draw. Verdicts are those of the rules.
-Weights trained in a study count as the same by their settings, which another training of it has too.
+The scores of both sides are paired if weights, problems, decoding, limits and N are the same. They still
+differ in the engine, its version, its device, and the random draw. Verdicts are those of the rule-based
+grader. Weights trained in a study are identified by their settings, so two trainings with the same
+settings count as the same weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ STATED: tuple[Literal["benchmark", "decoding", "samples"], ...] = (
     "decoding",
     "samples",
 )
-"""What a score file says of itself in words, for errors."""
+"""Fields of a score file's metadata that are shown in errors."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,14 @@ class Score:
     path: Path
     identity: ScoreIdentity
     gold: list[str]
-    """By problem."""
+    """Gold answers by problem."""
     correct: Array
-    """(1, P, N)."""
+    """Verdicts (1, P, N)."""
 
 
 @dataclass(frozen=True)
 class EngineDifference:
-    """The second side minus the first, of one benchmark or of their average; 0 to 1."""
+    """The second side minus the first, for one benchmark or for their average; values from 0 to 1."""
 
     checkpoint: str
     decoding: str
@@ -66,28 +67,28 @@ class EngineDifference:
     values: tuple[float, float]
     difference: Difference
     adjusted_p: float
-    """By Holm, over all lines of the comparison."""
+    """P-value adjusted by Holm's method over all lines of the comparison."""
 
     @property
     def within(self) -> bool:
-        """Whether 0 lies in the interval."""
+        """Whether the interval contains 0."""
         return self.difference.low <= 0 <= self.difference.high
 
     @property
     def differs(self) -> bool:
-        """Whether the engines differ, at 5 % over all lines."""
+        """Whether the engines differ significantly, at 5 % over all lines."""
         return self.adjusted_p < SIGNIFICANT
 
 
 def compare_engines(one: Path, other: Path) -> list[EngineDifference]:
-    """Return the differences of two sides by checkpoint, decoding and benchmark, and of the averages.
+    """Return the differences by checkpoint, decoding and benchmark, and those of the averages.
 
     Args:
-        one: a score file, or a directory of them: a study's results, or those of `stapo evaluate`.
-        other: as `one`, by another engine.
+        one: a score file, or a directory of score files from a study or `stapo evaluate`.
+        other: the same of another engine.
 
     Raises:
-        StudyError: with a line for each score that is unreadable or that the other side has none for.
+        StudyError: one line for each score that is unreadable or has no partner on the other side.
     """
     errors: list[str] = []
     sides = [_scores(path, errors.append) for path in (one, other)]
@@ -95,7 +96,7 @@ def compare_engines(one: Path, other: Path) -> list[EngineDifference]:
         errors += [_unpaired(score, beside) for asked, score in own.items() if asked not in beside]
     pairs = [(score, sides[1][asked]) for asked, score in sides[0].items() if asked in sides[1]]
     errors += [
-        f"{b.path}: other problems than {a.path}" for a, b in pairs if not _same_problems(a, b)
+        f"{b.path}: different problems from {a.path}" for a, b in pairs if not _same_problems(a, b)
     ]
     if errors:
         raise StudyError(errors)
@@ -110,12 +111,12 @@ def compare_engines(one: Path, other: Path) -> list[EngineDifference]:
 
 
 def _scores(path: Path, refuse: Callable[[str], None]) -> dict[str, Score]:
-    """Return the scores of one side by the fingerprint of what was asked."""
-    # Beside the scores of a study lie the tokens of its trainings.
+    """Return fingerprint of the request -> score, for one side."""
+    # The results of a study contain other parquet files too, such as the tokens of its trainings.
     folder = path / "scores" if (path / "scores").is_dir() else path
     files = [path] if path.is_file() else sorted(folder.rglob("*.parquet"))
     if not files:
-        refuse(f"{path}: no scores; give a file or a directory that `stapo evaluate` has written")
+        refuse(f"{path}: no scores; give a score file, or a directory written by `stapo evaluate`")
     found: dict[str, Score] = {}
     for file in files:
         try:
@@ -125,7 +126,7 @@ def _scores(path: Path, refuse: Callable[[str], None]) -> dict[str, Score]:
             continue
         asked = str(score.identity["asked"])
         if asked in found:
-            refuse(f"{file}: asks the same as {found[asked].path}; name one of the two")
+            refuse(f"{file}: same request as {found[asked].path}; give only one of the two")
         found[asked] = score
     return found
 
@@ -134,10 +135,10 @@ def _score(file: Path) -> Score:
     table, identity = read_score_file(file)
     wanted = ("asked", "checkpoint", "engine", *STATED)
     if missing := [name for name in wanted if name not in identity]:
-        raise DamagedFileError(f"does not state its {', '.join(missing)}; score it again")
+        raise DamagedFileError(f"no {', '.join(missing)} in its metadata; score it again")
     samples = identity["samples"]
     if type(samples) is not int or samples < 1:
-        raise DamagedFileError("no score file of this version; score it again")
+        raise DamagedFileError("not a score file of this version; score it again")
     if fault := missing_samples(table, samples):
         raise DamagedFileError(fault)
     rows = table.to_pydict()
@@ -147,18 +148,18 @@ def _score(file: Path) -> Score:
 
 
 def _unpaired(score: Score, others: dict[str, Score]) -> str:
-    """Return why a score has no partner: what the nearest one on the other side says otherwise."""
+    """Return why a score has no partner: how the most similar score of the other side differs."""
     own = {name: score.identity[name] for name in STATED}
     near = [s for s in others.values() if s.identity["benchmark"] == own["benchmark"]]
     if not near:
         return f"{score.path}: the other side has no scores of {visible(str(own['benchmark']))}"
     differing = [
-        f"{name} {visible(str(near[0].identity[name]))} there, {visible(str(value))} here"
+        f"{name} {visible(str(near[0].identity[name]))} instead of {visible(str(value))}"
         for name, value in own.items()
         if near[0].identity[name] != value
     ]
     why = ", ".join(differing) or "another checkpoint, limit, seed or end tokens"
-    return f"{score.path}: nothing on the other side was asked the same; {near[0].path}: {why}"
+    return f"{score.path}: no score of the same request on the other side; {near[0].path} has {why}"
 
 
 def _same_problems(one: Score, other: Score) -> bool:
@@ -171,7 +172,7 @@ Line = tuple[str, str, tuple[str, str], str, tuple[float, float], Difference]
 def _differences(
     checkpoint: str, decoding: str, pairs: Sequence[tuple[Score, Score]], rng: np.random.Generator
 ) -> list[Line]:
-    """Return the difference on each benchmark and, where there are several, on their average."""
+    """Return the difference on each benchmark and, if there are several, on their average."""
     first, second = [a.correct for a, _ in pairs], [b.correct for _, b in pairs]
     draws, one_seed = [], seed_choices(1, rng)
     for ours, theirs in zip(first, second, strict=True):
@@ -202,10 +203,10 @@ def _engines(scores: Sequence[Score]) -> str:
 
 
 def print_engines(found: Sequence[EngineDifference], console: Console) -> bool:
-    """Print every difference with its interval; return whether none is more than chance.
+    """Print every difference with its interval; return whether no difference is significant.
 
-    Of 20 intervals of engines that do not differ one leaves out 0. What decides is therefore the p-value
-    that is adjusted for the number of lines.
+    Even if the engines do not differ, one of 20 intervals does not contain 0. The decision therefore
+    uses the p-values, adjusted for the number of lines.
     """
     groups: dict[tuple[str, str], list[EngineDifference]] = {}
     for line in found:
@@ -213,7 +214,7 @@ def print_engines(found: Sequence[EngineDifference], console: Console) -> bool:
     for (checkpoint, decoding), lines in groups.items():
         one, other = (visible(engine) for engine in lines[0].engines)
         if one == other:
-            console.print(Text(f"warning: both sides say that they are of one engine, {one}"))
+            console.print(Text(f"warning: both sides are from the same engine, {one}"))
         title = visible(f"{checkpoint}, {decoding}")
         table = Table(title=Text(f"{title}: {other} minus {one}"), box=SIMPLE_HEAD)
         for heading in (
@@ -242,7 +243,9 @@ def print_engines(found: Sequence[EngineDifference], console: Console) -> bool:
     inside = sum(line.within for line in found)
     verdict = "the engines differ" if worse else "no difference beyond chance"
     console.print(
-        Text(f"0 lies in {inside} of {len(found)} intervals; {verdict} (p by Holm, 5 % over all)")
+        Text(
+            f"{inside} of {len(found)} intervals contain 0; {verdict} (Holm-adjusted p, 5 % over all)"
+        )
     )
     return not worse
 
@@ -251,6 +254,6 @@ def _noise_floor(line: EngineDifference) -> str:
     d = line.difference
     floor = 100 * max(abs(d.low), abs(d.high))
     return (
-        f"Engine noise floor, {visible(line.benchmark)}: {floor:.2f} points. Between methods that two "
-        "engines answered, a smaller difference may be the engines' or the draw's."
+        f"Engine noise floor, {visible(line.benchmark)}: {floor:.2f} points. A smaller difference between "
+        "methods evaluated with different engines may come from the engines or from chance."
     )

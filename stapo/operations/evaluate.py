@@ -1,8 +1,9 @@
-"""Any checkpoint through the pipeline's own evaluation, into the pipeline's own table.
+"""Evaluation of any checkpoint with the pipeline's code and tables.
 
-A checkpoint outside a study becomes a study of one row without trainings: the same prompts, seeds, store,
-grading and statistics, and what is there already is not generated again. Its results folder is named by
-what it is and by all that determines the table, so that no evaluation overwrites another.
+The checkpoint becomes the only row of a study without trainings: prompts, seeds, stored responses, grading
+and statistics are those of the pipeline, and existing responses are not generated again. The results
+folder is named by the checkpoint and by everything that determines the table, so that no evaluation
+overwrites another.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ from stapo.study import Study, StudyError, parse_study
 from stapo.tasks import benchmark_definitions
 
 SUFFIXES = (".safetensors", ".json", ".jinja", ".txt", ".model")
-"""Of the files that make a checkpoint."""
+"""Suffixes of the files of a checkpoint."""
 RUN = re.compile(r".*?([^/]+)/runs/([^/]+)/([^/]+)/seed(\d+)/(?:model|step(\d+))")
 BASE = re.compile(r".*/results/([^/]+)/models/([^/]+)/base")
 DIGITS, LONGEST_NAME, LONGEST_TITLE = 8, 80, 60
@@ -39,18 +40,18 @@ DIGITS, LONGEST_NAME, LONGEST_TITLE = 8, 80, 60
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights somewhere on the disk, and what they are."""
+    """A directory of weights, with its identity."""
 
     path: Path
     checksum: str
-    """40 hex digits that stand for its files."""
+    """Checksum of its files, 40 hex digits."""
     name: str
-    """Of its directories, with the others' characters replaced."""
+    """Name for directories; all characters except letters, digits, `.`, `+` and `-` are replaced."""
     size: str
-    """Of the study that trained it; empty where none is known."""
+    """Size in the study that trained it; empty if unknown."""
     method: str
     title: str
-    """Of its row."""
+    """Title of its table row."""
 
 
 def find_checkpoint(model: str) -> Path:
@@ -60,24 +61,26 @@ def find_checkpoint(model: str) -> Path:
         model: a directory, or `owner/name`, or `owner/name@revision`.
 
     Raises:
-        StudyError: neither, or a checkpoint without safetensors.
+        StudyError: it is neither of them, or has no safetensors.
     """
     path = Path(model)
     if not path.is_dir():
         hub, _, revision = model.partition("@")
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", hub):
-            raise StudyError([f"{model}: no directory, and no Hub model (owner/name@revision)"])
+            raise StudyError(
+                [f"{model}: neither a directory nor a Hub model (owner/name@revision)"]
+            )
         path = Path(snapshot_download(hub, revision=revision or None, allow_patterns=HUB_FILES))
     if not any(path.glob("*.safetensors")):
-        raise StudyError([f"{model}: has no *.safetensors, the only weight format read here"])
+        raise StudyError([f"{model}: no *.safetensors, the only supported format of weights"])
     return path
 
 
 def checkpoint(model: str) -> Checkpoint:
-    """Return what `find_checkpoint` finds, with what it is.
+    """Return the checkpoint that `find_checkpoint` finds, with its identity.
 
     A published checkpoint of a study is recognised by its path and by the checksums that its training
-    recorded; everything else is called as the user called it.
+    recorded; every other checkpoint is named after `model`.
     """
     path = find_checkpoint(model)
     files = {f.name: file_sha256(f) for f in sorted(path.iterdir()) if f.suffix in SUFFIXES}
@@ -99,7 +102,7 @@ def checkpoint(model: str) -> Checkpoint:
 
 
 def _recorded(path: Path) -> dict[str, str]:
-    """Return the checksums that a training recorded of a checkpoint; none where there is no record."""
+    """Return the checksums of a checkpoint that its training recorded; empty without a record."""
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         outputs = json.loads((path.parent / "provenance.json").read_text())["outputs"]
         start = f"{path.resolve().name}/"
@@ -120,10 +123,10 @@ def study_of(
     """Return a study whose only row is a checkpoint.
 
     Args:
-        found: its files become part of the fingerprints.
-        benchmarks: names; each with the N of its task.
-        decodings: names of the catalogue.
-        evaluation: as the section of a study.
+        found: the checkpoint; the checksum of its files becomes part of the fingerprints.
+        benchmarks: names; each is sampled with the N of its task.
+        decodings: names in the catalogue.
+        evaluation: settings as in the section `evaluation` of a study.
 
     Raises:
         StudyError: unknown names or bad settings, all at once.
@@ -137,7 +140,7 @@ def study_of(
         "name": f"evaluate-{found.name}",
         "models": {found.name: {"hub": "outside/any-study", "revision": found.checksum}},
         "data": {"builder": "tiny-arithmetic", "prompts": 1},
-        "training": training,  # Asked for by the schema; nothing is trained.
+        "training": training,  # Required by the schema; nothing is trained.
         "benchmarks": {b: {"samples": tasks.get(b, {}).get("repeats", 1)} for b in benchmarks},
         "evaluation": evaluation,
         "run": {
@@ -161,13 +164,13 @@ def _labelled(row: TableRow, found: Checkpoint) -> TableRow:
 def evaluate(
     model: str, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
 ) -> list[Path]:
-    """Answer, grade and tabulate; return the paths of the tables.
+    """Generate responses, grade them and write tables; return the paths of the tables.
 
     Args:
-        model: as `find_checkpoint`.
-        benchmarks: names.
-        decodings: names of the catalogue.
-        evaluation: backend, batch size, limit.
+        model: as for `find_checkpoint`.
+        benchmarks: names of benchmarks.
+        decodings: names in the catalogue.
+        evaluation: backend, batch size and limits.
     """
     found = checkpoint(model)
     study = study_of(found, benchmarks, decodings, evaluation)
@@ -180,7 +183,7 @@ def evaluate(
             )
             for b in benchmarks
         ]
-        # The store is the checkpoint's: another evaluation of it generates only what it adds.
+        # One store per checkpoint: a further evaluation generates only missing responses.
         store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
         work = Path(paths.GENERATE_WORK.format(**{**at, "study": store}))
         config = study.generate_config(row, decoding)

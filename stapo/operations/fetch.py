@@ -1,7 +1,7 @@
-"""Everything that a study needs from the Hub, downloaded beforehand, and checked without the network.
+"""Download of everything that a study needs from the Hub, and the check of it without network.
 
-Models go to the Hub's cache, where a download that broke off continues; benchmark rows go to
-`STAPO_DATA_DIR` where that is set, otherwise to the cache of `datasets`.
+Models go to the Hub's cache, where an interrupted download continues. Benchmark rows go to
+`STAPO_DATA_DIR` if it is set, otherwise to the cache of `datasets`.
 """
 
 import json
@@ -17,14 +17,14 @@ from stapo.tasks import benchmark_definitions
 from stapo.text import plain
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-"""Set before anything of the Hub is imported, or they have no effect."""
+"""Environment variables for offline mode; they must be set before the Hub's libraries are imported."""
 
 Item = tuple[str, Callable[[], object]]
-"""What is needed, in words, and what gets it, or raises."""
+"""Description of what is needed, and a function that downloads it or raises an error."""
 
 
 def needs(study: Study) -> Iterator[Item]:
-    """Yield what a study needs from outside."""
+    """Yield everything that a study needs from the network."""
     for size in study.run.sizes:
         model = study.models[size]
         if isinstance(model, HubModel):
@@ -97,17 +97,17 @@ def _rows(name: str) -> Callable[[], object]:
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:
-    """Get every item; return whether all are there. What fails does not keep the others from being got.
+    """Download every item, also after a failure; return whether all are available.
 
     Args:
-        study: whose needs.
-        say: told one line for each item.
+        study: the study whose items are downloaded.
+        say: called with one line for each item.
     """
     complete = True
     for what, get in needs(study):
         try:
             get()
-        except Exception as error:  # The Hub's libraries raise whatever the network does.
+        except Exception as error:  # The Hub's libraries raise many kinds of errors.
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             say(f"missing  {what}: {plain(reason)}")
             complete = False

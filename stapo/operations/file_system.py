@@ -1,4 +1,4 @@
-"""Whether the storage does what a study relies on: room, locks, renames, clocks, shared memory."""
+"""Checks of the storage that a study needs: free space, locks, renames, clocks, shared memory."""
 
 import fcntl
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 MIN_SHM_BYTES = 2**30
-"""For NCCL and vLLM, our assumption: containers come with 64 MiB, which is too little."""
+"""Shared memory for NCCL and vLLM, our assumption; the default of containers, 64 MiB, is too little."""
 MAX_SKEW_SECONDS = 2.0
-"""Between file system and host, our assumption; Snakemake compares times of files of several hosts."""
+"""Difference of the clocks of file system and host, our assumption; Snakemake compares file times."""
 HOLD = """
 import fcntl, sys
 with open(sys.argv[1]) as lock:
@@ -26,7 +26,7 @@ with open(sys.argv[1]) as lock:
 
 @dataclass(frozen=True)
 class Check:
-    """What was found, and what to do about it where that is not right."""
+    """Result of a check, with a remedy if there is a problem."""
 
     level: Literal["ok", "warning", "error"]
     what: str
@@ -34,20 +34,20 @@ class Check:
 
 
 def disk(needed_bytes: int | None, root: Path = Path()) -> Iterator[Check]:
-    """Look whether what a study writes fits; quotas are not seen."""
+    """Check that there is enough free space for a study; quotas are not considered."""
     free = sum(shutil.disk_usage(place).free for place in places(root))
-    what = f"{free / 1e9:.1f} GB free for results/ and work/ (quotas not looked at)"
+    what = f"{free / 1e9:.1f} GB free for results/ and work/ (quotas not checked)"
     if needed_bytes is None:
-        yield Check("ok", f"{what}; how much is needed was not estimated")
+        yield Check("ok", f"{what}; needed space not estimated")
     elif free < needed_bytes:
-        remedy = "make space, or start where there is more"
+        remedy = "free some space, or start in a directory on a larger disk"
         yield Check("error", f"{what}, about {needed_bytes / 1e9:.1f} GB needed", remedy)
     else:
         yield Check("ok", f"{what}, about {needed_bytes / 1e9:.1f} GB needed")
 
 
 def file_system(directory: Path) -> Iterator[Check]:
-    """Look whether locks exclude, renames replace and clocks agree in a directory, by trying."""
+    """Check by experiment that locks, renames and file times work in a directory."""
     kind = _file_system_type(directory)
     where = f"{directory.resolve()} ({kind})"
     try:
@@ -61,21 +61,21 @@ def file_system(directory: Path) -> Iterator[Check]:
                 replaced = (reader.read(), old.read_text(), new.exists()) == ("old", "new", False)
             skew = old.stat().st_mtime - time.time()
     except OSError as error:
-        yield Check("error", f"{where}: {error.strerror}", "start in a directory that is writable")
+        yield Check("error", f"{where}: {error.strerror}", "start in a writable directory")
         return
     if not replaced:
         remedy = "use a POSIX file system"
-        yield Check("error", f"{where}: a rename does not replace a file whole", remedy)
+        yield Check("error", f"{where}: a rename does not replace the old file completely", remedy)
     if abs(skew) > MAX_SKEW_SECONDS:
-        remedy = "set the clocks (NTP): Snakemake compares times of files, and would run jobs again"
-        yield Check("warning", f"{where}: its clock is {skew:+.0f} s off this host's", remedy)
+        remedy = "synchronize the clocks (NTP): Snakemake compares file times and would rerun jobs"
+        yield Check("warning", f"{where}: clock differs from this host's by {skew:+.0f} s", remedy)
     elif replaced:
-        yield Check("ok", f"{where}: renames replace, clocks agree")
+        yield Check("ok", f"{where}: renames and clocks work")
 
 
 def _locks(directory: Path, where: str) -> Iterator[Check]:
     path = directory / "lock"
-    remedy = "mount it with locks (Lustre: -o flock, NFS: version 4), or set work/ on another one"
+    remedy = "mount it with locks (Lustre: -o flock, NFS: version 4), or move work/ to another one"
     try:
         with path.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,30 +83,31 @@ def _locks(directory: Path, where: str) -> Iterator[Check]:
                 [sys.executable, "-I", "-c", HOLD, path], capture_output=True, check=False
             )
     except OSError as error:
-        yield Check("error", f"{where}: no flock: {error.strerror}; no training starts", remedy)
+        what = f"{where}: flock fails ({error.strerror}); trainings cannot start"
+        yield Check("error", what, remedy)
         return
     if b"BlockingIOError" in child.stderr:
-        yield Check("ok", f"{where}: flock excludes other processes (between hosts not tried)")
+        yield Check("ok", f"{where}: flock works between processes (not tested between hosts)")
     else:
-        what = f"{where}: flock does not exclude: never run a study twice at the same time"
+        what = f"{where}: flock has no effect; do not run a study twice at the same time"
         yield Check("warning", what, remedy)
 
 
 def shared_memory(directory: Path = Path("/dev/shm")) -> Iterator[Check]:
-    """Look whether there is enough of it for NCCL and vLLM, where there are GPUs."""
+    """Check that there is enough shared memory for NCCL and vLLM, if there are GPUs."""
     import torch
 
     size = shutil.disk_usage(directory).total if directory.is_dir() else 0
     what = f"{directory}: {size / 2**30:.1f} GiB"
     if size < MIN_SHM_BYTES and torch.cuda.device_count():
-        remedy = "give the container more: docker --shm-size=16g, apptainer has the host's"
-        yield Check("warning", f"{what}, little for NCCL and vLLM", remedy)
+        remedy = "give the container more: docker --shm-size=16g; apptainer uses the host's"
+        yield Check("warning", f"{what}, too little for NCCL and vLLM", remedy)
     else:
         yield Check("ok", what)
 
 
 def places(root: Path) -> list[Path]:
-    """Return a directory for each file system that results and work are written to."""
+    """Return one directory on each file system that results/ and work/ are on."""
     paths = [root / name if (root / name).is_dir() else root for name in ("results", "work")]
     return list({path.stat().st_dev: path for path in paths}.values())
 

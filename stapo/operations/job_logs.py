@@ -1,6 +1,6 @@
-"""What running and failed jobs leave behind: locks and logs, read as they are found.
+"""Reading the locks and logs of running and failed jobs.
 
-What is torn, strange or hostile counts as not there, and is no error of ours.
+Files that are truncated, corrupt or malicious are treated as missing, and never raise an error.
 """
 
 import os
@@ -15,30 +15,30 @@ from stapo.locks import holders
 from stapo.text import COLOURS, plain
 
 SLURM_LOGS = ".snakemake/slurm_logs"
-"""Where snakemake-executor-plugin-slurm 2.8 writes: `rule_NAME/WILDCARDS/JOB.log`."""
+"""Log directory of snakemake-executor-plugin-slurm 2.8, with files `rule_NAME/WILDCARDS/JOB.log`."""
 LOG_BYTES, LOG_LINES = 65536, 40
-"""The end of a log in which an error is looked for."""
+"""Size of the end of a log in which errors are searched."""
 ERROR = re.compile(
     r"^stapo: |^[\w.]*(Error|Exception|Interrupt)\b|slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
 )
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 HEAD_BYTES = 4096
-"""Of a log, in which its job names the configuration that it works for."""
+"""Size of the start of a log, in which its job writes the fingerprint of its configuration."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that took the lock of a work directory last."""
+    """The last process that locked a work directory."""
 
     host: str
     since: float
-    """When it took it, seconds since 1970, as every time here."""
+    """Time of the locking in seconds since 1970, like all times here."""
     holds: bool
-    """Whether it holds it now, on this host."""
+    """Whether the process still holds the lock, on this host."""
 
 
 def owner_of(lock: Path) -> Owner | None:
-    """Return who took a lock last; trying it ourselves could keep a starting job from it."""
+    """Return the last owner of a lock, without locking it, which could block a starting job."""
     try:
         status = lock.stat()
     except OSError:
@@ -46,28 +46,28 @@ def owner_of(lock: Path) -> Owner | None:
     words = text_of(lock)[-200:].split()
     host, pid = (plain(words[0]), words[1]) if len(words) == 2 else ("", "")
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    # Some file systems show one device in stat and another in /proc/locks.
+    # On some file systems, stat and /proc/locks show different devices.
     holds = any(on == device or str(by) == pid for by, on in holders(status.st_ino))
     return Owner(host, status.st_mtime, holds)
 
 
 def logs_of(root: Path, output: str, rule: str, wildcards: str) -> list[Path]:
-    """Return where the errors of a job may stand: its log, and what Slurm caught of it."""
+    """Return the files that may contain the errors of a job: its log, and Slurm's logs of it."""
     slurm = root / SLURM_LOGS / f"rule_{rule}" / wildcards.replace("/", "_")
     return [root / (re.sub(r"^results/", "logs/", output) + ".log"), *slurm.glob("*.log")]
 
 
 def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
-    """Return the line that says why a job failed, from the newest log since then that has one.
+    """Return the line with the reason why a job failed, from the newest log that has one.
 
     Args:
-        logs: where it may stand.
-        since: older logs are not looked at.
-        made_by: fingerprint of the job; a log that names another one is that of other settings.
+        logs: candidate logs.
+        since: time; older logs are ignored.
+        made_by: fingerprint of the job; logs with another fingerprint are ignored.
     """
     for written, path in sorted(((modified(path), path) for path in logs), reverse=True):
         if written and written >= since and _of(path) in (None, made_by):
-            # A progress bar writes over its line.
+            # A progress bar separates its states by carriage returns.
             text = COLOURS.sub("", text_of(path, LOG_BYTES))
             lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
             errors = [line for line in lines if line][-LOG_LINES:]
@@ -79,7 +79,7 @@ def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
 
 
 def _of(log: Path) -> str | None:
-    """Return the fingerprint that a job wrote at the beginning of its log."""
+    """Return the fingerprint that a job wrote at the start of its log, None without one."""
     with suppress(OSError), log.open("rb") as stream:
         named = STARTED.search(stream.read(HEAD_BYTES).decode(errors="replace"))
         return named[1] if named else None
@@ -87,7 +87,7 @@ def _of(log: Path) -> str | None:
 
 
 def text_of(path: Path, last_bytes: int | None = None) -> str:
-    """Return the text of a regular file, or its end; nothing where it cannot be read."""
+    """Return the text of a regular file, or its end; empty if it cannot be read."""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as stream:
@@ -98,13 +98,13 @@ def text_of(path: Path, last_bytes: int | None = None) -> str:
 
 
 def modified(path: Path) -> float:
-    """Return when a file was last written, 0.0 where there is none."""
+    """Return the modification time of a file, 0.0 if it does not exist."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0
 
 
 def number(value: Any) -> float | None:
-    """Return an ordinary number, None for anything else."""
+    """Return a value as a float if it is a number below 1e300 in size, None otherwise."""
     ordinary = isinstance(value, int | float) and abs(value) < 1e300
     return float(value) if ordinary else None

@@ -1,4 +1,4 @@
-"""The methods of a study as they will be trained, one line each."""
+"""Table of the resolved methods of a study, one line each."""
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,11 +11,11 @@ HEADINGS = (
     "method", "selection", "tau_p", "q", "scope", "clip", "dual clip", "KL", "aggregation", "statistics",
 )  # fmt: skip
 WIDTH = 160
-"""Columns that are cut off to fit a narrow terminal would say nothing; it wraps the lines instead."""
+"""Width in characters; a narrow terminal wraps lines, since truncated columns would be unreadable."""
 
 
 def method_rows(study: Study) -> list[tuple[str, ...]]:
-    """Return a row for each method of a study, in the order of `HEADINGS`; "-" for what it does not have."""
+    """Return one row for each method of a study, in the order of `HEADINGS`; "-" if not applicable."""
     rows: list[tuple[str, ...]] = []
     for name in study.run.methods:
         method, training = study.method(name), study.training_of(name)
@@ -44,7 +44,7 @@ def _shown(value: float | str | None) -> str:
 
 
 def print_methods(study: Study, console: Console) -> None:
-    """Print the methods as one table, then where each comes from and what was changed of it."""
+    """Print the methods as one table, then the source of each and its changed settings."""
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in HEADINGS:
         shown.add_column(heading, no_wrap=True)

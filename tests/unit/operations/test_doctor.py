@@ -76,13 +76,13 @@ def test_every_package_that_deviates_is_named(tmp_path):
     public = metadata.version("torch").split("+")[0]
     right = f"# a comment\ntorch=={public} \\\n    --hash=sha256:0\nnumpy=={metadata.version('numpy')}\n"
     lock.write_text(right)
-    assert only(doctor.packages(lock)).what == "all 2 packages as in lock.txt"
+    assert only(doctor.packages(lock)).what == "all 2 packages match lock.txt"
     lock.write_text(f"{right}pandas==0.0.1 \\\nno-such.package==1.0\n")
     check = only(doctor.packages(lock))
     found = (
         f"pandas {metadata.version('pandas')} (lock: 0.0.1), no-such.package missing (lock: 1.0)"
     )
-    assert (check.level, check.what) == ("warning", f"not as in lock.txt: {found}")
+    assert (check.level, check.what) == ("warning", f"differs from lock.txt: {found}")
     assert only(doctor.packages(tmp_path / "none.txt")).level == "warning"
 
 
@@ -98,7 +98,7 @@ def test_changes_in_the_checkout_are_said(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     try:
-        assert "no git checkout" in look().what
+        assert "is not a git checkout" in look().what
         git("init")
         (tmp_path / "file").write_text("1")
         git("add", "file")
@@ -166,7 +166,7 @@ def test_vllm_has_a_version_that_trl_supports(asks_vllm, tmp_path, monkeypatch, 
 
 
 def test_vllm_matters_only_where_it_is_asked_for(study):
-    assert only(doctor.vllm(study)).what == "vLLM is not asked for"
+    assert only(doctor.vllm(study)).what == "vLLM not needed"
 
 
 def test_the_disk_must_hold_the_study(tmp_path):
@@ -186,7 +186,7 @@ def test_a_file_system_is_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now() + 60)
     _, clocks = doctor.file_system(tmp_path)
     assert clocks.level == "warning"
-    assert "clock is -60 s" in clocks.what
+    assert "clock differs from this host's by -60 s" in clocks.what
 
 
 def test_locks_that_exclude_nobody_are_found(tmp_path, monkeypatch):
@@ -195,7 +195,7 @@ def test_locks_that_exclude_nobody_are_found(tmp_path, monkeypatch):
         file_system, "HOLD", file_system.HOLD.replace("sys.argv[1]", "sys.argv[1] + '2', 'w'")
     )
     locks, _ = doctor.file_system(tmp_path)
-    assert (locks.level, "does not exclude" in locks.what) == ("warning", True)
+    assert (locks.level, "flock has no effect" in locks.what) == ("warning", True)
 
 
 def test_the_type_of_a_file_system_is_that_of_its_mount():
@@ -210,7 +210,7 @@ def test_shared_memory_is_measured(tmp_path):
 
 
 def test_the_hub_answers_or_the_caches_are_looked_at(raw_study, study, tmp_path, monkeypatch):
-    assert only(doctor.hub(study)).what == "nothing is needed from the Hub"
+    assert only(doctor.hub(study)).what == "nothing needed from the Hub"
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "main"}
     raw_study["run"]["sizes"] = ["hub"]
     study = parse_study(raw_study)

@@ -85,7 +85,7 @@ def test_equal_scores_pass_and_a_large_difference_does_not(sides):
     with Console(record=True, width=120) as console:
         assert print_engines(compare_engines(hf, vllm), console)
     said = console.export_text()
-    assert "0 lies in 3 of 3 intervals; no difference beyond chance" in said
+    assert "3 of 3 intervals contain 0; no difference beyond chance" in said
     assert "Engine noise floor, Avg: 0.00 points" in said
     assert "warning" not in said
     edit(vllm, lambda rows: [row.update(correct=True) for row in rows])
@@ -117,12 +117,12 @@ def test_chance_alone_ends_in_a_failure_no_more_often_than_it_says(sides):
 @pytest.mark.parametrize(
     ("change", "identity", "expected"),
     [
-        (keep, {"asked": "0" * 16, "decoding": "t0.7-p0.9"}, "decoding t1.0-p1.0 there, t0.7-p0.9 here"),
+        (keep, {"asked": "0" * 16, "decoding": "t0.7-p0.9"}, "decoding t1.0-p1.0 instead of t0.7-p0.9"),
         (keep, {"asked": "0" * 16}, "another checkpoint, limit, seed or end tokens"),
         (keep, {"asked": "0" * 16, "benchmark": "chain-6"}, "the other side has no scores of chain-6"),
         (lambda rows: rows.pop(), {}, "rows are no multiple of 4 samples"),
-        (lambda rows: [row.update(gold="8") for row in rows], {}, "other problems than"),
-        (keep, {"samples": None}, "no score file of this version"),
+        (lambda rows: [row.update(gold="8") for row in rows], {}, "different problems from"),
+        (keep, {"samples": None}, "not a score file of this version"),
     ],
 )  # fmt: skip
 def test_what_was_asked_otherwise_is_refused(sides, change, identity, expected):
@@ -148,7 +148,7 @@ def test_one_engine_on_both_sides_is_a_warning(sides):
     with Console(record=True, width=120) as console:
         assert print_engines(compare_engines(hf, vllm), console)
     said = console.export_text()
-    assert "warning: both sides say that they are of one engine" in said
+    assert "warning: both sides are from the same engine" in said
     assert "\x1b" not in said
 
 

@@ -94,9 +94,9 @@ def test_only_what_a_training_recorded_is_called_its_result(tmp_path):
 
 
 def test_what_cannot_be_evaluated_is_said(tmp_path):
-    with pytest.raises(StudyError, match="no directory, and no Hub model"):
+    with pytest.raises(StudyError, match="neither a directory nor a Hub model"):
         find_checkpoint("nothing")
-    with pytest.raises(StudyError, match="only weight format"):
+    with pytest.raises(StudyError, match="only supported format of weights"):
         find_checkpoint(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"1")
     one = checkpoint(str(tmp_path)).checksum
