@@ -1,18 +1,139 @@
 """The training methods as data: what each one is, with its source. No torch here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from math import ceil, floor
+from typing import Any, Literal, NamedTuple
 
-SelectionName = Literal[
-    "keep_all",
-    "silence_spurious",
-    "keep_high_entropy",
-    "silence_high_entropy",
-    "silence_random",
-    "silence_candidates",
-]
-"""Names of the functions in `stapo.objective.SELECTIONS`."""
+Args = Mapping[str, float | str]
+"""Argument of a token selection to value."""
+
+Rows = Literal["none", "positive", "all"]
+"""Of which responses a selection reads probabilities and entropies; positive: those with A > 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of a token selection: what a study may set it to. Bounds have pydantic's names."""
+
+    default: float | str
+    description: str
+    choices: tuple[str, ...] = ()
+    """Of a text."""
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+
+class Silenced(NamedTuple):
+    """How many of some candidates a selection can silence."""
+
+    least: int
+    most: int
+    usual: int
+    """The least where no two entropies are equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionSpec:
+    """What a token selection needs, and what can be known of its result: read wherever it is used."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    """By their names in the function, which has the same defaults."""
+    reads: Rows | Callable[[Args], Rows] = "all"
+    """What it reads; the rest of what it is given may be zeros."""
+    has_threshold: bool = False
+    """Whether what it keeps depends on the other tokens of its scope; the metrics then say how much."""
+    draws: bool = False
+    """Whether it draws random numbers; it is then given a `seed`."""
+    silenced: Callable[[int, Args], Silenced] | None = None
+    """Of n candidates (A > 0, probability below tau_p) how many; None: it does not silence candidates."""
+    kept: Callable[[int, Args], int] | None = None
+    """Of n response tokens how many it keeps, where that is known."""
+
+
+def _scope_reads(args: Args) -> Rows:
+    return "all" if args["scope"] == "all" else "positive"
+
+
+def _below_quantile(n: int, args: Args) -> Silenced:
+    """Return how many of n candidates have an entropy strictly below the quantile."""
+    if args["scope"] == "all":
+        return Silenced(0, n, 0)
+    below = min(ceil(float(args["quantile"]) * max(n - 1, 0)), n)
+    return Silenced(0, below, below)
+
+
+def _above_quantile(n: int, args: Args) -> Silenced:
+    """Return how many of n candidates have an entropy strictly above the mirrored quantile."""
+    if args["scope"] == "all":
+        return Silenced(0, n, 0)
+    above = max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0)
+    return Silenced(0, above, above)
+
+
+def _share_of_candidates(n: int, args: Args) -> Silenced:
+    return Silenced(*3 * (round(float(args["quantile"]) * n),))
+
+
+TAU_P = Argument(default=0.002, description="Probability below which a token is rare", gt=0, lt=1)
+QUANTILE = Argument(default=0.75, description="Of the entropies, for the threshold", gt=0, lt=1)
+SCOPE = Argument(
+    default="candidates",
+    description="Whose entropies give the threshold",
+    choices=("candidates", "all"),
+)
+FRACTION = Argument(default=0.2, description="Share of tokens that 20-Entropy keeps", gt=0, le=1)
+
+SELECTION_SPECS: dict[str, SelectionSpec] = {
+    "keep_all": SelectionSpec(reads="none", kept=lambda n, args: n),
+    "silence_spurious": SelectionSpec(
+        arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
+        reads=_scope_reads,
+        has_threshold=True,
+        silenced=_below_quantile,
+    ),
+    "silence_high_entropy": SelectionSpec(
+        arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
+        reads=_scope_reads,
+        has_threshold=True,
+        silenced=_above_quantile,
+    ),
+    "silence_random": SelectionSpec(
+        arguments={"tau_p": TAU_P, "quantile": QUANTILE},
+        reads="positive",
+        draws=True,
+        silenced=_share_of_candidates,
+    ),
+    "silence_candidates": SelectionSpec(
+        arguments={"tau_p": TAU_P},
+        reads="positive",
+        silenced=lambda n, args: Silenced(n, n, n),
+    ),
+    "keep_high_entropy": SelectionSpec(
+        arguments={"fraction": FRACTION},
+        has_threshold=True,
+        # 0.55 * 100 is 55.00000000000001 in floating point: not a reason for one more.
+        kept=lambda n, args: min(n, ceil(round(float(args["fraction"]) * n, 9))),
+    ),
+}
+"""Name of a function in `stapo.objective.SELECTIONS` to what it needs."""
+
+
+def selection_arguments() -> dict[str, Argument]:
+    """Return the arguments of all selections: settings of a method in a study.
+
+    Raises:
+        ValueError: two selections mean different things by one name.
+    """
+    found: dict[str, Argument] = {}
+    for name, spec in SELECTION_SPECS.items():
+        for key, argument in spec.arguments.items():
+            if found.setdefault(key, argument) != argument:
+                raise ValueError(f"{name}: another selection has a different argument {key}")
+    return found
+
 
 AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean"]
 """Whose kept tokens the divisor counts: those of the mini-batch, of each group, or of each response.
@@ -34,16 +155,36 @@ class Method:
     """Paper, table or equation, and what was changed of it."""
     revision: str = ""
     """Of the paper, for what its revisions define differently."""
-    selection: SelectionName = "keep_all"
-    selection_args: Mapping[str, float | str] = field(default_factory=dict)
+    selection: str = "keep_all"
+    """Name in `SELECTION_SPECS`."""
+    selection_args: Args = field(default_factory=dict)
     kl_coefficient: float = 0.0
     """Of the k3 estimator of the KL divergence to the base model."""
     dual_clip: float | None = None
 
     @property
-    def reads_only_candidates(self) -> bool:
-        """Whether the selection looks at nothing but tokens of responses of positive advantage."""
-        return self.selection.startswith("silence") and self.selection_args.get("scope") != "all"
+    def spec(self) -> SelectionSpec:
+        """What its selection needs.
+
+        Raises:
+            ValueError: a selection without declaration.
+        """
+        if self.selection not in SELECTION_SPECS:
+            known = ", ".join(SELECTION_SPECS)
+            raise ValueError(f"selection: expected one of {known}, found {self.selection}")
+        return SELECTION_SPECS[self.selection]
+
+    @property
+    def arguments(self) -> dict[str, float | str]:
+        """Every argument of its selection, the defaults too."""
+        defaults = {name: one.default for name, one in self.spec.arguments.items()}
+        return {**defaults, **self.selection_args}
+
+    @property
+    def reads(self) -> Rows:
+        """Whose probabilities and entropies its selection reads."""
+        reads = self.spec.reads
+        return reads if isinstance(reads, str) else reads(self.arguments)
 
 
 V3, V5 = "v1 to v3", "v4 and v5"
@@ -134,8 +275,6 @@ TARGETS = ("stapo", "stapo-v2")
 CONFORMANCE_METHODS = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
 """The methods that `stapo.conformance` has fixtures of."""
 
-SELECTION_ARGS = ("tau_p", "quantile", "scope", "fraction")
-
 Settings = Mapping[str, Any]
 """Field of a method, or argument of its selection, to value; `base` names the method to start from."""
 
@@ -198,7 +337,8 @@ def _as_variant(name: str, parent: Method) -> Method:
 
 
 def _changed(method: Method, given: Settings) -> Method:
-    args = {key: value for key, value in given.items() if key in SELECTION_ARGS}
+    known = selection_arguments()
+    args = {key: value for key, value in given.items() if key in known}
     others = {key: value for key, value in given.items() if key not in args}
     return replace(method, **others, selection_args={**method.selection_args, **args})
 

@@ -159,10 +159,10 @@ def _cache(shape: Shape, device: Device, share: float) -> float:
 def further_passes(method: Method, training: TrainingSettings) -> float:
     """Return the mean number of forward passes per response, without the update and the old log-probs."""
     kl = float(method.kl_coefficient > 0)
-    if method.selection == "keep_all" or training.statistics == "behaviour":
+    if method.reads == "none" or training.statistics == "behaviour":
         return kl
     later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
-    return kl + later_updates * (POSITIVE if method.reads_only_candidates else 1.0)
+    return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
 
 
 def step_seconds(

@@ -31,7 +31,7 @@ def method_rows(study: Study) -> list[tuple[str, ...]]:
                 _shown(method.dual_clip),
                 _shown(method.kl_coefficient or None),
                 method.aggregation,
-                training.statistics if method.selection != "keep_all" else "-",
+                training.statistics if method.reads != "none" else "-",
             )
         )
     return rows

@@ -5,16 +5,15 @@ mini-batch is one of few numbers; a method that silences nothing keeps every tok
 learning rate. None of it needs the training.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, floor, isclose, isfinite
+from math import isclose, isfinite
 from typing import Any
 
-from stapo.methods import Method
+from stapo.methods import Method, Silenced
 from stapo.records.step import QUANTILES
 from stapo.study.fields import REWARDS
 from stapo.study.schema import TrainingSettings
-from stapo.training.measure import SCOPED
 
 NUMBERS = (
     "reward", "zero_advantage_fraction", "entropy", "candidate_fraction", "silenced_fraction",
@@ -62,16 +61,14 @@ def metrics_faults(
         steps.append(Step(**{name: record[name] for name in Step.__dataclass_fields__}))
         for phase, value in record["seconds"].items():
             seconds[phase] = seconds.get(phase, 0.0) + value
-        unsilenced += record["num_candidates"] > 1 and not record["num_silenced"]
+        expected = silenced_of(record["num_candidates"], method).usual
+        unsilenced += expected > 0 and not record["num_silenced"]
         silenced += record["num_silenced"]
         with_kl += record["kl"] > 0
     else:
         if len(steps) != training.steps:
             faults.append(f"holds {len(steps)} steps, the study has {training.steps}")
-        certain = method.selection == "silence_spurious" and (
-            method.selection_args.get("scope") == "candidates"
-        )
-        if certain and unsilenced >= MANY and not silenced:
+        if unsilenced >= MANY and not silenced:
             faults.append(f"several candidates in {unsilenced} steps, and never was one silenced")
         moved = any(step.gradient_norm > 0 for step in steps[:-1])
         if method.kl_coefficient > 0 and moved and not with_kl:
@@ -85,7 +82,7 @@ def _form_fault(record: Any, method: Method) -> str | None:
         *NUMBERS,
         *COUNTS,
         *NESTED,
-        *(("mask_scope",) if method.selection in SCOPED else ()),
+        *(("mask_scope",) if method.spec.has_threshold else ()),
     }
     if not isinstance(record, dict) or record.keys() != expected:
         found = set(record) if isinstance(record, dict) else set()
@@ -168,16 +165,24 @@ def _reward_faults(reward: float, responses: int, training: TrainingSettings) ->
         yield f"reward {reward} is no share of {responses}"
 
 
+def silenced_of(num_candidates: int, method: Method) -> Silenced:
+    """Return how many of some candidates a method can have silenced."""
+    declared = method.spec.silenced
+    return declared(num_candidates, method.arguments) if declared else Silenced(0, 0, 0)
+
+
 def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str]:
     """Yield what the method's selection cannot have done."""
     tokens, candidates = record["num_tokens"], record["num_candidates"]
-    silenced, args = record["num_silenced"], method.selection_args
-    least, most = SILENCED[method.selection](candidates, args)
+    silenced, spec = record["num_silenced"], method.spec
+    least, most, _ = silenced_of(candidates, method)
     if not least <= silenced <= most or candidates > tokens:
         yield f"{silenced} of {candidates} candidates silenced, by the method {least} to {most}"
-    kept = tokens - silenced
-    if method.selection == "keep_high_entropy":
-        kept = min(tokens, ceil(round(float(args["fraction"]) * tokens, 9)))
+    kept = round(record["kept_fraction"] * tokens)
+    if spec.kept is not None:
+        kept = spec.kept(tokens, method.arguments)
+    elif spec.silenced is not None:
+        kept = tokens - silenced
     counts = {
         "candidate_fraction": candidates,
         "silenced_fraction": silenced,
@@ -187,7 +192,7 @@ def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str
         if not isclose(record[name], count / tokens, rel_tol=1e-9):
             yield f"{name} {record[name]}, its counts give {count / tokens}"
     own = {"num_dropped": tokens - kept, "num_different": 0}
-    if method.selection in SCOPED:
+    if spec.has_threshold:
         scopes = record["mask_scope"]
         if not isinstance(scopes, dict) or scopes.get("mini_batch") != own:
             yield "mask_scope: not what was dropped"
@@ -203,29 +208,3 @@ def _phase_faults(
         yield f"is {'the first' if first else 'not the first'} step of a rollout, by its phases not"
     if any(value < 0 for value in phases.values()):
         yield "negative seconds"
-
-
-def _below(position: float, candidates: int) -> int:
-    """Return how many of the candidates can lie strictly below a quantile at that position."""
-    return min(ceil(position), candidates)
-
-
-Args = Mapping[str, float | str]
-
-SILENCED: dict[str, Callable[[int, Args], tuple[int, int]]] = {
-    "keep_all": lambda n, args: (0, 0),
-    "keep_high_entropy": lambda n, args: (0, 0),
-    "silence_candidates": lambda n, args: (n, n),
-    "silence_random": lambda n, args: (round(float(args["quantile"]) * n),) * 2,
-    "silence_spurious": lambda n, args: (
-        0,
-        n if args["scope"] == "all" else _below(float(args["quantile"]) * max(n - 1, 0), n),
-    ),
-    "silence_high_entropy": lambda n, args: (
-        0,
-        n
-        if args["scope"] == "all"
-        else max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0),
-    ),
-}
-"""Selection to the least and the most of n candidates that it can have silenced."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stapo.methods import BASELINES, METHODS, PARENTS, SELECTION_ARGS, TARGETS, compared
+from stapo.methods import BASELINES, METHODS, PARENTS, TARGETS, compared, selection_arguments
 from stapo.study.fields import REWARD, REWARDS, Seed, Steps, Whole
 from stapo.study.validation import Problem, shown
 
@@ -254,8 +254,8 @@ def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
                 yield place, about
             continue
         origin = next(one for one in line if one in METHODS and _base(raw, one) == one)
-        takes = METHODS[origin].selection_args
-        for key in SELECTION_ARGS:
+        takes = METHODS[origin].spec.arguments
+        for key in selection_arguments():
             if settings.get(key) is not None and key not in takes:
                 about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
                 yield ("methods", name, key), about

@@ -1,7 +1,7 @@
 """The sections of a study file: every setting, its type, range and meaning. No torch here."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,9 +12,10 @@ from pydantic import (
     Field,
     StringConstraints,
     Tag,
+    create_model,
 )
 
-from stapo.methods import AggregationName
+from stapo.methods import AggregationName, Argument, selection_arguments
 from stapo.study.fields import (
     COMMIT,
     PYTHON_NAME,
@@ -205,7 +206,7 @@ class MethodTraining(Strict):
     overlong_buffer_tokens: Buffer = None
 
 
-class MethodSettings(AllMethods):
+class _MethodSettings(AllMethods):
     """Deviations from a method of `stapo.methods`; with `base`, a variant under a name of its own."""
 
     base: Name | None = Field(
@@ -213,10 +214,28 @@ class MethodSettings(AllMethods):
     )
     title: Title | None = None
     training: MethodTraining | None = None
-    tau_p: OpenUnit | None = Field(None, description="Probability below which a token is rare")
-    quantile: OpenUnit | None = Field(None, description="Of the entropies, for the threshold")
-    scope: Literal["candidates", "all"] | None = None
-    fraction: Fraction | None = Field(None, description="Share of tokens that 20-Entropy keeps")
+
+
+def _field(argument: Argument) -> Any:
+    """Return type and field of a selection's argument, None where a study leaves it as it is."""
+    kind: Any = Literal[argument.choices] if argument.choices else Real
+    if isinstance(argument.default, int):
+        kind = Whole
+    bounds = {name: getattr(argument, name) for name in ("gt", "ge", "lt", "le")}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return Annotated[kind, Field(**given)] | None, Field(None, description=argument.description)
+
+
+if TYPE_CHECKING:
+    MethodSettings = _MethodSettings
+else:
+    # With the arguments of the selections, which `stapo.methods` declares.
+    MethodSettings = create_model(
+        "MethodSettings",
+        __base__=_MethodSettings,
+        __doc__=_MethodSettings.__doc__,
+        **{name: _field(argument) for name, argument in selection_arguments().items()},
+    )
 
 
 class Decoding(Strict):

@@ -201,16 +201,16 @@ class Study(Strict):
 
     def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
         """Return what determines the final weights of a run, and nothing else."""
-        resolved = asdict(self.method(method))
+        found = self.method(method)
         without = {"checkpoint_every", "keep_checkpoints", "evaluate_every"}
-        if resolved["selection"] == "keep_all":
+        if found.reads == "none":
             without.add("statistics")  # They select nothing.
         training = self.training_of(method).model_dump(exclude=without)
         return {
             "recipe": RECIPES["train"],
             "base": self.base_config(size),
             "data": self.data_config(),
-            "method": {k: v for k, v in resolved.items() if k not in NAMES_OF_METHODS},
+            "method": {k: v for k, v in asdict(found).items() if k not in NAMES_OF_METHODS},
             "training": training,
             "end_tokens": sorted(set(self.end_tokens)),
             "seed": seed,

@@ -9,16 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stapo.methods import Method
+from stapo.methods import TAU_P, Method
 from stapo.objective import spurious_candidates
 from stapo.objective.quantiles import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.training.minibatch import MiniBatch
-
-DIAGNOSTIC_TAU_P = 0.002
-"""The paper's tau_p: the candidates of S2T are counted for every method."""
-SCOPED = ("silence_spurious", "silence_high_entropy", "keep_high_entropy")
-"""The selections with a threshold, hence with a scope."""
 
 Select = Callable[[Tensor], Tensor]
 """(R,) rows of the mini-batch to the (R, T) tokens kept when these rows are all there is."""
@@ -53,12 +48,13 @@ def measure(
     """
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
-    tau_p = float(method.selection_args.get("tau_p", DIAGNOSTIC_TAU_P))
+    # The paper's for a method without one of its own: its candidates are counted for every method.
+    tau_p = float(method.arguments.get("tau_p", TAU_P.default))
     candidates = spurious_candidates(statistics[0], batch.advantages, batch.mask, tau_p)
     entropies = batch.old_entropies[batch.mask].double()
     if num_tokens == 0:
         entropies = torch.zeros(1, dtype=torch.double, device=entropies.device)
-    silenced = int((candidates & ~keep).sum()) if "tau_p" in method.selection_args else 0
+    silenced = int((candidates & ~keep).sum()) if method.spec.silenced else 0
     levels = quantiles(entropies, QUANTILES).tolist()
     return StepRecord(
         zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),

@@ -16,7 +16,7 @@ from stapo.methods import Method
 from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
-from stapo.training.measure import SCOPED, Counted, mask_scope, measure
+from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, cut, deal
 from stapo.training.ranks import Ranks
 
@@ -60,7 +60,7 @@ def update(
         The loss, () without gradient, and the record as far as an update knows it, the same on every rank.
     """
     logps, entropies = batch.old_logps, batch.old_entropies
-    if statistics == "current" and method.selection != "keep_all":
+    if statistics == "current" and method.reads != "none":
         logps, entropies = _current(forward, batch, method, ranks, micro_batch_tokens)
 
     def kept(rows: Tensor | slice) -> Tensor:
@@ -75,7 +75,7 @@ def update(
     sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts))
     counted = Counted(*sums.tolist())
     scopes = None
-    if method.selection in SCOPED:
+    if method.spec.has_threshold:
         scopes = mask_scope(kept, batch.mask, keep, _scopes(batch, ranks, micro_batch_tokens))
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
@@ -96,29 +96,32 @@ def select(
         mask: (R, T) bool, response tokens.
         seed: of a selection that draws.
     """
-    args = dict(method.selection_args)
-    if method.selection == "silence_random":
-        args["seed"] = seed
+    drawn = {"seed": seed} if method.spec.draws else {}
     chosen = SELECTIONS[method.selection]
-    return chosen(logps, at_resolution(entropies), advantages, mask, **args)
+    return chosen(
+        logps, at_resolution(entropies), advantages, mask, **method.selection_args, **drawn
+    )
 
 
-def without_gradient(forward: Forward, parts: list[Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
+def without_gradient(
+    forward: Forward, parts: list[Tensor], like: Tensor, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
     """Return log-probs and entropies of the rows in `parts`, 0 for all others.
 
     Args:
         forward: policy or reference.
         parts: micro-batches, (R,) rows each.
-        like: (B, T), whose shape and device both have; single precision.
+        like: (B, T), whose shape and device both have.
+        dtype: of both.
     """
-    logps = torch.zeros(like.shape, device=like.device)
+    logps = torch.zeros(like.shape, dtype=dtype, device=like.device)
     entropies = torch.zeros_like(logps)
     with torch.no_grad():
         for rows in parts:
             part, entropy = forward(rows)
-            logps[rows, : part.shape[1]] = part[: len(rows)]
+            logps[rows, : part.shape[1]] = part[: len(rows)].to(dtype)
             if entropy is not None:
-                entropies[rows, : part.shape[1]] = entropy[: len(rows)]
+                entropies[rows, : part.shape[1]] = entropy[: len(rows)].to(dtype)
     return logps, entropies
 
 
@@ -127,9 +130,10 @@ def _current(
 ) -> tuple[Tensor, Tensor]:
     """Return (B, T) log-probs and entropies of the current policy where the selection reads them."""
     needed = batch.mask.any(dim=1)
-    if method.reads_only_candidates:
+    if method.reads == "positive":
         needed &= batch.advantages > 0
-    own = without_gradient(forward, _share(batch, needed, ranks, budget), batch.mask)
+    parts = _share(batch, needed, ranks, budget)
+    own = without_gradient(forward, parts, batch.mask, batch.old_logps.dtype)
     # A row is computed by one rank and 0 on the others.
     logps, entropies = (ranks.sum(values) for values in own)
     return logps, entropies

@@ -1,10 +1,11 @@
 """What the metrics of a training can say depends on what its rewards can be."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stapo.methods import METHODS
+from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec, Silenced
 from stapo.publication.metrics_check import NUMBERS, metrics_faults
 from stapo.records.step import QUANTILES
 from stapo.study.schema import TrainingSettings
@@ -48,3 +49,36 @@ def test_the_mean_reward_is_one_that_the_studys_rewards_give(settings, metrics, 
     training = TRAINING.model_copy(update=settings)
     *_, faults = metrics_faults(iter([record(**metrics)]), training, METHODS["justrl"])
     assert faults == ([] if fault is None else [f"step 1: {fault}"])
+
+
+CANDIDATES = {"num_candidates": 4, "candidate_fraction": 4 / 64}
+SCOPES = {"mask_scope": {"mini_batch": {"num_dropped": 0, "num_different": 0}}}
+
+
+@pytest.mark.parametrize("name", ["stapo", "high-entropy", "stapo-v2"])
+def test_candidates_that_are_never_silenced_are_noticed_where_some_must_be(name):
+    """Below the quantile of the candidates' own entropies lie some; below that of all tokens perhaps none."""
+    records = [record(step=step, **CANDIDATES, **SCOPES) for step in range(1, 7)]
+    training = TRAINING.model_copy(update={"steps": 6})
+    *_, faults = metrics_faults(iter(records), training, METHODS[name])
+    never = ["several candidates in 6 steps, and never was one silenced"]
+    assert faults == ([] if name == "stapo-v2" else never)
+
+
+def test_of_a_selection_of_ones_own_only_what_it_declares_is_checked(monkeypatch):
+    method = replace(METHODS["justrl"], selection="mine")
+    half = record(**CANDIDATES, kept_fraction=0.5)
+    for spec, fault in (
+        (SelectionSpec(), None),
+        (SelectionSpec(kept=lambda n, args: n // 2), None),
+        (SelectionSpec(kept=lambda n, args: n // 4), "kept_fraction 0.5, its counts give 0.25"),
+        (SelectionSpec(silenced=lambda n, args: Silenced(1, n, 1)), "0 of 4 candidates silenced"),
+        (SelectionSpec(has_threshold=True), "other fields than this method's: mask_scope"),
+    ):
+        monkeypatch.setitem(SELECTION_SPECS, "mine", spec)
+        *_, faults = metrics_faults(iter([half]), TRAINING, method)
+        assert len(faults) == (fault is not None)
+        assert fault is None or f"step 1: {fault}" in faults[0]
+    monkeypatch.setitem(SELECTION_SPECS, "mine", SelectionSpec())
+    *_, faults = metrics_faults(iter([half | {"kept_fraction": 0.501}]), TRAINING, method)
+    assert "kept_fraction 0.501" in faults[0]

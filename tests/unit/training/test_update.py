@@ -1,15 +1,19 @@
-"""The loss of one micro-batch against plain double-precision loops: everything a method sets reaches it."""
+"""The loss of one micro-batch against plain loops, and the update as anybody would call it."""
 
 from dataclasses import replace
+from typing import Any
 
 import oracle
 import pytest
 import torch
 from torch import Tensor
 
-from stapo.methods import METHODS, Method
+from stapo.methods import METHODS, SELECTION_SPECS, Argument, Method, SelectionSpec
+from stapo.objective import SELECTIONS
+from stapo.records.step import as_line
 from stapo.training.minibatch import MiniBatch
-from stapo.training.update import NUM_SUMS, micro_batch_loss
+from stapo.training.ranks import Ranks
+from stapo.training.update import NUM_SUMS, micro_batch_loss, update
 
 pytestmark = pytest.mark.rounding
 
@@ -121,6 +125,8 @@ def test_a_method_without_kl_needs_no_reference() -> None:
     loss, sums = micro_batch_loss(logps, batch, weights, CLIP)
     assert loss == whole[0]
     assert sums[1] == 0
+    with pytest.raises(ValueError, match="ref_logps: missing"):
+        micro_batch_loss(logps, batch, weights, CASES["KL"])
 
 
 def test_sums_are_in_double_precision_and_carry_no_gradient() -> None:
@@ -147,3 +153,91 @@ def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_l
     # One above and one below 1 in every row: of the row of no advantage neither counts.
     batch = replace(batch, old_logps=logps + torch.tensor([0.5, -0.5], dtype=torch.double))
     assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [1, 1]
+
+
+# The update by itself, on one rank -----------------------------------------------------------------
+
+SETTINGS: dict[str, Any] = {"group_size": 2, "micro_batch_tokens": 2 * WIDTH}
+
+
+class Model:
+    """Log-probs and entropies as tables, and the rows that it was asked for."""
+
+    def __init__(self, logps: Tensor) -> None:
+        self.leaf = logps.clone().requires_grad_()
+        self.entropies = torch.linspace(0, 3, logps.numel()).view(logps.shape)
+        self.without_gradient: list[int] = []
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if not torch.is_grad_enabled():
+            self.without_gradient += rows.tolist()
+        return self.leaf[rows], self.entropies[rows]
+
+
+def keep_every(
+    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, nth: int = 2
+) -> Tensor:
+    """Keep every nth token by log-prob, whatever its response's advantage is."""
+    order = logps.masked_fill(~mask, torch.inf).flatten().argsort()
+    keep = torch.zeros_like(mask).flatten()
+    keep[order[: int(mask.sum()) : nth]] = True
+    return keep.view(mask.shape)
+
+
+def test_a_selection_of_ones_own_gets_the_rows_that_it_declares(monkeypatch) -> None:
+    """Nothing is read off its name: this one silences, and reads all responses."""
+    spec = SelectionSpec(
+        arguments={"nth": Argument(default=2, description="One of so many", ge=1)},
+        kept=lambda n, args: -(-n // int(args["nth"])),
+    )
+    monkeypatch.setitem(SELECTION_SPECS, "silence_by_order", spec)
+    monkeypatch.setitem(SELECTIONS, "silence_by_order", keep_every)
+    method = replace(CLIP, selection="silence_by_order", selection_args={"nth": 3})
+    logps, batch = mini_batch(0)
+    model = Model(logps)
+    loss, record = update(model, batch, method, Ranks(), statistics="current", **SETTINGS)
+    assert sorted(model.without_gradient) == batch.mask.any(dim=1).nonzero().flatten().tolist()
+    current = torch.nn.functional.pad(logps, (0, WIDER - WIDTH))
+    keep = keep_every(current, batch.old_entropies, batch.advantages, batch.mask, 3)
+    weights = keep.double() / keep.sum()
+    sums, gradient = expected(logps, batch, weights, method)
+    assert loss.item() == pytest.approx(sums[0], rel=1e-6)  # single precision
+    torch.testing.assert_close(model.leaf.grad, gradient, rtol=1e-6, atol=1e-9)
+    num_tokens = int(batch.mask.sum())
+    assert record.kept_fraction == spec.kept(num_tokens, {"nth": 3}) / num_tokens
+    assert record.num_silenced == 0
+    assert "mask_scope" not in as_line(record)
+    # Declared to read only responses of positive advantage, it sees zeros elsewhere.
+    monkeypatch.setitem(SELECTION_SPECS, "silence_by_order", replace(spec, reads="positive"))
+    model = Model(logps)
+    update(model, batch, method, Ranks(), statistics="current", **SETTINGS)
+    assert (batch.advantages[model.without_gradient] > 0).all()
+
+
+def test_a_selection_that_draws_is_given_the_seed_and_no_other_is(monkeypatch) -> None:
+    seeds: list[Any] = []
+
+    def drawing(logps: Any, entropies: Any, advantages: Any, mask: Tensor, **args: Any) -> Tensor:
+        seeds.append(args.get("seed"))
+        return mask
+
+    monkeypatch.setitem(SELECTIONS, "drawing", drawing)
+    logps, batch = mini_batch(0)
+    method = replace(CLIP, selection="drawing")
+    for spec in (SelectionSpec(draws=True), SelectionSpec(), SelectionSpec(has_threshold=True)):
+        monkeypatch.setitem(SELECTION_SPECS, "drawing", spec)
+        _, record = update(Model(logps), batch, method, Ranks(), seed=7, **SETTINGS)
+        assert (record.mask_scope is not None) == spec.has_threshold
+    assert seeds[:3] == [7, None, None]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
+    logps, batch = mini_batch(0)
+    model = Model(logps)
+    batch = replace(batch, mask=torch.zeros_like(batch.mask))
+    loss, record = update(model, batch, METHODS[name], Ranks(), statistics="current", **SETTINGS)
+    assert loss == 0
+    assert model.leaf.grad is None
+    assert (record.num_tokens, record.entropy, record.kept_fraction, record.kl) == (0, 0, 0, 0)
+    assert set(record.entropy_quantiles.values()) == {0.0}
