@@ -22,6 +22,7 @@ from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.status import Answers, answers
+from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError
 from stapo.study.schema import HubModel, Model, TinyModel, Verifier
 from stapo.training.checkpoints import STATES_PER_PARAMETER
@@ -153,15 +154,16 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
         own = fingerprint(study.train_config(size, method, seed))
         work = root / paths.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
         working = read_jsonl(work)
-        records = working or read_jsonl(root / paths.METRICS.format(**place))
+        lines = working or read_jsonl(root / paths.METRICS.format(**place))
+        records = [from_line(line) for line in lines]
         published = is_trained(study, root, (size, method, seed))
-        last = working[-1]["step"] if working else 0
+        last = records[-1].step if working else 0
         done.append(study.training.steps if published else last)
         # Whole rollouts, since generation stands in the first record of each; without the first of
         # several, which also warms up.
         whole = len(records) // rollout * rollout
-        timed = [record["seconds"] for record in records[rollout * (whole > rollout) : whole]]
-        seconds += sum(phase.get("rollout", 0.0) + phase["update"] for phase in timed)
+        timed = [record.seconds for record in records[rollout * (whole > rollout) : whole]]
+        seconds += sum(phase.get(ROLLOUT, 0.0) + phase[UPDATE] for phase in timed)
         num_steps += len(timed)
     return (seconds / num_steps if num_steps else None), done
 

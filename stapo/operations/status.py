@@ -34,6 +34,7 @@ from stapo.operations.job_logs import (
     owner_of,
     text_of,
 )
+from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
 from stapo.study import Study
 from stapo.tasks import benchmark_definitions
 
@@ -129,15 +130,16 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     return not failed
 
 
-def seconds_per_step(records: list[dict[str, Any]], per_rollout: int) -> float | None:
+def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | None:
     """Return the recent seconds of an optimiser step with its share of the rollout, None without records.
 
     Rollout and update have medians of their own: `per_rollout` steps share a rollout, and only the first of
     them records it. What is not recorded (checkpoints, starting) is not in it.
     """
-    seconds = [r["seconds"] for r in records if isinstance(r.get("seconds"), dict)]
-    update = [x for s in seconds if (x := number(s.get("update"))) is not None][-RECENT:]
-    rollout = [x for s in seconds if (x := number(s.get("rollout"))) is not None][-RECENT:]
+    update, rollout = (
+        [x for r in records if (x := number(r.seconds.get(phase))) is not None][-RECENT:]
+        for phase in (UPDATE, ROLLOUT)
+    )
     if not update:
         return None
     return statistics.median(update) + statistics.median(rollout or [0.0]) / per_rollout
@@ -193,17 +195,17 @@ def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingS
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and type(record.get("step")) is int:
-                records.append(record)
+                records.append(from_line(record))
     if not records:
         return training
     last = records[-1]
-    reward, entropy = (number(last.get(key)) for key in ("reward", "entropy"))
+    reward, entropy = number(last.reward), number(last.entropy)
     settings = study.training_of(training.method)
     per_rollout = settings.prompts_per_batch // settings.prompts_per_mini_batch
-    pace, left = seconds_per_step(records, per_rollout), study.training.steps - last["step"]
+    pace, left = seconds_per_step(records, per_rollout), study.training.steps - last.step
     seconds_left = None if pace is None or training.state != "training" else pace * max(left, 0)
     return replace(
-        training, step=last["step"], reward=reward, entropy=entropy, seconds_left=seconds_left
+        training, step=last.step, reward=reward, entropy=entropy, seconds_left=seconds_left
     )
 
 

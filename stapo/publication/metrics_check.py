@@ -5,23 +5,16 @@ mini-batch is one of few numbers; a method that silences nothing keeps every tok
 learning rate. None of it needs the training.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isclose, isfinite
 from typing import Any
 
 from stapo.methods import Method, Silenced
-from stapo.records.step import QUANTILES
+from stapo.records.step import COUNTS, NESTED, NUMBERS, QUANTILES, ROLLOUT, UPDATE, StepRecord
 from stapo.study.fields import REWARDS
 from stapo.study.schema import TrainingSettings
 
-NUMBERS = (
-    "reward", "zero_advantage_fraction", "entropy", "candidate_fraction", "silenced_fraction",
-    "kept_fraction", "response_length", "truncated_fraction", "clip_low_fraction", "clip_high_fraction",
-    "loss", "kl", "gradient_norm", "learning_rate",
-)  # fmt: skip
-COUNTS = ("step", "num_tokens", "num_candidates", "num_silenced")
-NESTED = ("entropy_quantiles", "seconds")
 SHARES = tuple(name for name in NUMBERS if name.endswith("_fraction"))
 ROUNDING = 1e-5
 """Means are taken in single precision."""
@@ -53,18 +46,21 @@ def metrics_faults(
     seconds: dict[str, float] = {}
     faults: list[str] = []
     unsilenced = silenced = with_kl = 0
-    for number, record in enumerate(records, 1):
-        fault = _form_fault(record, method) or next(_faults(record, number, training, method), None)
+    for number, line in enumerate(records, 1):
+        fault = _form_fault(line, method)
+        if fault is None:
+            record = StepRecord(**line)
+            fault = next(_faults(record, number, training, method), None)
         if fault:
             faults.append(f"step {number}: {fault}")
             break
-        steps.append(Step(**{name: record[name] for name in Step.__dataclass_fields__}))
-        for phase, value in record["seconds"].items():
+        steps.append(Step(**{name: getattr(record, name) for name in Step.__dataclass_fields__}))
+        for phase, value in record.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + value
-        expected = silenced_of(record["num_candidates"], method).usual
-        unsilenced += expected > 0 and not record["num_silenced"]
-        silenced += record["num_silenced"]
-        with_kl += record["kl"] > 0
+        expected = silenced_of(record.num_candidates, method).usual
+        unsilenced += expected > 0 and not record.num_silenced
+        silenced += record.num_silenced
+        with_kl += record.kl > 0
     else:
         if len(steps) != training.steps:
             faults.append(f"holds {len(steps)} steps, the study has {training.steps}")
@@ -99,55 +95,55 @@ def _form_fault(record: Any, method: Method) -> str | None:
 
 
 def _faults(
-    record: Mapping[str, Any], number: int, training: TrainingSettings, method: Method
+    record: StepRecord, number: int, training: TrainingSettings, method: Method
 ) -> Iterator[str]:
     """Yield what a record says that its settings do not allow."""
-    if record["step"] != number:
-        yield f"is called step {record['step']}"
+    if record.step != number:
+        yield f"is called step {record.step}"
     warm = min(1.0, (number - 1) / training.warmup_steps) if training.warmup_steps else 1.0
     expected = training.learning_rate * warm
-    if not isclose(record["learning_rate"], expected, rel_tol=1e-9, abs_tol=1e-300):
-        yield f"learning rate {record['learning_rate']}, by the study {expected}"
+    if not isclose(record.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-300):
+        yield f"learning rate {record.learning_rate}, by the study {expected}"
     yield from _size_faults(record, training)
     yield from _selection_faults(record, method)
     yield from _phase_faults(record, number, training)
-    quantiles = list(record["entropy_quantiles"].values())
-    if list(record["entropy_quantiles"]) != [str(level) for level in QUANTILES]:
+    quantiles = list(record.entropy_quantiles.values())
+    if list(record.entropy_quantiles) != [str(level) for level in QUANTILES]:
         yield "other quantiles of the entropy"
-    if quantiles != sorted(quantiles) or min(*quantiles, record["entropy"]) < -ROUNDING:
+    if quantiles != sorted(quantiles) or min(*quantiles, record.entropy) < -ROUNDING:
         yield "quantiles of the entropy that are none"
-    if method.kl_coefficient == 0 and record["kl"] != 0:
-        yield f"a KL divergence of {record['kl']}, but the method has no such term"
-    if record["kl"] < -ROUNDING or record["gradient_norm"] < 0:
+    if method.kl_coefficient == 0 and record.kl != 0:
+        yield f"a KL divergence of {record.kl}, but the method has no such term"
+    if record.kl < -ROUNDING or record.gradient_norm < 0:
         yield "a negative KL divergence or gradient norm"
-    if record["zero_advantage_fraction"] == 1 and method.kl_coefficient == 0 and record["loss"]:
-        yield f"a loss of {record['loss']} without any advantage"
+    if record.zero_advantage_fraction == 1 and method.kl_coefficient == 0 and record.loss:
+        yield f"a loss of {record.loss} without any advantage"
 
 
-def _size_faults(record: Mapping[str, Any], training: TrainingSettings) -> Iterator[str]:
+def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str]:
     """Yield what cannot be said of a mini-batch of this size."""
     groups = training.prompts_per_mini_batch
-    responses, tokens = groups * training.group_size, record["num_tokens"]
+    responses, tokens = groups * training.group_size, record.num_tokens
     if not 1 <= tokens <= responses * training.max_response_tokens:
         yield f"{tokens} tokens in {responses} responses of at most {training.max_response_tokens}"
     length = tokens / responses
-    if not isclose(record["response_length"], length, rel_tol=ROUNDING) and tokens > 1:
-        yield f"a mean length of {record['response_length']}, its tokens give {length}"
-    if not all(-ROUNDING <= record[name] <= 1 + ROUNDING for name in SHARES):
+    if not isclose(record.response_length, length, rel_tol=ROUNDING) and tokens > 1:
+        yield f"a mean length of {record.response_length}, its tokens give {length}"
+    if not all(-ROUNDING <= getattr(record, name) <= 1 + ROUNDING for name in SHARES):
         yield "a share outside of 0 to 1"
     # With rewards of two values all responses of a group have an advantage, or none has.
     plain = training.reward in REWARDS and not training.overlong_buffer_tokens
     advantaged = groups if plain else responses
     counted = {
-        "truncated_fraction": (record["truncated_fraction"], responses),
-        "zero_advantage_fraction": (record["zero_advantage_fraction"], advantaged),
-        "clip_low_fraction": (record["clip_low_fraction"], tokens),
-        "clip_high_fraction": (record["clip_high_fraction"], tokens),
+        "truncated_fraction": (record.truncated_fraction, responses),
+        "zero_advantage_fraction": (record.zero_advantage_fraction, advantaged),
+        "clip_low_fraction": (record.clip_low_fraction, tokens),
+        "clip_high_fraction": (record.clip_high_fraction, tokens),
     }
-    yield from _reward_faults(record["reward"], responses, training)
+    yield from _reward_faults(record.reward, responses, training)
     for name, (share, of) in counted.items():
         if abs(share * of - round(share * of)) > max(1e-3, ROUNDING * of):
-            yield f"{name} {record[name]} is no share of {of}"
+            yield f"{name} {getattr(record, name)} is no share of {of}"
 
 
 def _reward_faults(reward: float, responses: int, training: TrainingSettings) -> Iterator[str]:
@@ -171,14 +167,14 @@ def silenced_of(num_candidates: int, method: Method) -> Silenced:
     return declared(num_candidates, method.arguments) if declared else Silenced(0, 0, 0)
 
 
-def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str]:
+def _selection_faults(record: StepRecord, method: Method) -> Iterator[str]:
     """Yield what the method's selection cannot have done."""
-    tokens, candidates = record["num_tokens"], record["num_candidates"]
-    silenced, spec = record["num_silenced"], method.spec
+    tokens, candidates = record.num_tokens, record.num_candidates
+    silenced, spec = record.num_silenced, method.spec
     least, most, _ = silenced_of(candidates, method)
     if not least <= silenced <= most or candidates > tokens:
         yield f"{silenced} of {candidates} candidates silenced, by the method {least} to {most}"
-    kept = round(record["kept_fraction"] * tokens)
+    kept = round(record.kept_fraction * tokens)
     if spec.kept is not None:
         kept = spec.kept(tokens, method.arguments)
     elif spec.silenced is not None:
@@ -189,22 +185,20 @@ def _selection_faults(record: Mapping[str, Any], method: Method) -> Iterator[str
         "kept_fraction": kept,
     }
     for name, count in counts.items():
-        if not isclose(record[name], count / tokens, rel_tol=1e-9):
-            yield f"{name} {record[name]}, its counts give {count / tokens}"
+        if not isclose(getattr(record, name), count / tokens, rel_tol=1e-9):
+            yield f"{name} {getattr(record, name)}, its counts give {count / tokens}"
     own = {"num_dropped": tokens - kept, "num_different": 0}
     if spec.has_threshold:
-        scopes = record["mask_scope"]
+        scopes = record.mask_scope
         if not isinstance(scopes, dict) or scopes.get("mini_batch") != own:
             yield "mask_scope: not what was dropped"
 
 
-def _phase_faults(
-    record: Mapping[str, Any], number: int, training: TrainingSettings
-) -> Iterator[str]:
+def _phase_faults(record: StepRecord, number: int, training: TrainingSettings) -> Iterator[str]:
     """Yield phases that a step of this rollout size does not have."""
     first = (number - 1) % (training.prompts_per_batch // training.prompts_per_mini_batch) == 0
-    phases = record["seconds"]
-    if first != ("rollout" in phases) or "update" not in phases:
+    phases = record.seconds
+    if first != (ROLLOUT in phases) or UPDATE not in phases:
         yield f"is {'the first' if first else 'not the first'} step of a rollout, by its phases not"
     if any(value < 0 for value in phases.values()):
         yield "negative seconds"

@@ -8,9 +8,9 @@ from stapo.canonical import canonical
 from stapo.publication.commands import command_faults
 from stapo.publication.metrics_check import Step, metrics_faults
 from stapo.publication.results import Results
+from stapo.records.step import PHASES
 from stapo.study import Study
 from stapo.study.titles import title_faults
-from stapo.training.record import PHASES
 
 Run = tuple[str, str, int]
 SECONDS = 1.0

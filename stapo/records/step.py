@@ -6,13 +6,13 @@ from math import nan
 from typing import Any
 
 VERSION = 1
-"""Of the fields below and their meaning. A line does not name it: what wrote it is in the provenance."""
+"""Of the fields below; no line states it. Another one is another `RECIPES["train"]`, too."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of `entropy_quantiles`."""
 
-ROLLOUT, UPDATE = "rollout", "update"
-"""Phases of a step in `seconds`; further ones are parts of the rollout."""
+ROLLOUT, UPDATE = PHASES = ("rollout", "update")
+"""Of a step, in `seconds`; the other times there are parts of the rollout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,10 @@ class StepRecord:
     """Phase to its duration."""
 
 
-OPTIONAL = ("mask_scope",)
-"""Fields that a line may lack."""
+NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
+COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
+NESTED = tuple(one.name for one in fields(StepRecord) if one.type == dict[str, float])
+"""Fields by their type; a line has all of them, and `mask_scope` besides with a threshold."""
 
 
 def as_line(record: StepRecord) -> dict[str, Any]:
@@ -74,13 +76,15 @@ def as_line(record: StepRecord) -> dict[str, Any]:
 
 
 def from_line(line: Mapping[str, Any]) -> StepRecord:
-    """Return the record of a line that this suite wrote.
+    """Return what a line says of a step, of a training that still runs or of any other origin.
 
-    Raises:
-        ValueError: other fields than those of a step; values are not looked at.
+    What it lacks, or does not say in the type of the field, is unknown: nan, 0 or nothing.
     """
-    expected = {one.name for one in fields(StepRecord)}
-    if not expected - set(OPTIONAL) <= line.keys() <= expected:
-        found = ", ".join(sorted(expected.symmetric_difference(line.keys()))[:5])
-        raise ValueError(f"not the record of a step: other fields: {found}")
-    return StepRecord(**line)
+
+    def known(names: tuple[str, ...], kinds: tuple[type, ...], otherwise: Any) -> dict[str, Any]:
+        found = {name: line.get(name) for name in names}
+        return {k: v if type(v) in kinds else otherwise for k, v in found.items()}
+
+    numbers, counts = known(NUMBERS, (float, int), nan), known(COUNTS, (int,), 0)
+    nested = known(NESTED, (dict,), {})
+    return StepRecord(**numbers, **counts, **nested, **known(("mask_scope",), (dict,), None))

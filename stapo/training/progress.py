@@ -10,6 +10,7 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from stapo.records.step import StepRecord
 from stapo.text import visible
 
 
@@ -32,15 +33,15 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=interval
         )
 
-    def show(self, record: dict[str, Any]) -> None:
+    def show(self, record: StepRecord) -> None:
         """Advance the bar by one step."""
         if self.bar is None:
             return
-        self.num_tokens += record["num_tokens"]
+        self.num_tokens += record.num_tokens
         rate = self.num_tokens / (perf_counter() - self.start)
         self.bar.set_postfix_str(
-            f"reward {record['reward']:+.2f}, entropy {record['entropy']:.3f}, "
-            f"silenced {record['num_silenced']}, {rate:.0f} tokens/s",
+            f"reward {record.reward:+.2f}, entropy {record.entropy:.3f}, "
+            f"silenced {record.num_silenced}, {rate:.0f} tokens/s",
             refresh=False,
         )
         self.bar.update()

@@ -15,10 +15,9 @@ from accelerate.utils import gather_object
 from stapo.canonical import fingerprint
 from stapo.files import append_jsonl, read_jsonl
 from stapo.provenance import checksums, energy_joules, environment, file_sha256
+from stapo.records.step import PHASES, from_line
 
 ATTEMPTS = "attempts.jsonl"
-PHASES = ("rollout", "update")
-"""Of a step; the other times that its record has are parts of the rollout."""
 
 
 @contextmanager
@@ -82,8 +81,8 @@ def run_provenance(
         outputs: published files and directories, side by side; their paths are kept from there.
         too_long: how many of the prompts it left out for their length.
     """
-    metrics = read_jsonl(work / "metrics.jsonl")
-    seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
+    metrics = [from_line(line) for line in read_jsonl(work / "metrics.jsonl")]
+    seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
     environment_now = environment()
     tried = attempts(work)
     known = [record["joules"] for record in tried if record.get("joules") is not None]

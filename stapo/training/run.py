@@ -19,6 +19,7 @@ from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import damaged_file, file_sha256, require_whole, sums_of, write_sums
+from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.checkpoints import (
@@ -176,8 +177,8 @@ def train(
         log = work / METRICS
         progress = Progress(method.title)
 
-        def on_metrics(record: dict[str, Any]) -> None:
-            append_jsonl(log, record)
+        def on_metrics(record: StepRecord) -> None:
+            append_jsonl(log, as_line(record))
             progress.show(record)
 
         stop = StopBetweenSteps()

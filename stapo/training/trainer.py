@@ -21,13 +21,13 @@ from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages
-from stapo.records.step import StepRecord, as_line
+from stapo.records.step import COUNTS, NUMBERS, ROLLOUT, UPDATE, StepRecord
 from stapo.training.minibatch import MiniBatch, cut
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
 from stapo.training.update import update, without_gradient
 
-ROLLOUT = (
+TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
@@ -81,7 +81,7 @@ class StapoTrainer(ResumableTrainer):
         args: StapoConfig,
         *others: Any,
         method: Method | None = None,
-        on_metrics: Callable[[dict[str, Any]], None] | None = None,
+        on_metrics: Callable[[StepRecord], None] | None = None,
         **named: Any,
     ) -> None:
         if method is None and args.method not in METHODS:
@@ -141,14 +141,14 @@ class StapoTrainer(ResumableTrainer):
             return output
         output = whole_rollout(
             self.accelerator,
-            {name: output[name] for name in ROLLOUT if name in output},
+            {name: output[name] for name in TAKEN if name in output},
             self._tokenizer.pad_token_id,
         )
         output["rewards"] = self._rollout_rewards
         output["advantages"] = group_advantages(
             self._rollout_rewards, self.num_generations, self.args.advantage_epsilon
         )
-        self._seconds["rollout"] = perf_counter() - start
+        self._seconds[ROLLOUT] = perf_counter() - start
         return output
 
     def _generate(self, prompts: list[Any]) -> Any:
@@ -242,7 +242,7 @@ class StapoTrainer(ResumableTrainer):
         self._mini_batch = self._prepare_inputs(inputs)
         start = perf_counter()
         loss = self._accumulate_gradients(model, self._mini_batch)
-        self._seconds["update"] = perf_counter() - start
+        self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
         if not torch.isfinite(loss):
             self._refuse("loss", loss.item())
@@ -313,23 +313,18 @@ class StapoTrainer(ResumableTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Complete the record of a step with what the Trainer knows, and hand it on."""
         if self._record is not None and "grad_norm" in logs:
-            line = as_line(
-                replace(
-                    self._record,
-                    step=self.state.global_step,
-                    gradient_norm=float(logs["grad_norm"]),
-                    learning_rate=float(logs["learning_rate"]),
-                    seconds=dict(self._seconds),
-                )
+            record = replace(
+                self._record,
+                step=self.state.global_step,
+                gradient_norm=float(logs["grad_norm"]),
+                learning_rate=float(logs["learning_rate"]),
+                seconds=dict(self._seconds),
             )
             self._record = None
             if self.on_metrics is not None and self.accelerator.is_main_process:
-                self.on_metrics(line)
-            logs |= {
-                f"stapo/{name}": value
-                for name, value in line.items()
-                if isinstance(value, int | float) and name != "step"
-            }
+                self.on_metrics(record)
+            curves = [name for name in (*NUMBERS, *COUNTS) if name != "step"]
+            logs |= {f"stapo/{name}": getattr(record, name) for name in curves}
         super().log(logs, start_time)
 
 

@@ -19,6 +19,7 @@ from stapo.canonical import canonical, fingerprint
 from stapo.files import append_jsonl, write_json
 from stapo.locks import work_directory
 from stapo.operations.status import answers, cells, outputs, print_status, seconds_per_step
+from stapo.records.step import from_line
 from stapo.study import parse_study
 from stapo.training.record import run_provenance
 
@@ -123,10 +124,10 @@ def test_the_speed_is_that_of_the_recent_steps():
     for old in records[:20]:
         old["seconds"]["update"] = 100.0
     records[-1]["seconds"]["update"] = 1000.0
-    assert seconds_per_step(records, 4) == 3.0
-    assert seconds_per_step([record(2)], 4) == 1.0
+    assert seconds_per_step([*map(from_line, records)], 4) == 3.0
+    assert seconds_per_step([from_line(record(2))], 4) == 1.0
     strange = [{"seconds": s} for s in (None, 3, {"update": None}, {"update": float("nan")})]
-    assert seconds_per_step(strange, 4) is None
+    assert seconds_per_step([*map(from_line, strange)], 4) is None
 
 
 @pytest.mark.parametrize(

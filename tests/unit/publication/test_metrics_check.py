@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec, Silenced
-from stapo.publication.metrics_check import NUMBERS, metrics_faults
-from stapo.records.step import QUANTILES
+from stapo.publication.metrics_check import metrics_faults
+from stapo.records.step import NUMBERS, QUANTILES
 from stapo.study.schema import TrainingSettings
 
 TRAINING = TrainingSettings(
