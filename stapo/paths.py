@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from stapo.figures import FIGURES
 from stapo.study import Study
 
 # Paths relative to the working directory; `{checkpoint}` is `size/base`, `size/method/seedK` or, for the
@@ -29,10 +30,6 @@ SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
 TABLE = "results/{study}/tables/{table}.{suffix}"
 MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
 FIGURE = "results/{study}/figures/{figure}.{suffix}"
-FIGURE_NAMES = ("entropy", "reward", "silenced_fraction", "response_length", "gradient_norm")
-"""The keys of `stapo.analysis.figures.FIGURES`, without importing what draws them."""
-ACCURACY = "accuracy"
-"""Drawn where weights before the last are kept, from scores instead of metrics."""
 REPORT = "results/{study}/report.html"
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
@@ -109,8 +106,20 @@ def figure_paths(study: Study) -> list[str]:
 
 
 def figure_names(study: Study) -> list[str]:
-    """Return the figures of a study."""
-    return [*FIGURE_NAMES, *([ACCURACY] if study.kept_steps() else [])]
+    """Return the figures of a study; those from scores only if it has intermediate checkpoints."""
+    return [name for name in FIGURES if study.kept_steps() or not shows_scores(name)]
+
+
+def shows_scores(figure: str) -> bool:
+    """Return whether a figure is drawn from scores instead of metrics."""
+    return figure in FIGURES and FIGURES[figure].value is None
+
+
+def figure_sources(study: Study, figure: str) -> list[str]:
+    """Return the files from which a figure is drawn."""
+    if shows_scores(figure):
+        return score_paths(study, study.run.decodings)
+    return metrics_paths(study)
 
 
 def metrics_paths(study: Study) -> list[str]:

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from stapo import paths
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
+from stapo.figures import FIGURES
 from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
 from stapo.study import Study
 from stapo.text import visible
@@ -23,33 +23,6 @@ Values = NDArray[np.float64]
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
-PAPER_SILENCED = 0.01
-"""Percent of the tokens; the paper stays below it nearly throughout."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """What a figure shows."""
-
-    label: str
-    value: Callable[[dict[str, Any]], float]
-    reference: tuple[float, str] | None = None
-    """A horizontal line and what it says."""
-
-
-FIGURES: dict[str, Quantity] = {
-    "entropy": Quantity("policy entropy [nats per token]", lambda r: float(r["entropy"])),
-    "reward": Quantity("mean reward [-1 to 1]", lambda r: float(r["reward"])),
-    "silenced_fraction": Quantity(
-        "silenced tokens [%]",
-        lambda r: 100 * float(r["silenced_fraction"]),
-        (PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
-    ),
-    "response_length": Quantity("response length [tokens]", lambda r: float(r["response_length"])),
-    "gradient_norm": Quantity("gradient norm", lambda r: float(r["gradient_norm"])),
-}
-
-ACCURACY_LABEL = "accuracy [%]"
 
 STYLE: Any = {
     "svg.hashsalt": "stapo",
@@ -64,12 +37,15 @@ STYLE: Any = {
 
 
 def draw(study: Study, name: str, root: Path = Path()) -> Figure:
-    """Return the figure of one quantity: a panel per size, a colour per method, a line per seed.
+    """Return one figure: a panel per size, a colour per method, a line per seed.
 
     Raises:
         DamagedFileError: with one line for each file of metrics that is missing, damaged or incomplete.
     """
-    quantity, values = FIGURES[name], _values(study, name, root)
+    shown = FIGURES[name]
+    if shown.value is None:
+        return draw_accuracy(study, root)
+    values = _values(study, name, shown.value, root)
     sizes = study.run.sizes
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(1.5 + 5.0 * len(sizes), 3.8), dpi=150, layout="constrained")
@@ -79,12 +55,12 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
                 for i, seed in enumerate(study.run.seeds):
                     label = _label(study, method) if i == 0 else None
                     _draw_run(panel, values[size, method, seed], colour, label)
-            if quantity.reference is not None:
-                height, text = quantity.reference
+            if shown.reference is not None:
+                height, text = shown.reference
                 panel.axhline(height, color="0.4", linewidth=0.9, linestyle=":", label=text)
             panel.set_xlabel("optimiser step")
             panel.set_title(size)
-        panels[0].set_ylabel(quantity.label)
+        panels[0].set_ylabel(shown.label)
         panels[-1].legend(fontsize="small")
     return figure
 
@@ -160,7 +136,9 @@ def _colours(study: Study) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(len(study.run.methods))]
 
 
-def _values(study: Study, name: str, root: Path) -> dict[tuple[str, str, int], Values]:
+def _values(
+    study: Study, name: str, value: Callable[[Mapping[str, Any]], float], root: Path
+) -> dict[tuple[str, str, int], Values]:
     """Return the values of a quantity after every step of each training."""
     found, errors = {}, []
     for run, path in zip(study.runs(), paths.metrics_paths(study), strict=True):
@@ -172,7 +150,7 @@ def _values(study: Study, name: str, root: Path) -> dict[tuple[str, str, int], V
                 raise DamagedFileError(
                     f"{path}: not the steps 1 to {study.training.steps} in order; {AGAIN}"
                 )
-            found[run] = np.array([FIGURES[name].value(record) for record in records])
+            found[run] = np.array([value(record) for record in records])
         except DamagedFileError as error:
             errors.append(str(error))
         except (TypeError, ValueError):
@@ -199,8 +177,7 @@ def moving_mean(values: Values, width: int) -> Values:
 
 def figure_bytes(study: Study, name: str, root: Path = Path()) -> dict[str, bytes]:
     """Return one figure as SVG and PNG, the same bytes for the same metrics."""
-    accuracy = name == paths.ACCURACY
-    figure = draw_accuracy(study, root) if accuracy else draw(study, name, root)
+    figure = draw(study, name, root)
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},
         "png": {"Software": None},

@@ -9,7 +9,6 @@ from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.figures import ACCURACY_LABEL, FIGURES
 from stapo.analysis.formats import template
 from stapo.analysis.paper_audit import (
     audit_headlines,
@@ -22,6 +21,7 @@ from stapo.analysis.paper_audit import (
 )
 from stapo.canonical import fingerprint
 from stapo.evaluation.grading import grade_all
+from stapo.figures import FIGURES
 from stapo.files import AGAIN, DamagedFileError, replace_file
 from stapo.records.responses import read_responses
 from stapo.study import Study
@@ -69,12 +69,11 @@ def render_report(study: Study, root: Path = Path()) -> str:
         name: _data_address(root / paths.FIGURE.format(study=study.name, figure=name, suffix="png"))
         for name in paths.figure_names(study)
     }
-    labels = {paths.ACCURACY: ACCURACY_LABEL, **{k: v.label for k, v in FIGURES.items()}}
     return template("report.html.j2").render(
         study=study,
         tables=tables,
         shared_notes=[n for n in tables[0].notes if all(n in table.notes for table in tables)],
-        figures={name: (labels[name], address) for name, address in figures.items()},
+        figures={name: (FIGURES[name].label, address) for name, address in figures.items()},
         examples=_examples(study, root),
         against_paper=[compare(study, table) for table in tables],
         audit=audit_rows(),

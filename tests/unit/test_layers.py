@@ -8,6 +8,7 @@ from stapo.repository import ROOT
 
 ALLOWED = {
     "canonical": set(),
+    "figures": set(),
     "files": set(),
     "hub": set(),
     "methods": set(),
@@ -20,7 +21,7 @@ ALLOWED = {
     "locks": {"canonical", "files"},
     "provenance": {"files", "repository"},
     "study": {"canonical", "files", "methods", "repository", "tasks"},
-    "paths": {"study"},
+    "paths": {"figures", "study"},
     "gpus": {"study"},
     "models": {"canonical", "files", "hub", "paths", "provenance", "study"},
     "evaluation": {
@@ -32,8 +33,8 @@ ALLOWED = {
         "methods", "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
     },
     "analysis": {
-        "canonical", "files", "paths", "records", "study", "methods", "reference", "evaluation.statistics",
-        "evaluation.grading",
+        "canonical", "figures", "files", "paths", "records", "study", "methods", "reference",
+        "evaluation.statistics", "evaluation.grading",
     },
     "publication": {
         "canonical", "files", "paths", "provenance", "records", "study", "tasks", "methods", "models",

@@ -29,7 +29,7 @@ for name in RUN.decodings:
 
 rule figure:
     input:
-        lambda w: drawn_from(w.figure),
+        lambda w: paths.figure_sources(STUDY, w.figure),
     output:
         expand(at(paths.FIGURE), suffix=["svg", "png"], allow_missing=True),
     log:
@@ -37,7 +37,7 @@ rule figure:
     params:
         fingerprint=lambda w: (
             STUDY.accuracy_fingerprint()
-            if w.figure == paths.ACCURACY
+            if paths.shows_scores(w.figure)
             else fingerprint(
                 [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
             )

@@ -29,13 +29,6 @@ def judge_options(directory):
     return f"--verifier {shlex.quote(str(directory))}" if directory else ""
 
 
-def drawn_from(figure):
-    """What a figure shows: the scores, or the metrics of the trainings."""
-    if figure == paths.ACCURACY:
-        return paths.score_paths(STUDY, RUN.decodings)
-    return paths.metrics_paths(STUDY)
-
-
 def trained_by(w):
     """The fingerprint of a training."""
     return fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))

@@ -1,5 +1,8 @@
 """Figures hold the numbers of the metrics, in the same bytes every time."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -7,16 +10,32 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.figures import FIGURES, draw, draw_accuracy, moving_mean, write_figure
+from stapo.analysis.figures import draw, draw_accuracy, moving_mean, write_figure
+from stapo.figures import FIGURES
 from stapo.files import read_jsonl
 from stapo.study import merge, parse_study
 
-
-def test_every_announced_figure_can_be_drawn():
-    assert tuple(FIGURES) == paths.FIGURE_NAMES
+OF_METRICS = [name for name, figure in FIGURES.items() if figure.value]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_announced_that_of_scores_with_intermediate_checkpoints(raw_study):
+    study = parse_study(raw_study)
+    assert paths.figure_names(study) == OF_METRICS
+    assert "accuracy" not in OF_METRICS
+    assert {*paths.figure_sources(study, "entropy")} == {*paths.metrics_paths(study)}
+    raw_study["training"]["evaluate_every"] = study.training.steps // 2
+    study = parse_study(raw_study)
+    assert paths.figure_names(study) == [*FIGURES]
+    scores = paths.score_paths(study, study.run.decodings)
+    assert {*paths.figure_sources(study, "accuracy")} == {*scores}
+
+
+def test_the_rules_know_the_figures_without_what_draws_them():
+    code = "import sys, stapo.paths; sys.exit(bool({'matplotlib', 'numpy', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", OF_METRICS)
 def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
     figure = draw(study, name, finished)
     (panel,) = figure.axes

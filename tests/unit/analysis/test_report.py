@@ -9,19 +9,19 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.figures import FIGURES, write_figure
+from stapo.analysis.figures import write_figure
 from stapo.analysis.notes import headline_texts
 from stapo.analysis.report import write_report
 from stapo.study import parse_study
 
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):
-    for name in FIGURES:
+    for name in paths.figure_names(study):
         write_figure(study, name, finished)
     page = write_report(study, finished).read_text()
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     assert headline_texts(table)[0].split(":")[1].split("%")[0].strip() in page
-    assert page.count("data:image/png;base64,") == len(FIGURES)
+    assert page.count("data:image/png;base64,") == len(paths.figure_names(study))
     # Nothing is fetched, nothing runs, nothing of a response is markup.
     assert not re.search(r"(src|href)=[\"'](?!data:)", page)
     assert "default-src 'none'" in page
@@ -38,7 +38,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
 
 def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models):
     study, root = finished_on_hub_models
-    for name in FIGURES:
+    for name in paths.figure_names(study):
         write_figure(study, name, root)
     page = write_report(study, root).read_text()
     rows = [re.sub(r"<[^>]+>", "|", line) for line in page.splitlines() if line.startswith("<tr")]

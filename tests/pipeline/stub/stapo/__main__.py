@@ -139,10 +139,7 @@ def show(o: dict[str, Any], command: str) -> None:
 
     study = parse_study(json.loads(o["study"]))
     if command == "figure":
-        made_from = paths.metrics_paths(study)
-        if o["name"] == paths.ACCURACY:
-            made_from = paths.score_paths(study, study.run.decodings)
-        made = digest(*map(Path, made_from))
+        made = digest(*map(Path, paths.figure_sources(study, o["name"])))
         for suffix in ("svg", "png"):
             write(
                 Path(paths.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
