@@ -88,7 +88,7 @@ def compare(study: Study, table: MainTable) -> AgainstPaper:
         gains=list(_gains(study, table)),
         bases=list(_bases(study, table)),
         base_protocol=(
-            f"{reference['source']} [{confidence(reference['sureness'])}]; {reference['protocol']}: "
+            f"{reference['source']} [{confidence(reference['confidence'])}]; {reference['protocol']}: "
             "another protocol, not comparable digit by digit"
         ),
         beside=reference["beside"],

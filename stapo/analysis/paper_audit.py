@@ -39,7 +39,7 @@ class AuditedHeadline:
 
     decoding: str
     revision: str
-    sureness: str
+    confidence: str
     title: str
     """Of the method whose gain it is."""
     stated: float
@@ -53,7 +53,7 @@ class AuditedHeadline:
 
 def decodings() -> list[str]:
     """Return the decodings of the paper's table."""
-    return [name for name in paper()["table"] if name not in ("revision", "sureness")]
+    return [name for name in paper()["table"] if name not in ("revision", "confidence")]
 
 
 def audit_rows() -> list[AuditedRow]:
@@ -92,7 +92,7 @@ def audit_headlines() -> list[AuditedHeadline]:
             gains = stated.get("gains", {}).get(name, {})
             mean = stated["means"][name]
             found.append(
-                AuditedHeadline(name, revision, stated["sureness"], title, mean, gains, *means)
+                AuditedHeadline(name, revision, stated["confidence"], title, mean, gains, *means)
             )
     return found
 
@@ -103,7 +103,7 @@ def headline_line(found: AuditedHeadline) -> str:
     line = (
         f"{found.title}, {found.revision}, {found.decoding}: stated {found.stated:.2f} %"
         + (f" ({sizes})" if sizes else "")
-        + f" [{confidence(found.sureness)}]"
+        + f" [{confidence(found.confidence)}]"
     )
     if found.from_stated is None or found.from_recomputed is None:
         return f"{line}; the table of this revision is not known, so it cannot be recomputed"
@@ -122,7 +122,7 @@ def audit_text() -> str:
         if not row.follows
     ]
     return (
-        f"Table of {table['revision']} [{confidence(table['sureness'])}]: "
+        f"Table of {table['revision']} [{confidence(table['confidence'])}]: "
         f"{len(rows) - len(odd)} of {len(rows)} stated averages are those of their components, to rounding. "
         f"Not so: {', '.join(odd) or 'none'}."
     )
@@ -141,7 +141,7 @@ def note_lines() -> list[str]:
 def independent_lines() -> list[str]:
     """Return what others measured who trained STAPO, in percent."""
     return [
-        f"{one['by']} [{confidence(one['sureness'])}]: {one['models']} {size}, average "
+        f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average "
         + ", ".join(f"{title} {value:.2f}" for title, value in averages.items())
         + f"; revision of the mask: {one['revision']}"
         for one in paper()["independent"]
@@ -152,7 +152,7 @@ def independent_lines() -> list[str]:
 def base_lines() -> list[str]:
     """Return what the authors of the base models publish of them, in percent."""
     base = paper()["base"]
-    about = f"[{confidence(base['sureness'])}] ({base['source']}; {base['protocol']})"
+    about = f"[{confidence(base['confidence'])}] ({base['source']}; {base['protocol']})"
     return [
         f"{hub} {about}: " + ", ".join(f"{name} {value:.2f}" for name, value in values.items())
         for hub, values in base["models"].items()
@@ -161,4 +161,4 @@ def base_lines() -> list[str]:
 
 def said(one: dict[str, str]) -> str:
     """Return something that the paper says, with its revision and how sure that is."""
-    return f"{one['revision']} [{confidence(one['sureness'])}]: {one['text']}"
+    return f"{one['revision']} [{confidence(one['confidence'])}]: {one['text']}"

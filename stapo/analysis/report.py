@@ -25,6 +25,7 @@ from stapo.figures import FIGURES
 from stapo.files import AGAIN, DamagedFileError, replace_file
 from stapo.records.responses import read_responses
 from stapo.study import Study
+from stapo.text import shorten
 
 EXAMPLES = 3
 """Problems of which every method's first response is shown."""
@@ -121,13 +122,9 @@ def _examples(study: Study, root: Path) -> list[Example]:
                 first.question,
                 first.gold,
                 [
-                    (checkpoint, grade.verdict.replace("_", " "), _cut(text))
+                    (checkpoint, grade.verdict.replace("_", " "), shorten(text, MAX_CHARACTERS))
                     for checkpoint, grade, text in zip(problems, grades, texts, strict=True)
                 ],
             )
         )
     return examples
-
-
-def _cut(text: str) -> str:
-    return text[:MAX_CHARACTERS] + ("…" if len(text) > MAX_CHARACTERS else "")

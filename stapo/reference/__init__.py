@@ -1,4 +1,4 @@
-"""The paper's own numbers, with revision and sureness."""
+"""The paper's own numbers, with revision and confidence."""
 
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,6 @@ def stated_averages(decoding: str) -> dict[str, dict[str, float]]:
     }
 
 
-def confidence(sureness: str) -> str:
+def confidence(letter: str) -> str:
     """Return how sure a number of `paper.yaml` is, in words."""
-    return CONFIDENCE[sureness]
+    return CONFIDENCE[letter]

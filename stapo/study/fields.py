@@ -1,16 +1,13 @@
 """The types of single settings in a study: what text and numbers may be, and how errors call it."""
 
 import re
-import unicodedata
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-INVISIBLE = {"Cc", "Cs", "Cf", "Zl", "Zp"}
-"""Unicode categories: controls, surrogates, formats (text that runs backwards), line separators."""
-JOINERS = "\u200c\u200d"
-"""Formats that scripts and emoji need."""
+from stapo.text import refused
+
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+\s*", re.ASCII)
 """Text to YAML 1.1, a number to YAML 1.2 and to everybody who writes it, such as 1e-6."""
 PERIODIC = re.compile(r"(.+)\1{19}$")
@@ -25,9 +22,8 @@ def _numeric(value: Any) -> Any:
 
 
 def _visible(text: str) -> str:
-    for character in text:
-        if unicodedata.category(character) in INVISIBLE and character not in JOINERS:
-            raise ValueError(f"the character U+{ord(character):04X} is not allowed; remove it")
+    if character := refused(text):
+        raise ValueError(f"the character U+{ord(character):04X} is not allowed; remove it")
     return text
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from stapo.text import short_escape, shorten, visible
+
 MAX_BYTES = 2**18
 MAX_DEPTH = 20
 MAX_VALUES = 20_000
@@ -38,19 +40,14 @@ class StudyError(ValueError):
     """Everything that is wrong with a user's input, one line each."""
 
     def __init__(self, errors: list[str]):
-        kept = [printable(error) for error in errors[:MAX_ERRORS]]
+        kept = [
+            visible(shorten(error, MAX_LINE - 1), escape=short_escape)
+            for error in errors[:MAX_ERRORS]
+        ]
         if len(errors) > MAX_ERRORS:
             kept.append(f"and {len(errors) - MAX_ERRORS} more")
         super().__init__("\n".join(kept))
         self.errors = kept
-
-
-def printable(text: str) -> str:
-    """Return text as one bounded line; what a terminal would obey is shown as an escape."""
-    cut = text if len(text) <= MAX_LINE else text[: MAX_LINE - 1] + "…"
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut
-    )
 
 
 @dataclass

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from stapo.study.fields import IN_WORDS
 from stapo.study.loader import Place, StudyError
+from stapo.text import shorten
 
 Problem = tuple[Place, str]
 """Where, and what is wrong there with its remedy."""
@@ -85,8 +86,7 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
 def shown(value: Any) -> str:
     """Return a value in few printable characters."""
     try:
-        text = json.dumps(value, default=str)
-        return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+        return shorten(json.dumps(value, default=str), MAX_SHOWN)
     except (ValueError, TypeError, RecursionError):
         return f"a {type(value).__name__}"
 

@@ -52,11 +52,11 @@ def test_no_headline_without_target_or_without_baselines():
     assert headline({}, "stapo", BASELINES) is None
 
 
-def test_all_that_is_said_has_a_revision_and_a_sureness():
+def test_all_that_is_said_has_a_revision_and_a_confidence():
     content = paper()
     for one in (*content["claims"], *content["notes"], *content["independent"]):
         assert one["revision"]
-        assert confidence(one["sureness"])
+        assert confidence(one["confidence"])
     for revision, stated in content["headline"].items():
         assert METHODS[stated["method"]].revision == revision
     assert content["table"]["revision"] == METHODS["stapo-v2"].revision
