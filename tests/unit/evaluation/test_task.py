@@ -1,13 +1,16 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
 from lm_eval.tasks import TaskManager
 
+from stapo.evaluation import task as module
 from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
 from stapo.models.arithmetic import is_held_out
+from stapo.records.responses import AnsweredProblem
 from stapo.reference import paper
 from stapo.repository import BENCHMARKS
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
@@ -67,6 +70,17 @@ def test_rows_of_another_checksum_are_refused():
         load_rows(**metadata)
     with pytest.raises(ValueError, match="unknown builder"):
         load_rows(**{**metadata, "builder": "other"})
+
+
+def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
+    problem = AnsweredProblem(0, "", "7", ["a"], [1], [False], ["e"])
+    for name, definition in benchmark_definitions().items():
+        function = definition["doc_to_text"].rpartition(".")[2]
+        shown = replace(problem, question=getattr(module, function)({"question": "What?"}))
+        assert module.rows_of(name, [shown]) == [{"question": "What?", "answer": "7"}]
+    monkeypatch.delitem(module.PROMPTS, "question")
+    with pytest.raises(ValueError, match="doc_to_text question: known are math_question"):
+        module.rows_of("chain-2", [problem])
 
 
 def test_problems_are_held_out():
