@@ -1,8 +1,8 @@
-r"""The grader ceiling: which share of a benchmark's gold answers is accepted in each usual notation.
+r"""Audit of the grader: the share of a benchmark's gold answers that it accepts in each usual notation.
 
-A model that is right in a notation that the grader does not take is counted wrong; no score can be higher
-than this share allows. The last row asks the opposite: the answers of other problems of the benchmark,
-none of which should be accepted but those that coincide.
+A correct answer in a notation that the grader rejects counts as wrong, so this share is an upper limit of
+the score. The last row tests the opposite: answers of other problems, which should be rejected unless they
+are equal by coincidence.
 """
 
 import os
@@ -28,7 +28,7 @@ def _decimal(gold: str) -> str | None:
     if not match or int(match[3]) == 0:
         return None
     value = int(match[2]) / int(match[3])
-    # Only where the decimal ends: a rounded one is another number.
+    # Only finite decimals: a rounded one is a different number.
     text = f"{match[1]}{value:.10f}".rstrip("0")
     return text if len(text) <= 8 else None
 
@@ -58,12 +58,12 @@ NOTATIONS: dict[str, Callable[[str], str | None]] = {
         re.sub(r"\^\{?\\circ\}?", "", gold) if "\\circ" in gold else None
     ),
 }
-"""Name to the notation of a gold answer; None where it has no such form."""
+"""Name of a notation -> function that writes a gold answer in it; None if not applicable."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How one notation fares on one benchmark."""
+    """Acceptance of one notation on one benchmark."""
 
     notation: str
     applicable: int
@@ -88,7 +88,7 @@ def ceilings(golds: Sequence[str], *, workers: int = 1) -> list[Ceiling]:
 
 
 def coincidences(golds: Sequence[str], *, workers: int = 1) -> list[tuple[str, str]]:
-    """Return the pairs (gold, answer of the next problem) that the grader takes for equal."""
+    """Return the pairs (gold, answer of the next problem) that the grader treats as equal."""
     shifted = [*golds[1:], *golds[:1]]
     pairs = list(zip(golds, shifted, strict=True))
     grades = grade_all([(a, rf"\boxed{{{b}}}") for a, b in pairs], workers=workers)
@@ -96,7 +96,7 @@ def coincidences(golds: Sequence[str], *, workers: int = 1) -> list[tuple[str, s
 
 
 def print_audit(benchmarks: Sequence[str]) -> None:
-    """Print notations by benchmark, and the answers of other problems that are accepted.
+    """Print the acceptance of notations by benchmark, and the accepted answers of other problems.
 
     Raises:
         StudyError: unknown benchmarks.
@@ -111,7 +111,7 @@ def print_audit(benchmarks: Sequence[str]) -> None:
         golds = [str(row["answer"]) for row in load_rows(**tasks[name]["metadata"])["test"]]
         found[name] = {c.notation: c for c in ceilings(golds, workers=os.cpu_count() or 1)}
         shared[name] = coincidences(golds, workers=os.cpu_count() or 1)
-    table = Table(title="gold answers accepted, of those that have the notation", box=None)
+    table = Table(title="accepted gold answers / those with the notation", box=None)
     for column in ("notation", *benchmarks):
         table.add_column(column, justify="left" if column == "notation" else "right")
     for notation in NOTATIONS:
@@ -124,4 +124,4 @@ def print_audit(benchmarks: Sequence[str]) -> None:
     console.print(table)
     for name, pairs in shared.items():
         for gold, other in pairs:
-            console.print(Text(f"{name}: {other} passes for {gold}"))
+            console.print(Text(f"{name}: {other} is accepted for {gold}"))

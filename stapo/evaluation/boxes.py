@@ -1,9 +1,9 @@
-r"""Which boxes of a response are its answer: the last one; for a gold of several parts also several.
+r"""Selection of the boxes of a response that are its answer: the last one or, for lists, several.
 
 math-verify reads boxes less than 10 characters apart, or less than 70 with an "and", "or", comma or
-semicolon between them, as one list. Here nothing but these words and signs, delimiters and spaces may
-stand between them, and they count as one list only where the gold is one, of as many parts, and each box
-holds one part. Everywhere else the last box is the answer: several candidates for one gold are none.
+semicolon between them, as one list. Here only these words and signs, delimiters and spaces may be between
+them, and they count as one list only if the gold is a list of equally many parts and each box contains one
+part. In all other cases the last box is the answer, so several candidates for one gold do not count.
 """
 
 import re
@@ -16,7 +16,7 @@ JOINT = re.compile(
     r"(?:\s|\$|[,;&]|\\\\|\\[()\[\],;:! ]|~|\*\*|\\q?quad(?![a-zA-Z])|(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])"
     r"|\\(?:text|textrm|mathrm|mbox)\s*\{[\s,;]*(?:and|or)?[\s,;]*\})*"
 )
-"""What may stand between two boxes. Not possessive: Python before 3.11.5 matches that wrongly (gh-106052)."""
+"""Text allowed between two boxes. Not possessive, which Python before 3.11.5 matches wrongly (gh-106052)."""
 DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)|\\quad(?![a-zA-Z])")
 SET = re.compile(
     r"(?:\\left\s*)?\\(?:\{|lbrace(?![a-zA-Z]))(?P<set>.*?)(?:\\right\s*)?\\(?:\}|rbrace(?![a-zA-Z]))"
@@ -25,7 +25,7 @@ SET = re.compile(
 THOUSANDS = re.compile(
     r"[-+]?(?:\\?\$)?\s*[0-9]{1,3}(?:(?:,|\{,\})(?:\\!)?\s?[0-9]{3})+(?:\.[0-9]*)?"
 )
-"""One number, or a list of which some numbers look like its last digits: taken for one number."""
+"""A number with thousands commas; a list that looks like one is taken for one number."""
 TOKENS = re.compile(
     r"(?P<open>\\[{(\[]|\\lbrace|[({\[])|(?P<close>\\[})\]]|\\rbrace|[)}\]])"
     r"|(?P<between>(?<!\\)[,;](?!\s*+\\!)|\\(?:text|mathrm|textrm|mbox)\s*+\{\s*+(?:,\s*+)?(?:and|or)\s*+\}"
@@ -35,20 +35,20 @@ MAX_PARTS = 100
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...} whose braces close; None without one.
+    r"""Return the content of the last \boxed{...} whose braces close, None without one.
 
-    In a response cut off inside its last box, what was boxed before stands.
+    If a response is truncated inside its last box, the box before it counts.
     """
     boxes = _closed(text)
     return None if not boxes else text[slice(*max(boxes))]
 
 
 def final_answer(gold: str, response: str) -> str | None:
-    """Return what a response answers: the last box, or a list of the boxes that are joined to it.
+    """Return the answer of a response: its last box, or a list of its last boxes; None without a box.
 
     Args:
-        gold: trusted; says how many parts an answer has.
-        response: untrusted.
+        gold: trusted gold answer, which determines the number of parts.
+        response: untrusted response.
     """
     wanted = _parts_of_gold(gold)
     boxes = _closed(response)
@@ -65,7 +65,7 @@ def final_answer(gold: str, response: str) -> str | None:
 
 
 def parts(text: str) -> int:
-    r"""Return how many parts a list has, outside of all brackets; those of \{...\} are those of the set."""
+    r"""Return the number of parts of a list, outside of all brackets; of a set \{...\}, its elements."""
     text = DELIMITERS.sub(" ", text).strip()
     if THOUSANDS.fullmatch(text):
         return 1
@@ -81,16 +81,16 @@ def parts(text: str) -> int:
             pieces.append(text[start : match.start()])
             start = match.end()
     pieces.append(text[start:])
-    # An Oxford comma leaves nothing between itself and the word.
+    # Nothing is between an Oxford comma and the word after it.
     return sum(bool(piece.strip()) for piece in pieces)
 
 
 _parts_of_gold = lru_cache(maxsize=4096)(parts)
-"""Not of answers, which are long and many."""
+"""Cached `parts` for gold answers; answers are too long and too many for a cache."""
 
 
 def _closed(text: str) -> list[tuple[int, int]]:
-    """Return start and end of the content of every box whose braces close."""
+    """Return start and end of the content of every box that is closed."""
     opened: list[tuple[bool, int]] = []
     found = []
     for match in BRACES.finditer(text):
@@ -104,7 +104,7 @@ def _closed(text: str) -> list[tuple[int, int]]:
 
 
 def _joined(text: str, boxes: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Return the boxes that end with the last one and that nothing but a joint separates, at most so many."""
+    """Return the last boxes that only joints separate, at most `most`."""
     run = [boxes[-1]]
     for box in reversed(boxes[:-1]):
         between = text[box[1] + 1 : run[0][0] - COMMAND]

@@ -1,9 +1,9 @@
-"""Rows of the real benchmarks: from the Hub or a local directory, normalised and checked.
+"""Rows of the real benchmarks: read from the Hub or a local directory, normalised and checked.
 
-`STAPO_DATA_DIR` names a directory for machines without internet. A benchmark is looked for there as
-`NAME.parquet`, `NAME.jsonl` (any spelling of its names, capitals and hyphens apart) and in the Hub's
-layout, `OWNER/DATASET/**`; the files may be the Hub's, those of `stapo fetch`, or the publication of the
-JustRL authors. Wherever the rows come from, their number and checksum must be those of the task.
+`STAPO_DATA_DIR` is a directory for machines without internet. A benchmark is searched there as
+`NAME.parquet` or `NAME.jsonl` (for any of its names, ignoring case and punctuation) and in the Hub's
+layout, `OWNER/DATASET/**`. The files may be those of the Hub, of `stapo fetch`, or of the JustRL authors.
+In all cases, the number of rows and their checksum must be those of the task.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from stapo.hub import with_retries
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
 ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
-"""The first that a row has; a worked solution only counts by its box."""
+"""Columns with the answer, by priority; of a worked solution, only the box is used."""
 
 Row = dict[str, str]
 
@@ -34,15 +34,15 @@ def benchmark_rows(
 
     Args:
         hub: dataset on the Hub.
-        revision: of the dataset.
-        split: of the dataset.
-        names: under which a local file may stand.
-        rows: expected number.
-        sha256: expected checksum, as of `checksum`.
+        revision: revision of the dataset.
+        split: split of the dataset.
+        names: possible names of a local file.
+        rows: expected number of rows.
+        sha256: expected result of `checksum`.
 
     Raises:
-        ValueError: another number of rows, another checksum, or a row without question or answer.
-        FileNotFoundError: `STAPO_DATA_DIR` is set and has no such benchmark.
+        ValueError: the number of rows or the checksum differs, or a row has no question or answer.
+        FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
     directory = os.environ.get(DATA_DIR)
     if directory:
@@ -56,7 +56,7 @@ def benchmark_rows(
         raise ValueError(f"{names[0]}: expected {rows} rows, found {len(found)} in {source}")
     if checksum(found) != sha256:
         raise ValueError(
-            f"{names[0]}: expected rows of sha256 {sha256}, found {checksum(found)} in {source}"
+            f"{names[0]}: expected rows with SHA-256 {sha256}, found {checksum(found)} in {source}"
         )
     return found
 
@@ -65,7 +65,7 @@ def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
     """Return the file of a benchmark in a local directory.
 
     Raises:
-        FileNotFoundError: none, with the names that were looked for.
+        FileNotFoundError: there is no such file; the message lists the names searched.
     """
     wanted = {_plain(name) for name in names}
     files = sorted(p for p in directory.rglob("*") if p.suffix in (".parquet", ".jsonl"))
@@ -74,7 +74,8 @@ def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
         if _plain(path.stem) in wanted or str(inside.parent).lower().startswith(hub.lower()):
             return path
     raise FileNotFoundError(
-        f"{directory} ({DATA_DIR}): found no {' or '.join(sorted(names))} as .parquet or .jsonl, nor {hub}/"
+        f"{directory} ({DATA_DIR}): no {' or '.join(sorted(names))} as .parquet or .jsonl, and no {hub}/; "
+        "run `stapo fetch` with internet access"
     )
 
 
@@ -91,10 +92,10 @@ def _read(path: Path) -> Iterable[Mapping[str, Any]]:
 def normalise(row: Mapping[str, Any], place: str) -> Row:
     r"""Return question and answer of a row in any of the known layouts.
 
-    White space at the ends goes, and a \boxed{} around the answer.
+    White space at the ends is removed, and a \boxed{} around the answer.
 
     Raises:
-        ValueError: no column of a known name, or nothing in it.
+        ValueError: there is no column with a known name, or it is empty.
     """
     question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
     answer = ""
@@ -102,7 +103,7 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
         if row.get(name) is not None:
             text = _text(row[name])
             boxed = last_boxed(text)
-            # A worked solution without a box holds no answer; any other column is one.
+            # A worked solution without a box has no answer; other columns are the answer themselves.
             answer = boxed if boxed is not None else ("" if name == "solution" else text)
         if answer:
             break
@@ -112,7 +113,7 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
 
 
 def _text(value: Any) -> str:
-    """Return a cell's text: plain, the last turn of a conversation, or the only item of a list."""
+    """Return the text of a cell, which may be a string, a conversation (its last turn) or a list."""
     if isinstance(value, Mapping):
         return _text(value.get("ground_truth", value.get("content", "")))
     if isinstance(value, list | tuple):
@@ -121,6 +122,6 @@ def _text(value: Any) -> str:
 
 
 def checksum(rows: Iterable[Mapping[str, str]]) -> str:
-    """Return the SHA-256 of the canonical JSON of questions and answers; runs of white space count as one."""
+    """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
     plain = [{name: " ".join(row[name].split()) for name in ("question", "answer")} for row in rows]
     return hashlib.sha256(canonical(plain).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The two backends: Transformers, for CPUs and tests, and vLLM. Both answer the same requests.
+"""The two inference backends: Transformers, for CPUs and tests, and vLLM.
 
-An engine is a function from requests to responses. Each request carries its own seed, so that responses do
-not depend on what else is in the batch or on which replica answers (apart from rounding).
+An engine is a function from requests to responses. Each request has its own seed, so that a response does
+not depend on the rest of the batch or on the replica (except for rounding).
 """
 
 import os
@@ -37,11 +37,11 @@ Answers = Callable[[Iterable[list[Request]]], Iterable[tuple[list[Request], list
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
-    """Draws every row of a batch with its own generator, by Gumbel noise: the largest is the sample.
+    """Samples every row of a batch with its own generator: the maximum after adding Gumbel noise.
 
     Args:
-        seeds: one per row.
-        sampling: temperature, top-k and top-p, applied before the draw.
+        seeds: one seed per row.
+        sampling: temperature, top-k and top-p, applied before the noise.
     """
 
     def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:
@@ -61,8 +61,8 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]
 
 
 def gumbel_noise(uniform: Tensor) -> Tensor:
-    """Return the noise of as many draws; the largest of scores plus noise is a sample of their softmax."""
-    # rand() may be 0; the next number is 2^-24.
+    """Return Gumbel noise; the maximum of scores plus noise is a sample of the scores' softmax."""
+    # rand() may be 0; its next larger value is 2^-24.
     return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
 
 
@@ -73,13 +73,13 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     loaded = load_model(model, dtype).to(device).eval()
     tokenizer = load_tokenizer(model)
     settings = GenerationConfig(
-        do_sample=False,  # The draw is SeededSampling's; without one the likeliest token is taken.
+        do_sample=False,  # Greedy decoding after the noise of SeededSampling, if any.
         max_new_tokens=sampling.max_response_tokens,
         eos_token_id=list(sampling.eos_token_ids),
         pad_token_id=sampling.eos_token_ids[0],
         repetition_penalty=sampling.repetition_penalty,
     )
-    # What a checkpoint ships would fill the fields that are not set above.
+    # Otherwise the checkpoint's own generation_config would set the remaining fields.
     loaded.generation_config = settings
 
     def answer(requests: Sequence[Request]) -> list[Response]:
@@ -104,7 +104,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
 
 
 def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
-    """Return a response up to its end token, which counts as one of its tokens."""
+    """Return the response before its end token, which is counted in its number of tokens."""
     for place, token in enumerate(tokens):
         if token in sampling.eos_token_ids:
             return Response(_text(tokenizer, tokens[:place]), place + 1, False)
@@ -148,7 +148,7 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
                 max_tokens=sampling.max_response_tokens,
                 stop=None,
                 stop_token_ids=list(sampling.eos_token_ids),
-                ignore_eos=True,  # The ends are those above, not those of the checkpoint.
+                ignore_eos=True,  # Only the end tokens above count, not the checkpoint's.
                 detokenize=False,
             )
             for request in requests
@@ -161,7 +161,7 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
 
 
 def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
-    """Return an engine of a backend, `hf` or `vllm`."""
+    """Return an engine of a backend, which is `hf` or `vllm`."""
     return hf_engine(model, sampling) if backend == "hf" else vllm_engine(model, sampling, settings)
 
 
@@ -169,10 +169,10 @@ def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings)
 def engine(
     backend: str, model: Path, sampling: Sampling, settings: EngineSettings
 ) -> Iterator[Answers]:
-    """Yield a function that answers lists of requests one after another, on one or several replicas.
+    """Yield a function that answers batches of requests, on one or several replicas.
 
-    With `data_parallel` above one, as many processes hold a replica each, on GPUs of its own; what they
-    answer is yielded as it comes.
+    With `data_parallel` above 1, each of as many processes has a replica on its own GPUs. Responses are
+    yielded in the order of the batches, as soon as they are ready.
     """
     start = partial(load, backend, str(model), sampling, settings)
     if settings.data_parallel == 1:
@@ -189,7 +189,7 @@ def engine(
 
 
 def label(backend: str) -> str:
-    """Return what answers, as it is kept with every response: engine, version, device."""
+    """Return the label that is stored with every response: engine, version, device."""
     package = {"hf": "transformers", "vllm": "vllm"}[backend]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
     return f"{package} {metadata.version(package)} on {device}"
@@ -199,7 +199,7 @@ _replica: Engine | None = None
 
 
 def _load_replica(start: Callable[[], Engine], replicas: int, gpus_each: int) -> None:
-    """Load the engine of this process on its own share of the visible GPUs."""
+    """Load the engine of this process on its share of the visible GPUs."""
     global _replica
     number = (current_process()._identity[0] - 1) % replicas
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

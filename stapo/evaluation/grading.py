@@ -1,15 +1,15 @@
-r"""One function that says whether a response answers a problem, for everybody who asks.
+r"""The grader: decides whether a response answers a problem, for all parts of the suite.
 
-The answer is what stands in the last \boxed{...}; of several, see `boxes`. It is hostile text: math-verify
-sees it only in a worker process with limits of memory and processor time, which the kernel ends at the limit
-and which is replaced. A limit, a crash, an answer that cannot be read, no box and a wrong answer are
-different verdicts.
+The answer is the content of the last \boxed{...}; for several boxes see `boxes`. Answers are untrusted:
+math-verify reads them only in worker processes with limits of memory and processor time. The kernel ends a
+worker at its limit, and a new one replaces it. A timeout, a crash, an unparsable answer, a missing box and
+a wrong answer are different verdicts.
 
-Processor time, since a verdict must not depend on what else the machine does. What stays: on a slower
-machine an answer that needs nearly the whole limit is a timeout that is none on a faster one.
+The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
+on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
 
-What counts as an answer: `notation`. Which equalities of math-verify are not believed, and which faults
-stay: `grading_worker`.
+`notation` decides what counts as an answer. `grading_worker` lists the equalities of math-verify that are
+overruled, and the known errors that remain.
 """
 
 import atexit
@@ -34,21 +34,21 @@ from stapo.evaluation.boxes import last_boxed as last_boxed
 from stapo.records.verdicts import FAILURES, Verdict
 
 MAX_FAILURE_FRACTION = 0.05
-"""More timeouts and crashes than this share of the responses, and the machine is the likelier reason."""
+"""Largest accepted share of timeouts and crashes; above it, the likely cause is the machine."""
 
 WORKER = "stapo.evaluation.grading_worker"
 
 SECONDS = 10.0
-"""Of processor time; a usual answer needs some hundredths."""
+"""Limit of processor time per answer; most answers need some hundredths of a second."""
 MEMORY_BYTES = 2 * 2**30
 STALLED_SECONDS = 60.0
-"""A worker that uses no processor time for so long is blocked, not busy."""
+"""A worker that uses no processor time for this long is blocked, not busy."""
 RELATIVE_TOLERANCE = 1e-4
-"""Between decimals: what rounding to six places, math-verify's rule, allows at 0.01."""
+"""Tolerance between decimals; math-verify's rule, rounding to six places, allows the same at 0.01."""
 SCIENTIFIC = re.compile(
     r"(?<![\w.])([-+]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++))[eE]([-+]?)([0-9]++)(?!\.?\w)"
 )
-"""Possessive: looking for a way back through 200,000 digits would take minutes."""
+"""Possessive quantifiers: backtracking through 200,000 digits would take minutes."""
 _WHOLE = "([0-9]{1,18})"
 NUMBER = re.compile(
     r"(-?)(?:([0-9]{1,18}(?:\.[0-9]{1,18})?)(?:\s*\\(?:times|cdot)\s*10\^\{(-?[0-9]{1,2})\})?"
@@ -56,17 +56,17 @@ NUMBER = re.compile(
 )
 
 _idle: defaultdict[int, list["subprocess.Popen[str]"]] = defaultdict(list)
-"""Workers by memory limit. A fork must not talk to, or end, those of its parent."""
+"""Idle workers by memory limit. A forked process must not use or end those of its parent."""
 os.register_at_fork(after_in_child=_idle.clear)
 
 
 @dataclass(frozen=True)
 class Grade:
-    """What became of one response."""
+    """Verdict on one response."""
 
     verdict: Verdict
     answer: str | None
-    """The content of the last box, or of several for a gold of several parts."""
+    """Content of the last box, or of several boxes if the gold answer has several parts."""
 
     @property
     def correct(self) -> bool:
@@ -82,7 +82,7 @@ def normalise(text: str) -> str:
 
 
 def without_full_stop(answer: str) -> str:
-    """Drop the full stop at the end of a sentence, which ended up in the box; math-verify fails on it."""
+    """Return the answer without the full stop of a sentence, on which math-verify fails."""
     return re.sub(r"(?<=[^\s.\\])\.\s*$", "", answer)
 
 
@@ -99,21 +99,21 @@ def grade_all(
     memory_bytes: int = MEMORY_BYTES,
     progress: bool = False,
 ) -> list[Grade]:
-    """Return the grade of each (gold, response), in their order.
+    """Return the grade of each (gold, response), in the same order.
 
-    Equal pairs of gold and answer are graded once. An answer that is the gold, character by character,
-    is correct without mathematics, whatever it says: the gold is trusted. Plain numbers that are equal or
-    far apart need none either. Workers start when an answer needs one and live until the process ends.
+    Equal pairs of gold and answer are graded once. An answer that is identical to the gold answer is
+    correct without a worker, since gold answers are trusted. Plain numbers that are equal or far apart
+    need no worker either. Workers are started when needed, and run until the process ends.
 
     Args:
         pairs: trusted gold answers and untrusted responses.
-        workers: processes at a time.
-        seconds: limit of one answer's processor time.
-        memory_bytes: address space that a worker may add to that of its imports.
-        progress: show a bar.
+        workers: number of parallel processes.
+        seconds: limit of processor time per answer.
+        memory_bytes: limit of a worker's address space, in addition to that of its imports.
+        progress: whether to show a progress bar.
 
     Raises:
-        RuntimeError: the worker does not start.
+        RuntimeError: a worker does not start.
     """
     answers = [final_answer(gold, response) for gold, response in pairs]
     verdicts: dict[tuple[str, str], Verdict] = {}
@@ -141,7 +141,7 @@ def grade_all(
 
 
 def _obvious(gold: str, answer: str, written: str) -> Verdict | None:
-    """Return the verdict where no mathematics is needed, with the full stop (answer) or without it."""
+    """Return the verdict if no worker is needed; `written` is the answer without its full stop."""
     if gold in (answer, written):
         return "correct"
     expected, found = _number(gold), _number(written)
@@ -149,14 +149,14 @@ def _obvious(gold: str, answer: str, written: str) -> Verdict | None:
         return None
     if expected == found:
         return "correct"
-    # As `_agree` judges numbers; what lies closer is math-verify's to round.
+    # The same rule as in `_agree`; closer numbers are left to math-verify.
     far = abs(expected - found) > RELATIVE_TOLERANCE * max(abs(expected), abs(found))
     exact = "." not in gold + written
     return "wrong" if far or exact else None
 
 
 def _number(text: str) -> Fraction | None:
-    r"""Return the number that 12, 0.5, 4.5e33, -3/4 or \frac{3}{4} is; None for anything else."""
+    r"""Return the value of a number such as 12, 0.5, 4.5e33, -3/4 or \frac{3}{4}; None for other text."""
     match = NUMBER.fullmatch(normalise(text))
     if match is None:
         return None
@@ -174,7 +174,7 @@ def failure_fraction(grades: Sequence[Grade]) -> float:
 
 
 def _verdict(gold: str, answer: str, seconds: float, memory_bytes: int) -> Verdict:
-    """Return a worker's verdict; a crash counts only in a fresh worker."""
+    """Return a worker's verdict; after a crash of a used worker, a fresh one repeats the request."""
     request = json.dumps([gold, answer, seconds]) + "\n"
     try:
         used = _idle[memory_bytes].pop()
@@ -188,7 +188,7 @@ def _verdict(gold: str, answer: str, seconds: float, memory_bytes: int) -> Verdi
 
 
 def _ask(process: "subprocess.Popen[str]", request: str, memory_bytes: int) -> Verdict:
-    """Return the answer of a worker, and keep the worker or end it."""
+    """Return the verdict of a worker, and then reuse or end the worker."""
     assert process.stdin is not None
     worn = True
     try:
@@ -198,10 +198,10 @@ def _ask(process: "subprocess.Popen[str]", request: str, memory_bytes: int) -> V
         verdict, worn = json.loads(_read(process))
     except (BrokenPipeError, EOFError):
         verdict = "timeout" if process.wait() == -signal.SIGPROF else "crash"
-    except TimeoutError:  # No answer makes a worker wait; something outside has stopped it.
+    except TimeoutError:  # No answer makes a worker wait; another process has stopped it.
         verdict = "crash"
     finally:
-        # Also after Ctrl-C: an answer that nobody read would pass for that of the next request.
+        # Also after Ctrl-C: an unread verdict would be taken as that of the next request.
         if worn:
             _stop(process)
     if not worn:
@@ -210,7 +210,7 @@ def _ask(process: "subprocess.Popen[str]", request: str, memory_bytes: int) -> V
 
 
 def _read(process: "subprocess.Popen[str]") -> str:
-    """Return one line of a worker, which writes each at once; wait for as long as it computes."""
+    """Return one line from a worker, which writes whole lines; wait while it uses processor time."""
     assert process.stdout is not None
     before = -1
     with selectors.DefaultSelector() as selector:
@@ -227,15 +227,15 @@ def _read(process: "subprocess.Popen[str]") -> str:
 
 def _processor_ticks(pid: int) -> int:
     """Return the processor time that a process has used."""
-    # The name of the program, in parentheses, may hold anything.
+    # The name of the program, in parentheses, may contain any characters.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def _start(memory_bytes: int) -> "subprocess.Popen[str]":
-    """Return a new worker after its imports, which are no answer's fault."""
-    # -P: neither this directory, which has a statistics.py, nor the caller's shadows a library. The
-    # hash seed fixes the order of sympy's sets and with it the rare verdict that depends on it.
+    """Return a new worker that has finished its imports, so that they do not count as an answer's time."""
+    # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
+    # The hash seed fixes the order of sympy's sets, on which rare verdicts depend.
     command = [sys.executable, "-P", "-m", WORKER, str(memory_bytes)]
     process = subprocess.Popen(
         command,
@@ -251,7 +251,9 @@ def _start(memory_bytes: int) -> "subprocess.Popen[str]":
         _stop(process)
         if not isinstance(error, EOFError | TimeoutError):
             raise
-        why = f"the grading worker does not start or judges known answers wrongly; see {' '.join(command)}"
+        why = (
+            f"the grading worker does not start or misjudges known answers; run {' '.join(command)}"
+        )
         raise RuntimeError(why) from error
     return process
 

@@ -1,24 +1,25 @@
-r"""The process in which math-verify sees a hostile answer: started, limited and killed by `grading`.
+r"""The worker process in which math-verify reads untrusted answers; `grading` starts, limits and kills it.
 
-What is written is `notation`'s; here is what it is worth. math-verify 0.9.0 takes unequal things for equal:
+`notation` compares how answers are written; this module compares their values. math-verify 0.9.0 accepts
+these unequal pairs:
 
-- 4 = 4\u221a(2), 3*x-1*y+13=0 = 3x+4y+14=0: what is no LaTeX falls back to the last number in the text,
-  and to Python's eval. Only its LaTeX reader is used, on the whole of the text.
-- 1/2^{99} = 1/2^{98}, x+2^{-99} = x+2^{-98}: differences below 1e-15 are chopped; 1e-7 = 2e-7: decimals
-  are rounded to six places. `_agree` compares relative to the size, with 50 digits.
-- (1,2) = \{1,2\}: meant for roots in parentheses. Refused where the set has braces.
-- x^2+1=0 = x^2+2=0: two equations without real solutions have the same solutions. `_same_relation`.
-- 5 = `2+2=5`, 5 = `5\approx 7`: one side of a chain is taken. `_judge_chain` asks all of them.
+- 4 = 4\u221a(2), 3*x-1*y+13=0 = 3x+4y+14=0: if the text is not LaTeX, math-verify uses the last number in
+  it, and Python's eval. Here only its LaTeX parser is used, on the whole text.
+- 1/2^{99} = 1/2^{98}, x+2^{-99} = x+2^{-98}: differences below 1e-15 are dropped; 1e-7 = 2e-7: decimals
+  are rounded to six places. `_agree` compares with 50 digits and a relative tolerance.
+- (1,2) = \{1,2\}: intended for roots in parentheses. Here it is wrong if the set has braces.
+- x^2+1=0 = x^2+2=0: two equations without real solutions have the same solutions. See `_same_relation`.
+- 5 = `2+2=5`, 5 = `5\approx 7`: only one side of a chain is compared. `_judge_chain` compares all.
 
 Measured on 18,000 pairs of `tests/grading_fuzz.py`, of which 8,260 are equal: 0 wrong accepts and 0 wrong
-rejects; before marks, bases, chains and units were read, 3,359 and 1,222.
+rejects; without the rules for marks, bases, chains and units, 3,359 and 1,222.
 
-Known and left. Wrong accepts: 50\% is 50 and 0.5 and the reverse; degree signs and units in \text are not
-compared; capital and small letters are the same; the left side of an equation may be anything, so that
-`2x=10` is accepted for 10; (2,4) is a point and an interval. Wrong rejects: `5` for 2x=10; `2x=10` for x=5;
-`1/2 x` is 1/(2x) to the reader, unlike `(1)/(2) x`; a unit of one letter outside of \text is a factor.
-It swallows a MemoryError of its reader, which then counts as unparsable. Braces are counted in `last_boxed`
-whether escaped or not: a box with \left\{ ... \right. does not close. Linux only: memory is read from /proc.
+Known errors. Wrong accepts: 50\% equals both 50 and 0.5; degree signs and units in \text are not compared;
+case is ignored; the left side of an equation may be anything, so `2x=10` is accepted for 10; (2,4) is both
+a point and an interval. Wrong rejects: `5` for 2x=10; `2x=10` for x=5; `1/2 x` is parsed as 1/(2x), unlike
+`(1)/(2) x`; a unit of one letter outside of \text is a factor. A MemoryError inside math-verify's parser
+counts as unparsable. `last_boxed` counts escaped and unescaped braces alike, so a box with
+\left\{ ... \right. does not close. Linux only: memory is read from /proc.
 """
 
 import functools
@@ -46,27 +47,28 @@ from stapo.evaluation.grading import RELATIVE_TOLERANCE
 from stapo.records.verdicts import Verdict
 
 EXACT_TOLERANCE = 1e-40
-"""Between exact expressions evaluated to 50 digits."""
+"""Relative tolerance between exact expressions evaluated to 50 digits."""
 ZERO = 1e-90
-"""sympy gives up on a sum that cancels at 100 digits; what it then returns is noise."""
+"""Absolute tolerance: for a sum that cancels, sympy stops at 100 digits and returns noise."""
 BRACED = re.compile(r"\s*(\\left)?\s*\\(\{|lbrace)")
 POINTS = tuple(sympy.Rational(*point) for point in ((7, 1), (12, 1), (19, 7), (-11, 3), (-23, 9)))
-"""Where expressions with variables are compared: whole, broken and negative."""
+"""Values of variables at which expressions are compared: integers, fractions, negative numbers."""
 START_SECONDS = 60.0
-"""Of processor time, for the first answers."""
+"""Limit of processor time for the known answers that a worker judges first."""
 ENOUGH = 2
-"""Points at which both sides must have real values before they decide that two expressions are equal."""
+"""Number of points with real values on both sides that are needed to call two expressions equal."""
 
 
 class TwoStageParser(latex2sympy2.PSParser):  # type: ignore[misc]
-    """Predicts without the full context first: five times faster.
+    """Parser that first predicts without the full context, which is five times faster.
 
-    ANTLR guarantees that this gives the same tree or a syntax error; then the full context decides.
+    ANTLR guarantees that this gives the same tree or a syntax error; after an error, the input is parsed
+    again with the full context.
     """
 
     def math(self) -> Any:
-        """Return the tree of the whole input."""
-        # All tokens now: a second attempt would go on behind the characters that are none.
+        """Return the syntax tree of the whole input."""
+        # Read all tokens now: a second attempt would continue after invalid characters.
         self._input.fill()
         self._refuse_parts_of_commands()
         self._interp.predictionMode = PredictionMode.SLL
@@ -80,7 +82,7 @@ class TwoStageParser(latex2sympy2.PSParser):  # type: ignore[misc]
             return super().math()
 
     def _refuse_parts_of_commands(self) -> None:
-        r"""Raise on \\newline, of which the lexer makes \\ne and letters."""
+        r"""Raise an error for commands such as \\newline, which the lexer splits into \\ne and letters."""
         text = str(self._input.tokenSource.inputStream)
         for token in self._input.tokens:
             if re.fullmatch(r"\\[a-zA-Z]+", token.text) and text[token.stop + 1 :][:1].isalpha():
@@ -91,11 +93,11 @@ latex2sympy2.PSParser = TwoStageParser
 
 
 def _serve(memory_bytes: int) -> None:
-    """Answer each request on standard input by the verdict and whether this worker is worn."""
-    # Nothing that a library prints may pass for a verdict.
+    """Write, for each request on standard input, the verdict and whether this worker must be replaced."""
+    # Output of libraries goes to stderr, so that it cannot be taken as a verdict.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # Nobody handles the signal: at its limit the kernel ends this process, even within one multiplication.
+    # Without a handler, the kernel ends this process at its limit, even within one multiplication.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
@@ -106,19 +108,19 @@ def _serve(memory_bytes: int) -> None:
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # An environment in which right is not right must not grade: everything would be wrong, and nobody told.
+    # A broken environment must not grade: all answers would be wrong, without any error.
     if [_judge("x", a) for a in (r"\frac{2x}{2}", r"\frac{x}{2}")] != ["correct", "wrong"]:
-        sys.exit("the grader does not grade")
+        sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         gold, answer, seconds = json.loads(line)
-        # What sympy remembers and draws is the same before each answer, whatever came before it.
+        # Reset sympy's cache and random numbers, so that a verdict does not depend on earlier answers.
         clear_cache()
         seed(0)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         verdict = _judge(gold, answer)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # What is kept of one answer must not starve the next.
+        # Memory that one answer leaves allocated must not be missing for the next.
         worn = verdict == "crash" or _address_space() - start > memory_bytes / 8
         print(json.dumps([verdict, worn]), file=answers, flush=True)
 
@@ -137,7 +139,7 @@ def _judge(gold: str, answer: str) -> Verdict:
         return _judge_values(gold, answer)
     except (MemoryError, RecursionError):
         return "crash"
-    except Exception:  # What sympy throws at a comparison means "not equal", as in math-verify.
+    except Exception:  # Errors of sympy in a comparison mean "not equal", as in math-verify.
         return "wrong"
 
 
@@ -152,7 +154,7 @@ def _judge_values(gold: str, answer: str) -> Verdict:
         return _judge_chain(expected, chain, imaginary)
     named = chain and chain[1:-1] == ["="] and not notation.is_numeric(chain[0])
     if chain and named and notation.simplified(chain[-1]) == gold:
-        return "correct"  # Also of what cannot be read.
+        return "correct"  # Even if it cannot be parsed.
     if not _is_number(expected):
         answer = notation.NAMED.sub(r"\1=", answer)
     if notation.APPROXIMATELY.search(answer) and not notation.APPROXIMATELY.search(gold):
@@ -164,7 +166,7 @@ def _judge_values(gold: str, answer: str) -> Verdict:
 
 
 def _read(text: str, imaginary: bool) -> Any:
-    """Return the meaning of simplified text, None where it has none."""
+    """Return simplified text as a sympy object, None if it cannot be parsed."""
     try:
         return latex2sympy2.latex2sympy(
             text, is_real=not imaginary, convert_degrees=False, normalization_config=None
@@ -176,7 +178,7 @@ def _read(text: str, imaginary: bool) -> Any:
 
 
 _read_gold = functools.lru_cache(maxsize=256)(_read)
-"""Many answers are held against one gold. What it means depends on nothing but its text."""
+"""Cached `_read`: many answers are compared with one gold answer."""
 
 
 def _is_number(side: Any) -> bool:
@@ -184,9 +186,9 @@ def _is_number(side: Any) -> bool:
 
 
 def _judge_chain(expected: Any, chain: list[str], imaginary: bool) -> Verdict:
-    r"""Judge S = 2+3 = 5 or \pi\approx 3.14 for a number: all numbers in it agree, and one is the gold's.
+    r"""Judge a chain such as S = 2+3 = 5 or \pi\approx 3.14: all its numbers agree, and one is the gold.
 
-    A name, a sum that is not worked out and what cannot be read stand for what the chain is about.
+    Names, unevaluated sums and text that cannot be parsed are allowed as further sides.
     """
     sides = []
     for text in chain[::2]:
@@ -200,7 +202,7 @@ def _judge_chain(expected: Any, chain: list[str], imaginary: bool) -> Verdict:
         places = [
             p for p in (notation.last_place(left), notation.last_place(right)) if p is not None
         ]
-        # Rounded or cut off after the last digit that is written.
+        # Rounded or truncated after the last written digit.
         near = places and abs(a.evalf(50) - b.evalf(50)) < sympy.Integer(10) ** max(places)
         if not near and not _same(a, b):
             return "wrong"
@@ -220,7 +222,7 @@ def _equal(gold: str, answer: str, expected: Any, found: Any) -> bool:
 
 
 def _alternatives(side: Any) -> Any:
-    """Return the set that x<2 or x>3 is; anything else as it is."""
+    """Return a list of inequalities, such as x<2 or x>3, as a set; other values unchanged."""
     inequality = sympy.Lt | sympy.Le | sympy.Gt | sympy.Ge
     listed = isinstance(side, sympy.FiniteSet) and len(side.free_symbols) == 1
     if listed and all(isinstance(part, inequality) for part in side.args):
@@ -229,7 +231,7 @@ def _alternatives(side: Any) -> Any:
 
 
 def _opinion(gold: str, answer: str, expected: Any, found: Any) -> bool | None:
-    """Return whether two values are equal where that is sure without math-verify; None where it decides."""
+    """Return whether two values are equal, None if math-verify is to decide."""
     for text, side, other in ((gold, expected, found), (answer, found, expected)):
         ordered = isinstance(other, sympy.Interval | sympy.Tuple)
         if ordered and isinstance(side, sympy.FiniteSet) and BRACED.match(text):
@@ -242,14 +244,14 @@ def _opinion(gold: str, answer: str, expected: Any, found: Any) -> bool | None:
         return _agree_exactly(expected, found) or None
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # No number comes out, or sympy cannot say which is larger.
+    except Exception:  # The result is not a number, or sympy cannot compare it.
         return None
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Return False where two values differ for sure."""
+    """Return False if two values certainly differ."""
     if isinstance(left, sympy.Eq) != isinstance(right, sympy.Eq):
-        # x=5 and 5 are the same to math-verify.
+        # math-verify treats x=5 and 5 as equal.
         left, right = (s.rhs if isinstance(s, sympy.Eq) else s for s in (left, right))
     if isinstance(left, Relational) and isinstance(right, Relational):
         return _same_relation(left, right)
@@ -266,7 +268,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _is_word(left: Any, right: Any) -> bool:
-    """Return whether letters are compared, not values: Evelyn is a symbol or a product of symbols."""
+    """Return whether two words are compared, not values: Evelyn is a symbol or a product of symbols."""
 
     def letters(side: Any) -> bool:
         factors = side.args if isinstance(side, sympy.Mul) else (side,)
@@ -283,7 +285,7 @@ def _parts(side: Any) -> list[Any]:
 
 
 def _readings(side: Any) -> list[Any]:
-    """Return 0.5 and 50 of 50%, both of which math-verify means."""
+    """Return both readings of a percentage, as in math-verify: 0.5 and 50 for 50%."""
     percent = isinstance(side, sympy.Mul) and isinstance(side.args[-1], sympy.UnevaluatedExpr)
     return [side, side.args[0]] if percent else [side]
 
@@ -296,12 +298,12 @@ def _same_relation(left: Any, right: Any) -> bool:
     ours, theirs = left.lhs - left.rhs, right.lhs - right.rhs
     if _agree(ours, theirs) or _agree(ours, -theirs):
         return True
-    # Then math-verify compared the solutions; without any, all of them are equal.
+    # math-verify compares the solutions; two equations without solutions would be equal.
     return bool(sympy.solve(left, left.free_symbols))
 
 
 def _same_equation(gold: sympy.Eq, answer: sympy.Eq) -> bool:
-    """Return whether one equation is the other times a number; x=5 for 2x=10, but not the reverse."""
+    """Return whether one equation is a multiple of the other; x=5 is accepted for 2x=10, not the reverse."""
     if isinstance(gold.lhs, sympy.Symbol) and _is_number(gold.rhs) and gold.lhs not in answer.args:
         return False
     ours, theirs = (side.lhs - side.rhs for side in (gold, answer))
@@ -316,7 +318,7 @@ def _same_equation(gold: sympy.Eq, answer: sympy.Eq) -> bool:
 
 
 def _agree_exactly(left: Any, right: Any) -> bool:
-    """Return whether two exact expressions have the same values wherever both have real ones."""
+    """Return whether two exact expressions have the same values at all points where both are real."""
     if not isinstance(left, sympy.Expr) or not isinstance(right, sympy.Expr):
         return False
     if left.has(sympy.Float) or right.has(sympy.Float) or left.free_symbols != right.free_symbols:
@@ -330,7 +332,7 @@ def _agree_exactly(left: Any, right: Any) -> bool:
 
 
 def _values(left: Any, right: Any) -> list[tuple[Any, Any]]:
-    """Return both values at each of the points where both are finite real numbers."""
+    """Return both values at each point where both are finite real numbers."""
     symbols = sorted(left.free_symbols | right.free_symbols, key=str)
     found = []
     for first in POINTS if symbols else POINTS[:1]:
@@ -342,7 +344,7 @@ def _values(left: Any, right: Any) -> list[tuple[Any, Any]]:
 
 
 def _agree(left: Any, right: Any) -> bool:
-    """Compare by value, relative to the size, at two points of the symbols."""
+    """Return whether two expressions agree at two points, up to a relative tolerance."""
     symbols = sorted(left.free_symbols | right.free_symbols, key=str)
     if not symbols and left.doit().is_Rational and right.doit().is_Rational:
         return bool(left.doit() == right.doit())

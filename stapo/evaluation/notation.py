@@ -1,8 +1,8 @@
-r"""What is written in a box, before any mathematics: spellings made alike, and what is no answer at all.
+r"""Normalisation of boxed answers as text, and rejection of text that is not an answer.
 
 math-verify drops what it does not understand: 5' becomes 5, 2516_7 the number 2516, `1,2,3,\ldots` three
-numbers, 6m and 6d both 6. Here marks, bases and dots stay; `rewritten` is applied to both sides, `fault` to
-both together. Text only: fast, and the same on any machine.
+numbers, 6m and 6d both 6. Here marks, bases and dots are kept. `rewritten` is applied to gold and answer,
+`fault` compares the two. Only text is used, so results are fast and the same on all machines.
 """
 
 import re
@@ -11,7 +11,7 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 
 from stapo.evaluation.grading import normalise
 
-# The units are ours to drop: math-verify takes the d of 3d and the m of 3m for one.
+# Units are removed in this module: math-verify takes the d of 3d and the m of 3m for units.
 CONFIG = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
 )
@@ -28,16 +28,16 @@ INVISIBLE = re.compile(
     r"|\\(?:(?:display|text|script|scriptscript)style|boldsymbol|bm|pmb|underline|(?:no)?limits"
     r"|[bB]igg?[lrm]?|mathstrut|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
 )
-"""How it looks: style, size and colour. What a phantom holds is not to be seen."""
+"""Commands for style, size and colour, and phantoms with their invisible content."""
 FRAME = re.compile(rf"\s*\\(?:fbox|framebox|boxed|mbox|hbox)\s*\{{({_INNER})\}}\s*")
 NUMBER_IN_TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|normal)?|math(?:bf|rm|sf|it|tt)|mbox)\s*(\{\s*[-+]?[0-9][0-9.,]*\s*\})"
 )
 AFTER_DOLLAR = re.compile(r"\$\s?\.{1,2}$")
-"""One gold answer ends so itself."""
+"""Full stop after a closing dollar sign, as at the end of one gold answer."""
 FULL_STOP = re.compile(r"(?<=[^\s.\\])\s*\.\s*$")
 FRACTION = re.compile(r"(?<![\w}\])^\\])\(([^()]*)\)/\(([^()]*)\)")
-"""(1)/(2) x, of which math-verify makes 1/(2x)."""
+"""Fractions such as (1)/(2) x, which math-verify parses as 1/(2x)."""
 DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]|(?<!\\)\$")
 DOLLAR = re.compile(r"\\\$|\\text\s*\{\s*\\?\$\s*\}")
 _GAP = r"(?:\\[,!;:]|\\ |~|\{,\}|,\\!|\\thinspace(?![a-zA-Z]))\s*"
@@ -68,17 +68,17 @@ OPERATORS = re.compile(
     r"|\\(?:operatorname\*?|text|mathrm)\s*\{\s*(?:gcd|lcm|mod|GCD|LCM|lim|sum)\s*\}"
     r"|(?<![\\a-zA-Z])(?:gcd|lcm|mod)(?![a-zA-Z])"
 )
-"""What still has to be worked out. Powers, roots, factorials and logarithms are answers: golds use them."""
+"""Unevaluated operations. Powers, roots, factorials and logarithms are allowed: gold answers use them."""
 CHOICES = re.compile(
     r"\\(?:max|min|lfloor|lceil|floor|ceil|det)(?![a-zA-Z])|\\operatorname\*?\s*\{(?:max|min|floor|ceil|det)\}"
 )
-"""As well where the gold is a number; with a variable they belong to a closed form."""
+"""Operations that are also unevaluated if the gold is a number; with a variable they form a closed form."""
 TRANSPOSED = re.compile(r"\^\s*(?:T|\{\s*(?:T|\\top)\s*\}|\\top)(?![a-zA-Z])")
 APART = re.compile(r"(\\[a-zA-Z]+|[\^_])?\s*[0-9][0-9.]*\s+(?=[0-9.])")
 NUMERAL = re.compile(
     r"\(?\s*([0-9A-Z]+)\s*\)?\s*_\s*(?:([0-9])|\{\s*\(?([0-9]+)\)?\s*\}|(?:\{\s*)?\\text\s*\{\s*([a-z]+)\s*\}\s*\}?)"
 )
-"""A number with its base."""
+"""A number with its base as an index."""
 SUBSCRIPT = re.compile(r"[0-9)]\s*_")
 BASES = {
     name: base
@@ -95,7 +95,7 @@ DECIMAL = re.compile(r"[-+]?[0-9]*\.?([0-9]*)(?:\\times\s*10\^\{(-?[0-9]{1,3})\}
 
 
 def rewritten(text: str) -> str:
-    """Return a gold or an answer in one spelling: no style, no delimiters, no units, marks as powers."""
+    """Return a gold or an answer in a normal form: no style, delimiters or units, and primes as powers."""
     text = re.sub(r"\s+", " ", text.translate(CHARACTERS)).strip()
     text = FRACTION.sub(r"\\frac{\1}{\2}", INVISIBLE.sub(" ", text))
     for _ in range(2):
@@ -110,7 +110,7 @@ def rewritten(text: str) -> str:
     if SPACED_THOUSANDS.fullmatch(text):
         text = text.replace(" ", "")
     text = _without_unit(PRIMES.sub(_prime, text))
-    # Only an i of its own is imaginary to math-verify.
+    # math-verify reads only a separate i as the imaginary unit.
     text = re.sub(r"(?<=[0-9])i(?![a-zA-Z])", " i", text)
     return normalise(text)
 
@@ -136,14 +136,14 @@ def _without_unit(text: str) -> str:
 
 
 def simplified(text: str) -> str:
-    """Return rewritten text as latex2sympy wants it."""
+    """Return rewritten text in the form that latex2sympy needs."""
     return str(normalize_latex(text, config=CONFIG))
 
 
 def fault(gold: str, answer: str) -> str:
-    """Return why an answer is none, or is another one, whatever its value; both rewritten. Else nothing.
+    """Return why an answer is invalid or wrong whatever its value, empty if it is not; both are rewritten.
 
-    Of a chain only what follows the last sign counts as written out; what stands before is its reason.
+    In a chain only the last side must be evaluated; the sides before it are the derivation.
     """
     last = _pieces(answer)[-1]
 
@@ -165,20 +165,20 @@ def fault(gold: str, answer: str) -> str:
 
 
 def _has_value(answer: str) -> bool:
-    """Return whether a side of the chain is worked out."""
+    """Return whether a side of a chain is evaluated."""
     sides = _pieces(answer)[::2]
     done = [s for s in sides if not any(p.search(s) for p in (DOTS, OPERATORS, CHOICES))]
     return any(is_numeric(side) for side in done) and len(sides) > 1
 
 
 def is_numeric(text: str) -> bool:
-    """Return whether text has digits or constants and no variable."""
+    """Return whether text has digits or constants but no variables."""
     bare = re.sub(r"\\[a-zA-Z]+", " ", text.replace(r"\pi", "3"))
     return re.search("[0-9]", bare) is not None and re.search("[a-zA-Z]", bare) is None
 
 
 def numeral(text: str) -> tuple[str, int] | None:
-    """Return digits and base of a number written with its base."""
+    """Return digits and base of a number with an index, None for other text."""
     match = NUMERAL.fullmatch(text.strip())
     if match is None or (match[4] and match[4] not in BASES):
         return None
@@ -187,14 +187,14 @@ def numeral(text: str) -> tuple[str, int] | None:
 
 
 def _fault_of_base(gold: str, answer: str) -> str:
-    """Judge numbers with bases, whose index math-verify does not read."""
+    """Return "base" if numbers with bases differ, else an empty text; math-verify ignores the index."""
     if not SUBSCRIPT.search(gold + " " + answer):
         return ""
     sides = _pieces(answer)[::2]
     expected, found = numeral(gold), numeral(sides[-1])
     if len({_value(*written) for side in sides if (written := numeral(side))}) > 1:
         return "base"
-    if expected:  # Without a base in the answer it is that of the question.
+    if expected:  # An answer without a base has that of the question.
         digits = sides[-1].strip().lstrip("0")
         return "" if expected == found or expected[0] == digits else "base"
     if found:
@@ -205,12 +205,12 @@ def _fault_of_base(gold: str, answer: str) -> str:
 def _value(digits: str, base: int) -> int | None:
     try:
         return int(digits, base)
-    except ValueError:  # A 9 to the base of 8.
+    except ValueError:  # Such as a 9 in base 8.
         return None
 
 
 def links(text: str) -> list[str] | None:
-    r"""Return sides and signs (= or \approx), alternating, of a chain that is no list; None for all else."""
+    r"""Return alternating sides and signs (= or \approx) of a chain, None for other text and lists."""
     parts = _pieces(text)
     if len(parts) == 1 or any(_joined(side) for side in parts[::2]):
         return None
@@ -218,7 +218,7 @@ def links(text: str) -> list[str] | None:
 
 
 def _pieces(text: str) -> list[str]:
-    r"""Return the text cut at the signs = and \approx that stand outside of parentheses and braces."""
+    r"""Return the text split at the signs = and \approx outside of parentheses and braces."""
     parts, depth, piece = [], 0, ""
     for token in LINK.split(text):
         if LINK.fullmatch(token) and depth == 0:
@@ -231,7 +231,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _joined(side: str) -> bool:
-    """Return whether a comma, an inequality or the like stands outside all parentheses."""
+    """Return whether text has a comma, an inequality or a similar sign outside all parentheses."""
     bare = side
     while (shorter := re.sub(r"\([^()]*\)|\{[^{}]*\}|\[[^\[\]]*\]", "", bare)) != bare:
         bare = shorter
@@ -239,7 +239,7 @@ def _joined(side: str) -> bool:
 
 
 def last_place(text: str) -> int | None:
-    """Return the power of ten of the last digit of a decimal; None for anything else."""
+    """Return the power of ten of a decimal's last digit, None for other text."""
     match = DECIMAL.fullmatch(text.replace(r"\cdot", r"\times").strip())
     if match is None or not re.search("[0-9]", text):
         return None

@@ -1,4 +1,4 @@
-"""lm-eval on responses that are already there: its own metric, without a model or a GPU."""
+"""lm-eval on stored responses: its own metric, without a model or a GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ class Stored(LM):  # type: ignore[misc]
         self.problems = {one.problem: one for one in read_responses(completions)}
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Return one response per request."""
+        """Return one stored response per request."""
         used: dict[int, int] = {}
         answers = []
         for request in requests:
@@ -30,11 +30,11 @@ class Stored(LM):  # type: ignore[misc]
         return answers
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-        """No task of ours asks for it."""
+        """Not used by our tasks."""
         raise NotImplementedError
 
     def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
-        """No task of ours asks for it."""
+        """Not used by our tasks."""
         raise NotImplementedError
 
 
@@ -42,8 +42,8 @@ def regrade(completions: Path, benchmark: str) -> float:
     """Return avg@N of stored responses as lm-eval computes it, 0 to 1.
 
     Args:
-        completions: JSON lines as `evaluation.generate` writes them.
-        benchmark: name without prefix.
+        completions: JSON lines written by `evaluation.generate`.
+        benchmark: name of the benchmark, without prefix.
     """
     name = TASK_PREFIX + benchmark
     loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])

@@ -1,7 +1,7 @@
-"""What is asked of a checkpoint: one request per problem and sample, each with a seed of its own.
+"""Requests to a checkpoint: one per problem and sample, each with its own seed.
 
 The seed is a hash of the benchmark row and the index of the sample. It does not depend on the method, on
-the other problems or on how many samples there are: a larger N adds responses and changes none.
+other problems or on the number of samples, so a larger N adds responses and changes none.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from stapo.study.schema import Decoding, Evaluation
 
 @dataclass(frozen=True)
 class Request:
-    """One response to generate."""
+    """Request for one response."""
 
     problem: int
-    """Row of the benchmark."""
+    """Index of the benchmark row."""
     sample: int
     seed: int
     prompt_ids: tuple[int, ...]
@@ -28,13 +28,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Every field that a backend samples by; nothing comes from a model's generation_config."""
+    """All sampling parameters of a backend; none is read from a model's generation_config."""
 
     temperature: float
-    """0: the likeliest token."""
+    """Temperature; 0 means greedy decoding."""
     top_p: float
     top_k: int
-    """0: off."""
+    """Number of likeliest tokens to sample from; 0 means all."""
     max_response_tokens: int
     eos_token_ids: tuple[int, ...]
     min_p: float = 0.0
@@ -42,24 +42,24 @@ class Sampling:
 
 
 def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
-    """Return the seed of a sample, 63 bits.
+    """Return the 63-bit seed of a sample.
 
     Args:
-        salt: of the study's evaluation.
-        question: of the benchmark row.
-        gold: of the benchmark row.
-        sample: index among the row's samples.
+        salt: salt of the study's evaluation.
+        question: question of the benchmark row.
+        gold: gold answer of the benchmark row.
+        sample: index of the sample for this row.
     """
     digest = hashlib.sha256(canonical([salt, question, gold, sample]).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 class Prompter:
-    """Turns questions into token ids with a checkpoint's own chat template.
+    """Converts questions to token ids with a checkpoint's own chat template.
 
     Args:
         model: directory of the checkpoint.
-        end_tokens: of the study.
+        end_tokens: end tokens of the study.
     """
 
     def __init__(self, model: Path | str, end_tokens: Sequence[str]) -> None:
@@ -67,21 +67,21 @@ class Prompter:
         self.eos_token_ids = end_token_ids(self.tokenizer, end_tokens)
 
     def identity(self) -> dict[str, Any]:
-        """Return what, beside the question, determines a prompt and its end."""
+        """Return everything except the question that determines a prompt and the end of a response."""
         return {
             "chat_template": fingerprint(self.tokenizer.chat_template),
             "eos_token_ids": list(self.eos_token_ids),
         }
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
-        """Return the ids of one user turn."""
+        """Return the token ids of a chat with one user turn."""
         ids = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
         )
         return tuple(ids)
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
-        """Return how to sample."""
+        """Return the sampling parameters for a decoding."""
         return Sampling(
             temperature=decoding.temperature,
             top_p=decoding.top_p,
@@ -92,5 +92,5 @@ class Prompter:
 
 
 def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
-    """Return the requests in parts that are answered together, in order."""
+    """Return the requests in consecutive batches of `size`."""
     return [list(requests[start : start + size]) for start in range(0, len(requests), size)]

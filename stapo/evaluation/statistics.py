@@ -1,8 +1,8 @@
-"""Statistics of scores: means, intervals, paired differences. The unit is the problem.
+"""Statistics of scores: means, intervals, paired differences.
 
 A cell is an array (S, P, N): whether sample n of problem p was correct under training seed s. The N
-responses to a problem are no independent observations, so problems are resampled, and with several
-seeds the seeds too.
+responses to a problem are not independent, so whole problems are resampled and, if there are several
+seeds, seeds too.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ Array = NDArray[np.float64]
 RESAMPLES = 10_000
 LEVEL = 0.95
 DETECTABLE_ERRORS = 2.80
-"""Standard errors: 1.96 for the level of 5 %, 0.84 for a power of 80 %."""
+"""Detectable difference in standard errors: 1.96 for the level of 5 % plus 0.84 for a power of 80 %."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with the bounds of its 95 % interval."""
+    """A value with its 95 % interval."""
 
     value: float
     low: float
@@ -39,25 +39,25 @@ class Difference:
     high: float
     p_value: float
     questions: float
-    """The same in problems answered more, summed over the benchmarks."""
+    """The same difference as a number of problems, summed over the benchmarks."""
     detectable: float
-    """The smallest difference that would have been found with a chance of 80 %, at 5 %, two-sided."""
+    """Smallest difference that is detected with a power of 80 %, at 5 %, two-sided."""
 
 
 def average_at_n(correct: Array) -> float:
-    """Return the mean over samples, then problems, then seeds, of an (S, P, N) array."""
+    """Return the mean of an (S, P, N) array over samples, then problems, then seeds."""
     return float(correct.mean(axis=2).mean(axis=1).mean())
 
 
 def pass_at_k(correct: Array, k: int) -> float:
-    """Return the unbiased estimate of the chance that one of k samples is correct.
+    """Return the unbiased estimate of the probability that at least one of k samples is correct.
 
     Args:
-        correct: (S, P, N).
-        k: at most N.
+        correct: verdicts (S, P, N).
+        k: number of samples, 1 to N.
 
     Raises:
-        ValueError: k outside 1 to N.
+        ValueError: k is not in 1 to N.
 
     Source: arXiv 2107.03374, eq. 1.
     """
@@ -67,7 +67,7 @@ def pass_at_k(correct: Array, k: int) -> float:
     wrong: list[int] = np.bincount(
         (n - correct.sum(axis=2)).astype(int).ravel(), minlength=n + 1
     ).tolist()
-    # Whole numbers until the division: with fewer than k wrong samples comb(w, k) is 0.
+    # Integers until the division; comb(w, k) is 0 if w < k.
     missed: int = sum(count * comb(w, k) for w, count in enumerate(wrong))
     return 1 - missed / (sum(wrong) * comb(n, k))
 
@@ -75,11 +75,11 @@ def pass_at_k(correct: Array, k: int) -> float:
 def majority_at_n(
     answers: Sequence[Sequence[str | None]], correct: Sequence[Sequence[bool]]
 ) -> float:
-    """Return the share of problems whose most frequent answer is correct; of equal ones the first counts.
+    """Return the share of problems whose most frequent answer is correct; in a tie, the first one counts.
 
     Args:
-        answers: per problem, the N extracted answers; None where there is none, which never wins.
-        correct: per problem, the N verdicts.
+        answers: the N extracted answers of each problem; None for no answer, which never wins.
+        correct: the N verdicts of each problem.
     """
     won = 0
     for given, verdicts in zip(answers, correct, strict=True):
@@ -91,9 +91,9 @@ def majority_at_n(
 
 
 def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
-    """Return (resamples, problems) how often each resample draws each problem; rows sum to `problems`.
+    """Return (resamples, problems): how often each resample contains each problem.
 
-    One draw serves every checkpoint that answered these problems: that makes differences paired.
+    Rows sum to `problems`. The same draw is used for all checkpoints, which makes differences paired.
     """
     counts = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
     return counts.astype(float)
@@ -102,26 +102,26 @@ def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RES
 def seed_choices(
     seeds: int, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> NDArray[np.int64]:
-    """Return (resamples, seeds) drawn training seeds of one method.
+    """Return (resamples, seeds): resampled indices of the training seeds of one method.
 
-    A seed is a trained model: one draw serves all benchmarks that it answered.
+    A seed is a trained model, so the same draw is used for all benchmarks.
     """
     return rng.integers(seeds, size=(resamples, seeds))
 
 
 def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> Array:
-    """Return (resamples,) means of one cell, over drawn problems and drawn seeds.
+    """Return (resamples,) means of one cell, over resampled problems and seeds.
 
-    With one seed only the problems vary: an interval then says nothing about the method. Drawing S seeds
-    of S gives a spread that is too small by (S - 1) / S, which is made good; with two or three seeds
-    the interval is still too short, since it does not know how uncertain that spread is.
+    With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
+    S seeds gives a variance that is too small by the factor (S - 1) / S, which is corrected. With two or
+    three seeds the interval is still too short, because that variance is itself uncertain.
 
     Args:
-        correct: (S, P, N).
-        counts: (resamples, P), as of `problem_counts`.
-        seeds: (resamples, S), as of `seed_choices`.
+        correct: verdicts (S, P, N).
+        counts: result of `problem_counts`, (resamples, P).
+        seeds: result of `seed_choices`, (resamples, S).
     """
-    # Sums of whole numbers are exact in any order: BLAS adds in another one on another CPU, and a table
+    # Sums of integers are exact in any order. BLAS adds in a different order on another CPU, and a table
     # that differs in its last digit would not verify there.
     means: Array = counts @ correct.sum(axis=2).T / (correct.shape[1] * correct.shape[2])
     centre = means.mean(axis=1)
@@ -133,7 +133,7 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
 
 
 def interval(value: float, draws: Array) -> Interval:
-    """Return the percentile interval of bootstrap draws around a value."""
+    """Return a value with the percentile interval of its bootstrap draws."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Interval(value, float(low), float(high))
@@ -144,26 +144,27 @@ def paired_difference(
 ) -> Difference:
     """Return the difference of two averages over the same benchmarks, paired by problem.
 
-    The average is the plain mean over benchmarks; signs are flipped by problem within each benchmark.
-    Seeds are averaged first: the p-value is about these checkpoints, the interval also about seeds.
+    The average is the unweighted mean over benchmarks. The permutation test flips the sign of each
+    problem's difference. Seeds are averaged first: the p-value is about these checkpoints, while the
+    interval also includes the variation between seeds.
 
     Args:
-        first: (S, P, N) of each benchmark.
-        second: the same problems under another method.
-        draws: (resamples,) differences of the two averages in the same resamples.
-        rng: source of the flips.
+        first: verdicts (S, P, N) of each benchmark.
+        second: verdicts of another method on the same problems.
+        draws: differences of the two averages in the same resamples, (resamples,).
+        rng: random generator for the sign flips.
     """
     value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
     for a, b in zip(first, second, strict=True):
         ours, theirs = (x.shape[0] * x.shape[2] for x in (a, b))
-        # Whole numbers, as in `bootstrap_means`: gaps in units of 1 / (ours * theirs).
+        # Integers, as in `bootstrap_means`: gaps in units of 1 / (ours * theirs).
         gaps = a.sum(axis=(0, 2)) * theirs - b.sum(axis=(0, 2)) * ours
         unit = ours * theirs
         value += gaps.sum() / unit / len(gaps) / len(first)
         questions += gaps.sum() / unit
         signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps)))
         flips += signs @ gaps / unit / len(gaps) / len(first)
-    # The observed value is one of the permutations: a p-value is never 0. Rounding must not split ties.
+    # The observed value is one of the permutations, so a p-value is never 0. The margin keeps ties equal.
     extreme = int((np.abs(flips) >= abs(value) - 1e-12).sum())
     bounds = interval(value, draws)
     return Difference(
@@ -177,7 +178,7 @@ def paired_difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for the size of their family by Holm's method."""
+    """Return p-values adjusted by Holm's method for the number of tests."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, running = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):

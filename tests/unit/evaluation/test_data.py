@@ -78,7 +78,7 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
     (tmp_path / "someset.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     with pytest.raises(ValueError, match="expected 3 rows, found 2"):
         benchmark_rows(**source(rows=3))
-    with pytest.raises(ValueError, match=f"sha256 {'0' * 64}, found {checksum(ROWS)}"):
+    with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {checksum(ROWS)}"):
         benchmark_rows(**source(sha256="0" * 64))
     with pytest.raises(ValueError, match="row 7: no question or no answer in columns text"):
         normalise({"text": "x"}, "row 7")

@@ -411,7 +411,7 @@ def test_the_start_of_a_worker_does_not_count(monkeypatch):
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
     grading._stop_idle()
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match=r"does not start or .*; see /bin/false"):
+    with pytest.raises(RuntimeError, match=r"does not start or .*; run /bin/false"):
         grade(*NEEDS_WORKER)
 
 
@@ -672,5 +672,5 @@ def test_a_worker_that_is_stopped_from_outside_is_no_slow_answer(monkeypatch):
 
 def test_a_worker_that_cannot_judge_known_answers_does_not_start():
     # Without memory every answer would be a crash, and every score nearly zero.
-    with pytest.raises(RuntimeError, match="judges known answers wrongly"):
+    with pytest.raises(RuntimeError, match="misjudges known answers"):
         grade_all([NEEDS_WORKER], memory_bytes=0)
