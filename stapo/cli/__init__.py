@@ -1,4 +1,4 @@
-"""The `stapo` program: one subcommand per step of the pipeline, and tools beside it."""
+"""The `stapo` program: one subcommand per step of the pipeline, and further tools."""
 
 import errno
 import json
@@ -24,19 +24,19 @@ FULL_DISK_WORDS = (
     "inline_container.cc",
     "file write failed",
 )
-"""Of the errors by which the writers of weights and optimiser states say the same."""
+"""Parts of error messages that mean a full disk, also from writers of weights and optimiser states."""
 
 
 def main() -> None:
-    """Run the program; errors of users and machines become one line each."""
-    # Launchers, replicas and srun import nothing from the working directory either.
+    """Run the program; errors of the user or the machine are printed as one line each."""
+    # Subprocesses import nothing from the working directory either.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         try:
             join_jobs()
             app()
         except SystemExit as ended:
-            # Typer makes an exit code of Ctrl-C, and says nothing.
+            # Typer turns Ctrl-C into an exit code without a message.
             if ended.code == INTERRUPTED:
                 raise KeyboardInterrupt from ended
             raise
@@ -45,12 +45,12 @@ def main() -> None:
     except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:
         _fail([str(error)], BAD_INPUT)
     except KeyboardInterrupt:
-        _fail(["stopped; the same command continues from the last checkpoint"], INTERRUPTED)
+        _fail(["stopped; run the same command to resume from the last checkpoint"], INTERRUPTED)
     except Exception as error:
         if _is_full_disk(error):
-            # What is published, and the last checkpoint, stay whole.
+            # Published files and the last checkpoint remain valid.
             _fail(
-                ["no space left (disk, quota or ulimit); make some and run the same command again"],
+                ["no space left (disk, quota or ulimit); free some and run the same command again"],
                 1,
             )
         if isinstance(error, OSError):
@@ -62,10 +62,10 @@ def main() -> None:
 
 
 def _is_full_disk(error: BaseException | None) -> bool:
-    """Return whether an error, or one that led to it, comes from a full disk."""
+    """Return whether an error, or one of its causes, comes from a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
-            # `require_space` says itself how much is needed.
+            # The message of `require_space` says how much is needed; keep it.
             return error.strerror == os.strerror(error.errno)
         if any(words in str(error) for words in FULL_DISK_WORDS):
             return True
@@ -74,7 +74,7 @@ def _is_full_disk(error: BaseException | None) -> bool:
 
 
 def _fail(lines: list[Any], code: int) -> None:
-    with suppress(OSError):  # The log may lie on the full disk.
+    with suppress(OSError):  # The log may be on the full disk.
         for line in lines:
             print(f"stapo: {visible(str(line), keep=chr(10))}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""Options and helpers that several commands share."""
+"""Options and helper functions of several commands."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,16 +21,16 @@ app = typer.Typer(
 )
 
 BAD_INPUT = 2
-"""Exit code."""
+"""Exit code for errors in the input."""
 
 StudyArgument = Annotated[str, typer.Option("--study", help="Study file, or its merged JSON")]
 StudyFile = Annotated[Path, typer.Argument(help="Study file")]
 ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake -p` prints it")]
-OutOption = Annotated[Path, typer.Option("--out", help="Where the result appears, by one rename")]
+OutOption = Annotated[Path, typer.Option("--out", help="Output path, written atomically")]
 WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
 GpusOption = Annotated[
     int | None,
-    typer.Option("--gpus", min=0, help="GPUs of the job, leased; default: all, unleased"),
+    typer.Option("--gpus", min=0, help="GPUs to lease for the job; default: all, without lease"),
 ]
 
 
@@ -42,24 +42,24 @@ def study_of(text: str) -> Study:
 
 
 def settings_of(option: str, text: str, kind: Any) -> Any:
-    """Return the settings that an option holds as JSON.
+    """Return the settings that an option contains as JSON.
 
     Args:
-        option: its name, for errors.
+        option: name of the option, for errors.
         text: JSON.
-        kind: what pydantic makes of it.
+        kind: type to which pydantic converts it.
 
     Raises:
-        StudyError: with every error.
+        StudyError: the JSON is invalid; the message lists every error.
     """
     return validate(TypeAdapter(kind), parse_json(text, option), option)
 
 
 def require(option: str, name: str, known: Iterable[str]) -> None:
-    """Check that a name is one that the study has.
+    """Check that a name is known.
 
     Raises:
-        StudyError: it is not, with those that are.
+        StudyError: it is unknown; the message lists the known names.
     """
     names = list(known)
     if name not in names:
@@ -67,6 +67,6 @@ def require(option: str, name: str, known: Iterable[str]) -> None:
 
 
 def list_paths(paths: list[Path]) -> None:
-    """Print what was written."""
+    """Print the paths of written files."""
     for path in paths:
         typer.echo(str(path))

@@ -1,4 +1,4 @@
-"""What one does beside the pipeline: look, check, fetch, evaluate, compare."""
+"""Commands outside the pipeline: check, plan, fetch, evaluate, compare, verify."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from stapo.tasks import benchmark_definitions
 
 @app.command()
 def check(study: StudyFile) -> None:
-    """Check a study file and say what it would run, with every method as it would be trained.
+    """Check a study file and print what it would run, with the resolved settings of every method.
 
     Example: stapo check workflows/studies/smoke.yaml
     """
@@ -45,8 +45,8 @@ def check(study: StudyFile) -> None:
     print_methods(found, Console())
     from stapo.training.rewards import reward_doubt, reward_fault
 
-    # What `stapo verify` would refuse when everything is trained.
-    remedy = "choose another name or title, `stapo verify` refuses this one"
+    # `stapo verify` would report these only after all trainings.
+    remedy = "choose another name or title; `stapo verify` rejects this one"
     titles = [f"{line}; {remedy}" for line in title_faults(found)]
     rewards = filter(None, [reward_fault(found.training), reward_doubt(found.training)])
     for line in [*found.unpinned(), *titles, *rewards]:
@@ -59,10 +59,10 @@ def plan(
     gpu: Annotated[str, typer.Option(help=f"{', '.join(DEVICES)}; cpu: two cores")] = "h200",
     gpus: Annotated[int, typer.Option(help="GPUs of one training")] = 1,
     total_gpus: Annotated[
-        int | None, typer.Option(help="GPUs at hand; default: those of one training")
+        int | None, typer.Option(help="All available GPUs; default: those of one training")
     ] = None,
 ) -> None:
-    """Print what a study costs before anything is spent; exit code 2 where a training cannot fit.
+    """Estimate the costs of a study; exit code 2 if a training does not fit into memory.
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """
@@ -76,9 +76,9 @@ def plan(
 
 @app.command()
 def doctor(study: StudyFile) -> None:
-    """Check whether this machine can run a study; each trouble comes with its remedy.
+    """Check whether this machine can run a study, and print a remedy for each problem.
 
-    Run it where the jobs will run. Exit code 1 where something is an error.
+    Run it where the jobs will run. Exit code 1 if there is an error.
 
     Example: stapo doctor workflows/studies/smoke.yaml
     """
@@ -94,9 +94,9 @@ def doctor(study: StudyFile) -> None:
 
 @app.command()
 def status(study: StudyFile) -> None:
-    """Print how far every training and evaluation is, from files alone; also while it runs.
+    """Print the progress of every training and evaluation; it only reads files, also during a run.
 
-    Exit code 1 where something failed.
+    Exit code 1 if something failed.
 
     Example: stapo status workflows/studies/smoke.yaml
     """
@@ -120,11 +120,11 @@ def schema() -> None:
 @app.command()
 def fetch(
     study: StudyFile,
-    check: Annotated[bool, typer.Option("--check", help="Only look, without the network")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check, without network")] = False,
 ) -> None:
-    """Download everything that a study needs beforehand; run again, it continues where it broke off.
+    """Download everything that a study needs; a second run continues an interrupted download.
 
-    Benchmark rows go to STAPO_DATA_DIR where that is set. Exit code 1 where something is missing.
+    Benchmark rows go to STAPO_DATA_DIR if it is set. Exit code 1 if something is missing.
 
     Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
     """
@@ -141,12 +141,12 @@ def fetch(
 def evaluate(
     model: Annotated[str, typer.Argument(help="Directory, or owner/name@revision on the Hub")],
     benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
-    decoding: Annotated[list[str], typer.Option(help="Decoding of the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
+    decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
     backend: Annotated[str, typer.Option(help="hf or vllm")] = "hf",
-    max_response_tokens: Annotated[int, typer.Option(help="Limit of a response")] = 20480,
+    max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
     batch_size: Annotated[int, typer.Option(help="Responses generated together")] = 64,
 ) -> None:
-    """Evaluate any checkpoint as the pipeline would, into the same table; continues where it stopped.
+    """Evaluate any checkpoint with the code and tables of the pipeline; a second run resumes.
 
     Example: stapo evaluate Qwen/Qwen3-1.7B-Base --benchmark aime24 --benchmark math500 --backend vllm
     """
@@ -165,10 +165,10 @@ def compare_engines(
     one: Annotated[Path, typer.Argument(help="Score file, or directory of scores")],
     other: Annotated[Path, typer.Argument(help="The same of another engine or version")],
 ) -> None:
-    """Compare scores of the same checkpoints by two engines, paired by problem: the engines' noise floor.
+    """Compare scores of the same checkpoints from two engines, paired by problem, and print the noise floor.
 
-    Exit code 1 where they differ by more than chance (5 % over all lines, by Holm), 2 where the two sides
-    were not asked the same.
+    Exit code 1 if they differ significantly (5 % over all lines, by Holm), 2 if the requests of the two
+    sides differ.
 
     Example: stapo compare-engines results/evaluate-model-1a2b3c4d results/evaluate-model-5e6f7a8b
     """
@@ -183,10 +183,10 @@ def compare_engines(
 
 @app.command()
 def regrade(
-    completions: Annotated[Path, typer.Argument(help="Responses, as `stapo generate` writes them")],
-    benchmark: Annotated[str, typer.Option(help="Benchmark that they answer")],
+    completions: Annotated[Path, typer.Argument(help="Responses written by `stapo generate`")],
+    benchmark: Annotated[str, typer.Option(help="Benchmark of the responses")],
 ) -> None:
-    """Print avg@N of responses that are there, as lm-eval itself computes it; no model is needed.
+    """Print avg@N of stored responses as lm-eval computes it; no model is needed.
 
     Example: stapo regrade results/smoke/completions/tiny/base/t1.0-p1.0/chain-3.jsonl --benchmark chain-3
     """
@@ -209,9 +209,9 @@ def conformance(
         typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}"),
     ] = None,
 ) -> None:
-    """Hold a trainer's loss against a method's update, and say which conventions it follows.
+    """Compare a trainer's loss with a method's update, and print which conventions it follows.
 
-    Exit code 1 where a check does not hold. What a trainer must offer: stapo/conformance/batches.py.
+    Exit code 1 if a check fails. stapo/conformance/batches.py describes the interface of a trainer.
 
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
@@ -226,7 +226,7 @@ def conformance(
 def audit_grader(
     benchmark: Annotated[list[str] | None, typer.Option(help="Default: the paper's six")] = None,
 ) -> None:
-    """Print which share of a benchmark's gold answers the grader accepts in each usual notation.
+    """Print the share of a benchmark's gold answers that the grader accepts in each usual notation.
 
     Example: STAPO_DATA_DIR=rows stapo audit-grader --benchmark minerva
     """
@@ -237,7 +237,7 @@ def audit_grader(
 
 @app.command()
 def paper() -> None:
-    """Print the paper's averages and headlines beside what its table gives, its claims, and others' results.
+    """Print the paper's averages and headlines next to values computed from its table, and other results.
 
     Example: stapo paper
     """
@@ -250,7 +250,7 @@ def paper() -> None:
 
 @app.command()
 def show(study: StudyFile) -> None:
-    """Print the main tables and say where the files are.
+    """Print the main tables and the paths of all results.
 
     Example: stapo show workflows/studies/smoke.yaml
     """
@@ -263,7 +263,7 @@ def show(study: StudyFile) -> None:
 def verify(results: Annotated[Path, typer.Argument(help="Results folder of a study")]) -> None:
     """Check a published results folder offline: files, fingerprints, scores and tables.
 
-    Exit code 1 where something does not hold.
+    Exit code 1 if a check fails.
 
     Example: stapo verify results/smoke
     """

@@ -1,1 +1,1 @@
-"""What a finished study says of itself, and whether a published folder is what it says."""
+"""Publication of a finished study, and verification of a published results folder."""

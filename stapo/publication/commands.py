@@ -1,7 +1,7 @@
-"""Whether the commands that the trainings recorded are of the study that is published.
+"""Comparison of the commands that the trainings recorded with the published study.
 
-A command carries the whole study as it was when the training started. What it named and the folder does not
-show was left out afterwards: with results at hand, that is a choice among them.
+A command contains the whole study as it was when the training started. Whatever it lists and the folder
+does not show was removed later, when results were known: this may be a selection of results.
 """
 
 import json
@@ -16,20 +16,20 @@ from stapo.study import Study, StudyError, parse_study
 
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 SILENT = ("engine", "run")
-"""Of a study: what determines no result, and what is looked at by itself."""
+"""Sections of a study that are not compared: one has no influence on results, one is checked separately."""
 
 
 def command_faults(
     study: Study, run: tuple[str, str, int], command: list[str], last: bool
 ) -> Iterator[str]:
-    """Yield how the command of an attempt contradicts the study that is published.
+    """Yield how the command of an attempt contradicts the published study.
 
     Args:
-        study: that is published.
+        study: the published study.
         run: size, method and seed.
-        command: of an attempt.
-        last: whether the training ended with it: what a study named before there were results, and no
-            more when it went on, was no choice among results.
+        command: command of an attempt.
+        last: whether the training finished in this attempt. What was removed from the study before its
+            last attempt was removed before there were results.
     """
     size, method, seed = run
     options = dict(pairwise(command))
@@ -50,14 +50,14 @@ def command_faults(
 
 
 def _dropped(study: Study, recorded: Study) -> Iterator[str]:
-    """Yield what a study named when a training started and does not show."""
+    """Yield the entries that a study had when a training started and no longer shows."""
     for key in LISTS:
         dropped = [n for n in getattr(recorded.run, key) if n not in getattr(study.run, key)]
         if dropped:
-            yield f"names {key} that are not shown: {', '.join(map(str, dropped))}"
+            yield f"lists {key} that are not shown: {', '.join(map(str, dropped))}"
     hidden = [name for name in recorded.evaluation.development if name not in study.evaluated()]
     if hidden:
-        yield f"names development benchmarks that are not there: {', '.join(hidden)}"
+        yield f"lists development benchmarks that are missing: {', '.join(hidden)}"
     for name in study.run.benchmarks:
         asked = recorded.benchmarks.get(name)
         if (
@@ -65,11 +65,11 @@ def _dropped(study: Study, recorded: Study) -> Iterator[str]:
             and name in recorded.run.benchmarks
             and asked.samples > study.benchmarks[name].samples
         ):
-            yield f"asks for {asked.samples} samples of {name}, {study.benchmarks[name].samples} are shown"
+            yield f"requests {asked.samples} samples of {name}, {study.benchmarks[name].samples} are shown"
 
 
 def recorded_study(command: list[str]) -> Study | None:
-    """Return the study that a command names; None where it names a file."""
+    """Return the study that a command contains; None if it refers to a file."""
     options = dict(pairwise(command))
     text = options.get("--study", "")
     if not text.startswith("{"):
@@ -77,12 +77,12 @@ def recorded_study(command: list[str]) -> Study | None:
     raw = untrusted.parse_json(text)
     untrusted.require_modest(raw)
     if raw["training"]["steps"] > MAX_STEPS:
-        raise untrusted.RefusedError("a command names more steps than are looked at")
+        raise untrusted.RefusedError(f"a command has more than {MAX_STEPS} steps")
     return parse_study(raw)
 
 
 def changed_since(results: Results) -> Iterator[str]:
-    """Yield the settings that the study had when a training started and has no more."""
+    """Yield the settings that differ from those when a training started."""
     found: dict[str, set[str]] = {}
     now = _leaves(results.study.model_dump(mode="json", exclude=set(SILENT)))
     for record in results.runs.values():

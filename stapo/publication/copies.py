@@ -1,7 +1,8 @@
-"""Whether responses stand under the name of another checkpoint, where they cannot be drawn again.
+"""Check for responses that were copied from another checkpoint and cannot be generated again.
 
-With the same seeds two checkpoints that differ little often answer alike, so equal responses to a whole
-benchmark are believed where the two agree elsewhere too, and where nothing was learnt between them.
+With the same seeds, two similar checkpoints often give the same responses. Equal responses to a whole
+benchmark are therefore accepted if the two agree on other benchmarks too, and if no update lies between
+them.
 """
 
 import hashlib
@@ -17,16 +18,16 @@ from stapo.publication.weights import is_looked_at, may_be_equal, named_weights,
 from stapo.study import Study
 
 VARIED = 0.3
-"""Share of different responses from which equal ones mean something: a model may always say the same."""
+"""Minimum share of distinct responses in a compared cell: a model may always respond the same."""
 CHANCE = 1e-6
 MOVED = 1e-4
-"""Learning rate times steps between them: Adam moves no weight further than about that."""
+"""Learning rate times steps, about the most that Adam moves a weight; above it, responses must differ."""
 
 Texts = dict[tuple[str, str], NDArray[np.uint64]]
 
 
 def copy_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each pair of checkpoints of which one answers with the other's responses."""
+    """Yield one line for each pair of checkpoints with copied responses."""
     study, steps = results.study, recorded_steps(results)
     texts = {checkpoint: _texts(results, checkpoint) for checkpoint in study.checkpoints()}
     drawn = {checkpoint: is_looked_at(results, checkpoint) for checkpoint in texts}
@@ -47,7 +48,7 @@ def copy_errors(results: Results) -> Iterator[str]:
 
 
 def _moved(study: Study, one: str, other: str) -> bool:
-    """Return whether enough was learnt between two checkpoints that they may not answer alike."""
+    """Return whether so many updates lie between two checkpoints that their responses must differ."""
     ends = [step_of(study, checkpoint) for checkpoint in (one, other)]
     same = one.split("/")[1:3] == other.split("/")[1:3]
     between = abs(ends[0] - ends[1]) if same else sum(ends)
@@ -55,7 +56,7 @@ def _moved(study: Study, one: str, other: str) -> bool:
 
 
 def _texts(results: Results, checkpoint: str) -> Texts:
-    """Return a number for each response, equal for equal ones, by decoding and benchmark."""
+    """Return (decoding, benchmark) -> a hash of each response."""
     found = {}
     for decoding in results.study.run.decodings:
         for benchmark in results.study.answered(checkpoint, decoding):
@@ -70,7 +71,7 @@ def _texts(results: Results, checkpoint: str) -> Texts:
 
 
 def _equal_cells(one: Texts, other: Texts) -> list[str]:
-    """Return the cells in which all responses are equal, which chance does not explain."""
+    """Return the cells in which all responses are equal although this is improbable."""
     differing = {
         cell: int((one[cell] != other[cell]).sum())
         for cell in one

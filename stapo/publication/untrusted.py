@@ -1,7 +1,7 @@
-"""Reading files that somebody else wrote: regular files only, and never more of one than a limit.
+"""Reading of untrusted files: only regular files, and only up to a limit.
 
-A folder that was downloaded may hold devices, FIFOs, links, sparse files and files that unpack to many
-times their size. What is refused here is never opened, or never read to its end.
+A downloaded folder may contain devices, FIFOs, links, sparse files and files that unpack to many times
+their size. Refused files are never opened, or never read completely.
 """
 
 import hashlib
@@ -17,27 +17,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 JSON_BYTES = 8 * 2**20
-"""Of one JSON document or line; Python's objects take some twenty times as much memory."""
+"""Size limit of a JSON document or line; as Python objects it needs about twenty times as much memory."""
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 12
 MAX_ITEMS, MAX_CHARACTERS, MAX_INTEGER = 1000, 20_000, 2**63
-"""Of the lists, strings and numbers of a study, before anything is made of it."""
+"""Limits for the lists, strings and numbers of a study before it is parsed."""
 HOLES_BYTES = 2**30
-"""From here on a file whose size is nearly all holes is refused: it would be read for hours."""
+"""Above this size, nearly empty sparse files are refused: reading them would take hours."""
 FOOTER_BYTES = 2**20
 CODECS = ("SNAPPY", "UNCOMPRESSED")
-"""What score files are written with. Others pack zeros a thousand times smaller."""
+"""Compression codecs of score files. Others compress zeros a thousand times better."""
 
 
 class RefusedError(ValueError):
-    """A file that is not read, and why."""
+    """A file is not read; the message says why."""
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield every entry of a folder but directories, by its path from there; links are not followed.
+    """Yield relative path and status of every entry of a folder except directories, following no links.
 
     Raises:
-        RefusedError: more entries or deeper directories than any study has.
+        RefusedError: there are more entries or deeper directories than in any study.
     """
     pending, seen = [("", 0)], 0
     while pending:
@@ -49,7 +49,7 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
                 if seen > MAX_ENTRIES or depth >= MAX_DEPTH:
                     raise RefusedError(
                         f"{path[:80]}: more than {MAX_ENTRIES} files, or more than {MAX_DEPTH} "
-                        "directories deep; no study has so many"
+                        "directories deep; no study has this many"
                     )
                 if entry.is_dir(follow_symlinks=False):
                     pending.append((path, depth + 1))
@@ -58,13 +58,13 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def irregular(status: os.stat_result) -> str | None:
-    """Return what keeps an entry from being read, None for an ordinary file."""
+    """Return why an entry must not be read, None for an ordinary file."""
     if stat.S_ISLNK(status.st_mode):
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
-        return "is no regular file but a device, FIFO or socket"
+        return "is not a regular file but a device, FIFO or socket"
     if status.st_size > HOLES_BYTES and status.st_blocks * 512 < status.st_size / 100:
-        return f"says that it has {status.st_size} bytes, which are nearly all holes"
+        return f"is a sparse file of {status.st_size} bytes, which are nearly all holes"
     return None
 
 
@@ -72,15 +72,15 @@ def open_regular(path: Path, limit: int | None = None) -> BinaryIO:
     """Open a regular file for reading.
 
     Raises:
-        RefusedError: something else, or longer than the limit.
+        RefusedError: it is not a regular file, or longer than the limit.
     """
-    # Without O_NONBLOCK a FIFO that took the file's place would wait for a writer.
+    # Without O_NONBLOCK, opening a FIFO that has replaced the file would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     stream = os.fdopen(descriptor, "rb")
     status = os.fstat(descriptor)
     fault = irregular(status)
     if fault is None and limit is not None and status.st_size > limit:
-        fault = f"has {status.st_size} bytes, more than the {limit} that are read of it"
+        fault = f"has {status.st_size} bytes, more than the limit of {limit}"
     if fault:
         stream.close()
         raise RefusedError(f"{path.name}: {fault}")
@@ -91,22 +91,22 @@ def read_text(path: Path, limit: int) -> str:
     """Return the text of a regular file.
 
     Raises:
-        RefusedError: something else, or longer than the limit.
-        UnicodeDecodeError: not UTF-8.
+        RefusedError: it is not a regular file, or longer than the limit.
+        UnicodeDecodeError: it is not UTF-8.
     """
     irregularity = irregular(path.lstat())
     if irregularity:
-        # Opening some devices already does something.
+        # Opening a device may already have side effects.
         raise RefusedError(f"{path.name}: {irregularity}")
     with open_regular(path, limit) as stream:
         return stream.read(limit).decode()
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON document that says each thing once, in numbers that are numbers.
+    """Return the value of a JSON document without duplicate keys, NaN or Infinity.
 
     Raises:
-        ValueError: it does not, or is nested too deeply.
+        ValueError: it is not such a document, or nested too deeply.
     """
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
@@ -115,7 +115,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
-    """Return the value of a JSON file; as `read_text` and `parse_json`."""
+    """Return the value of a JSON file, read by `read_text` and parsed by `parse_json`."""
     return parse_json(read_text(path, limit))
 
 
@@ -123,8 +123,7 @@ def json_lines(path: Path, line_bytes: int, lines: int) -> Iterator[Any]:
     """Yield the records of a JSON Lines file one after another.
 
     Raises:
-        RefusedError: more lines than that, a longer one, or one without line end.
-        ValueError: a line that is no JSON.
+        RefusedError: there are too many lines, or a line is too long, has no line end or is not JSON.
     """
     for number, line in enumerate(raw_lines(path, line_bytes, lines), 1):
         try:
@@ -134,7 +133,7 @@ def json_lines(path: Path, line_bytes: int, lines: int) -> Iterator[Any]:
 
 
 def raw_lines(path: Path, line_bytes: int, lines: int) -> Iterator[bytes]:
-    """Yield the lines of a file; as `json_lines`, without looking into them."""
+    """Yield the lines of a file with the limits of `json_lines`, without parsing them."""
     with open_regular(path) as stream:
         for number in range(1, lines + 2):
             line = stream.readline(line_bytes + 1)
@@ -143,25 +142,25 @@ def raw_lines(path: Path, line_bytes: int, lines: int) -> Iterator[bytes]:
             if number > lines:
                 raise RefusedError(f"more than {lines} lines")
             if not line.endswith(b"\n"):
-                raise RefusedError(f"line {number}: cut off, or longer than {line_bytes} bytes")
+                raise RefusedError(f"line {number}: truncated, or longer than {line_bytes} bytes")
             yield line
 
 
 def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str | None:
-    """Return why a parquet file must not be read whole, None for one that may be.
+    """Return why a parquet file must not be read, None if it may be.
 
-    The footer decides, before any row is read.
+    The footer is checked before any row is read.
 
     Args:
         path: the file.
-        schema: its columns, all of them plain.
-        rows: at most.
-        limit: bytes of the file, and of the strings of a column once they are unpacked.
+        schema: expected columns, without nested types.
+        rows: maximum number of rows.
+        limit: maximum bytes of the file, and of a column's strings after decompression.
     """
     texts = [field.name for field in schema if field.type == pa.string()]
     with open_regular(path, FOOTER_BYTES + limit) as stream:
         try:
-            # What stands in a dictionary once and in a million rows takes its place once.
+            # With dictionaries, a string that is repeated in a million rows is in memory once.
             file = pq.ParquetFile(
                 stream,
                 read_dictionary=texts,
@@ -171,11 +170,11 @@ def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str |
         except (pa.ArrowException, OSError) as error:
             return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
         except KeyError:
-            return f"has other columns than {', '.join(schema.names)}"
+            return f"other columns than {', '.join(schema.names)}"
         found, about = file.schema_arrow, file.metadata
         plain = [(f.name, pa.string() if f.name in texts else f.type) for f in found]
         if plain != [(field.name, field.type) for field in schema]:
-            return f"has other columns or types than {', '.join(schema.names)}"
+            return f"other columns or types than {', '.join(schema.names)}"
         if about.num_rows > rows:
             return f"has {about.num_rows} rows, expected {rows}"
         for index in range(about.num_row_groups):
@@ -183,7 +182,7 @@ def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str |
             for number in range(group.num_columns):
                 codec = group.column(number).compression
                 if codec not in CODECS:
-                    return f"is compressed with {codec}, which score files never are"
+                    return f"is compressed with {codec}, which is not used in score files"
         for name in texts:
             column = file.read(columns=[name], use_threads=False).column(0)
             total = sum(
@@ -196,7 +195,7 @@ def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str |
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file in hex digits."""
+    """Return the SHA-256 of a regular file as hex digits."""
     digest = hashlib.sha256()
     with open_regular(path) as stream:
         while part := stream.read(2**20):
@@ -205,10 +204,10 @@ def sha256(path: Path) -> str:
 
 
 def require_modest(value: Any, depth: int = 0) -> None:
-    """Check that a value which somebody else wrote is of a size that a study may have.
+    """Check that an untrusted value is within the size limits of a study.
 
     Raises:
-        RefusedError: it is not.
+        RefusedError: it exceeds a limit.
     """
     if depth > MAX_DEPTH:
         raise RefusedError(f"the study is nested more than {MAX_DEPTH} deep")
@@ -222,15 +221,15 @@ def require_modest(value: Any, depth: int = 0) -> None:
     elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
         raise RefusedError(f"the study has a string of {len(value)} characters")
     elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise RefusedError("the study has a whole number of more than 63 bits")
+        raise RefusedError("the study has an integer of more than 63 bits")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise RefusedError("names a key twice")
+        raise RefusedError("contains a key twice")
     return found
 
 
 def _refuse(constant: str) -> Any:
-    raise RefusedError(f"{constant} is no number of JSON")
+    raise RefusedError(f"{constant} is not a JSON number")

@@ -1,4 +1,4 @@
-"""How many tokens a text can have, by the vocabulary that lies in the folder; no tokenizer of it is run."""
+"""Bounds for the number of tokens of a text, from the published vocabulary; no published tokenizer is run."""
 
 import re
 from collections.abc import Callable
@@ -18,19 +18,19 @@ TINY = re.compile("|".join(re.escape(token) for token in sorted(VOCABULARY, key=
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What bounds the number of tokens of a response, its end token included."""
+    """Bounds for the number of tokens of a response, including its end token."""
 
     longest: int
-    """UTF-8 bytes of a token, at most."""
+    """Maximum UTF-8 bytes of a token."""
     count: Callable[[str], int] | None = None
-    """Counts exactly, where the tokenizer is ours.
+    """Exact number of tokens, if the tokenizer is ours.
 
     Raises:
-        RefusedError: it cannot have written the text.
+        RefusedError: the tokenizer cannot produce the text.
     """
 
     def bounds(self, text: str, truncated: bool) -> tuple[int, int]:
-        """Return the least and the most tokens; special ones inside, which no text shows, come on top."""
+        """Return minimum and maximum number of tokens, without special tokens that no text shows."""
         end = int(not truncated)
         if self.count is not None:
             own = self.count(text) + end
@@ -40,7 +40,7 @@ class Vocabulary:
 
 
 def vocabulary(results: Results, checkpoint: str) -> Vocabulary | None:
-    """Return the vocabulary of a checkpoint, None where the folder has none that is understood."""
+    """Return the vocabulary of a checkpoint, None if the folder has no readable one."""
     size = checkpoint.split("/")[0]
     if isinstance(results.study.models[size], TinyModel):
         return Vocabulary(1, _tiny_count)
@@ -52,7 +52,7 @@ def vocabulary(results: Results, checkpoint: str) -> Vocabulary | None:
     try:
         content: Any = untrusted.read_json(file, FILE_BYTES)
         added = [token["content"] for token in content.get("added_tokens", [])]
-        # Byte-level vocabularies write a byte as a letter, others a letter as itself: up to 4 bytes.
+        # A letter stands for one byte in byte-level vocabularies, and for up to 4 bytes in others.
         longest = max(4 * len(token) for token in (*content["model"]["vocab"], *added))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -60,7 +60,7 @@ def vocabulary(results: Results, checkpoint: str) -> Vocabulary | None:
 
 
 def tiny_ids(text: str) -> list[int] | None:
-    """Return the tokens of a text in the tiny world, None for one that it cannot write."""
+    """Return the token ids of a text of the tiny models, None if they cannot produce it."""
     found = TINY.findall(text)
     return [IDS[token] for token in found] if "".join(found) == text else None
 
@@ -68,5 +68,5 @@ def tiny_ids(text: str) -> list[int] | None:
 def _tiny_count(text: str) -> int:
     ids = tiny_ids(text)
     if ids is None:
-        raise untrusted.RefusedError("a text that this model has no tokens for")
+        raise untrusted.RefusedError("contains text that this model has no tokens for")
     return len(ids)

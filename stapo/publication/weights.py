@@ -1,6 +1,6 @@
-"""Whether published weights can be those of the trainings: their format, shapes, and that none are copies.
+"""Checks of published weights: format, shapes, and that no checkpoint is a copy of another.
 
-Only headers are parsed, and only safetensors: no other format of weights belongs into a results folder.
+Only safetensors are allowed in a results folder, and only their headers are parsed.
 """
 
 import hashlib
@@ -24,16 +24,15 @@ from stapo.tasks import benchmark_definitions
 
 HEADER_BYTES = 2**24
 COMPARED_BYTES = 2**28
-"""Weights up to here are compared tensor by tensor; beyond, by their checksums alone."""
+"""Weights up to this size are compared tensor by tensor; larger ones only by checksums."""
 BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1}
 TRAINED = "F32"
-"""What a training computes in, and publishes."""
+"""Data type in which a training computes and publishes weights."""
 TIED = "lm_head.weight"
-"""May stand beside the embeddings that it equals, or be left out."""
+"""Optional tensor that equals the embeddings if they are tied."""
 MAX_TINY_PARAMETERS = 20_000_000
 MAX_TOKENS, MAX_WORK = 1024, 5e12
-"""Of a response, and parameters times tokens of all of them that are
-drawn again: a few minutes."""
+"""Limits for generating responses again, a few minutes: tokens of a response; parameters x all tokens."""
 
 
 @dataclass(frozen=True)
@@ -43,41 +42,41 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     begin: int
-    """In the file."""
+    """Position of its first byte in the file."""
     end: int
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file by name.
+    """Return name -> tensor of a safetensors file.
 
     Raises:
-        RefusedError: it is something else, or its parts do not fill it.
+        RefusedError: it is not a safetensors file, or its tensors do not fill it exactly.
     """
     with untrusted.open_regular(path) as stream:
         size = path.stat().st_size
         start = stream.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 2 <= length <= min(HEADER_BYTES, size - 8):
-            raise untrusted.RefusedError("no safetensors")
+            raise untrusted.RefusedError("not a safetensors file")
         try:
             header = untrusted.parse_json(stream.read(length))
         except ValueError as error:
-            raise untrusted.RefusedError("no safetensors") from error
+            raise untrusted.RefusedError("not a safetensors file") from error
     found, place = {}, 8 + length
     entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
         tensor = Tensor(entry["dtype"], tuple(entry["shape"]), begin, end)
         if begin != place or end - begin != prod(tensor.shape) * BYTES.get(tensor.dtype, -1):
-            raise untrusted.RefusedError(f"no safetensors: {name} does not lie where it should")
+            raise untrusted.RefusedError(f"not a valid safetensors file: wrong offsets of {name}")
         found[name], place = tensor, end
     if place != size:
-        raise untrusted.RefusedError("no safetensors: it holds more than its tensors")
+        raise untrusted.RefusedError("not a valid safetensors file: more data than its tensors")
     return found
 
 
 def weight_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each checkpoint whose weights are not what a training can have left."""
+    """Yield one line for each checkpoint whose weights cannot be those of its training."""
     checkpoints = list(results.study.checkpoints())
     headers: dict[str, dict[str, Tensor]] = {}
     for checkpoint in checkpoints:
@@ -87,7 +86,7 @@ def weight_errors(results: Results) -> Iterator[str]:
                 headers[checkpoint] |= read_header(path)
             config = results.files.get(f"{_place(results, checkpoint)}/config.json")
             if config and "auto_map" in untrusted.read_json(config):
-                yield f"{_place(results, checkpoint)}/config.json: names code to be run (auto_map)"
+                yield f"{_place(results, checkpoint)}/config.json: contains code to run (auto_map)"
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             yield f"{_place(results, checkpoint)}: weights: {error}"
     for size in results.study.run.sizes:
@@ -96,7 +95,7 @@ def weight_errors(results: Results) -> Iterator[str]:
 
 
 def weight_files(results: Results, checkpoint: str) -> list[Path]:
-    """Return the weights of a checkpoint, none where a copy lacks them."""
+    """Return the weight files of a checkpoint; empty if the folder has none."""
     inside = _place(results, checkpoint) + "/"
     return [
         file
@@ -106,7 +105,7 @@ def weight_files(results: Results, checkpoint: str) -> list[Path]:
 
 
 def named_weights(results: Results, checkpoint: str) -> dict[str, str]:
-    """Return the checksums of a checkpoint's weights as the trainings name them."""
+    """Return the checksums of a checkpoint's weights that the trainings recorded."""
     size, *rest = checkpoint.split("/")
     for (of_size, method, seed), record in results.runs.items():
         if rest == ["base"] and of_size == size:
@@ -144,7 +143,7 @@ def _shape_errors(
             if shapes.get(n) != expected.get(n)
         )
         if expected and differing:
-            yield f"{_place(results, checkpoint)}: other tensors than the base model's: {differing[0]}"
+            yield f"{_place(results, checkpoint)}: tensors differ from the base model's: {differing[0]}"
         trained = not checkpoint.endswith("/base") or isinstance(model, TinyModel)
         kinds = {tensor.dtype for tensor in header.values()}
         if trained and kinds != {TRAINED}:
@@ -152,7 +151,7 @@ def _shape_errors(
 
 
 def is_looked_at(results: Results, checkpoint: str) -> bool:
-    """Return whether the responses of a checkpoint can be drawn again."""
+    """Return whether the responses of a checkpoint can be generated again."""
     study = results.study
     model = study.models[checkpoint.split("/")[0]]
     if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
@@ -170,7 +169,7 @@ def is_looked_at(results: Results, checkpoint: str) -> bool:
 
 @cache
 def tiny_shapes(model: TinyModel) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes of the tiny model by name, None for one too large to be built."""
+    """Return name -> shape of a tiny model's tensors, None if it is too large to be built."""
     width = model.hidden_size * (model.intermediate_size + 128 * model.heads)
     if 3 * model.layers * width > MAX_TINY_PARAMETERS or model.layers > 100:
         return None
@@ -184,13 +183,13 @@ def tiny_shapes(model: TinyModel) -> dict[str, tuple[int, ...]] | None:
 
 
 def _copies(results: Results) -> Iterator[str]:
-    """Yield checkpoints without weights, and pairs whose weights are the same though they were not to be."""
+    """Yield checkpoints without recorded weights, and pairs that should differ but have the same weights."""
     study, steps = results.study, recorded_steps(results)
     known: dict[str, dict[str, str]] = {}
     for checkpoint in study.checkpoints():
         known[checkpoint] = named_weights(results, checkpoint)
         if results.runs and not known[checkpoint]:
-            yield f"{_place(results, checkpoint)}: its training names no weights"
+            yield f"{_place(results, checkpoint)}: its training recorded no weights"
     tensors = {c: _tensor_digests(weight_files(results, c)) for c in study.checkpoints()}
     for one, other in combinations(study.checkpoints(), 2):
         equal = bool(known[one]) and set(known[one].values()) == set(known[other].values())
@@ -198,11 +197,11 @@ def _copies(results: Results) -> Iterator[str]:
         shared = sum(tensors[one][name] == tensors[other][name] for name in names)
         if (equal or 2 * shared > len(names)) and not may_be_equal(results, one, other, steps):
             what = "the same weights" if equal else f"{shared} of {len(names)} tensors are the same"
-            yield f"{one} and {other}: {what}, though they were trained apart"
+            yield f"{one} and {other}: {what}, although they were trained separately"
 
 
 def may_be_equal(results: Results, one: str, other: str, steps: dict[Run, list[Any]]) -> bool:
-    """Return whether two checkpoints may have the same weights: nothing was learnt between them."""
+    """Return whether two checkpoints may have the same weights, since no update lies between them."""
     parts = [checkpoint.split("/") for checkpoint in (one, other)]
     if parts[0][0] != parts[1][0]:
         return False
@@ -217,7 +216,7 @@ def may_be_equal(results: Results, one: str, other: str, steps: dict[Run, list[A
 
 
 def step_of(study: Study, checkpoint: str) -> int:
-    """Return after which optimiser step of its training a checkpoint was written, 0 for the base model."""
+    """Return the optimiser step of a checkpoint in its training, 0 for the base model."""
     _, method, *rest = checkpoint.split("/")
     if method == "base":
         return 0
@@ -225,7 +224,7 @@ def step_of(study: Study, checkpoint: str) -> int:
 
 
 def _tensor_digests(files: list[Path]) -> dict[str, str]:
-    """Return a checksum of every tensor; of none where there is too much to read twice."""
+    """Return name -> checksum of every tensor; empty if the files are too large to be read twice."""
     if sum(path.stat().st_size for path in files) > COMPARED_BYTES:
         return {}
     found = {}
@@ -233,7 +232,7 @@ def _tensor_digests(files: list[Path]) -> dict[str, str]:
         try:
             header = read_header(path)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            continue  # Said elsewhere.
+            continue  # Reported by `weight_errors`.
         with untrusted.open_regular(path) as stream:
             for name, tensor in header.items():
                 stream.seek(tensor.begin)

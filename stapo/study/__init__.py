@@ -1,4 +1,4 @@
-"""What a study file says: read, checked, and what each job of it is determined by. No torch here."""
+"""Study files: reading, validation, and the settings that determine each job. No torch here."""
 
 from stapo.study.loader import StudyError
 from stapo.study.reading import merge, parse_study, read_study, study_schema

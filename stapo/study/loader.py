@@ -1,7 +1,7 @@
-"""Reads YAML and JSON that a user wrote: bounded, no key twice, every problem with its line.
+"""Strict reading of YAML and JSON: size limits, no duplicate keys, and line numbers in all errors.
 
-PyYAML by itself keeps the last of two equal keys, expands aliases without a limit, and makes dates and
-octal numbers of what was meant as text. Nothing here knows what a study is.
+PyYAML alone keeps the last of two equal keys, expands aliases without a limit, and reads some text as
+dates or octal numbers. This module does not depend on the schema of a study.
 """
 
 import json
@@ -18,15 +18,15 @@ from stapo.text import short_escape, shorten, visible
 MAX_BYTES = 2**18
 MAX_DEPTH = 20
 MAX_VALUES = 20_000
-"""Of a file, aliases expanded."""
+"""Maximum number of values in a file, with aliases expanded."""
 MAX_DIGITS = 18
-"""Of an integer: 64 bits hold them, and so does everything that reads JSON."""
+"""Maximum digits of an integer; they fit into 64 bits, which all JSON readers support."""
 MAX_LINE = 400
-"""Characters of an error."""
+"""Maximum characters of an error message."""
 MAX_ERRORS = 100
 
 Place = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
+"""Path of keys and indices to a value."""
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _MEANT = {
@@ -37,7 +37,7 @@ _CORE = "tag:yaml.org,2002:"
 
 
 class StudyError(ValueError):
-    """Everything that is wrong with a user's input, one line each."""
+    """All errors in a user's input, one line each."""
 
     def __init__(self, errors: list[str]):
         kept = [
@@ -52,20 +52,20 @@ class StudyError(ValueError):
 
 @dataclass
 class Document:
-    """What a file says, where it says so, and what is wrong with it so far."""
+    """The content of a file, with its line numbers and the problems found so far."""
 
     content: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, str] = field(default_factory=dict)
     """`file:line` of every key and item."""
     problems: list[tuple[Place, str]] = field(default_factory=list)
-    """Place, and what is wrong there, with its line."""
+    """Place and description of each problem, with its line."""
 
 
 def load_yaml(path: Path) -> Document:
-    """Return the mapping that a YAML file holds.
+    """Return the mapping of a YAML file.
 
     Raises:
-        StudyError: no such file, no YAML, no mapping, or beyond a bound.
+        StudyError: the file is missing, not YAML, not a mapping, or exceeds a limit.
     """
     name = _shown(path)
     try:
@@ -94,7 +94,7 @@ def load_yaml(path: Path) -> Document:
 
 
 def document_of(content: Mapping[str, Any], source: str = "") -> Document:
-    """Return a document of values that no file holds; `source` stands for the lines."""
+    """Return a document for values that are not from a file; `source` replaces the line numbers."""
     return Document(dict(content), dict.fromkeys(_places(content, ()), source))
 
 
@@ -107,14 +107,14 @@ def _places(value: Any, place: Place) -> Iterator[Place]:
 
 
 def parse_json(text: str, name: str) -> dict[str, Any]:
-    """Return the object that a JSON text holds.
+    """Return the object of a JSON text.
 
     Args:
         text: JSON.
-        name: of the option or file, for errors.
+        name: name of the option or file, for errors.
 
     Raises:
-        StudyError: no JSON, no object, a key twice, or beyond a bound.
+        StudyError: it is not JSON, not an object, has a duplicate key, or exceeds a limit.
     """
     if len(text) > MAX_BYTES:
         raise StudyError([f"{name}: longer than {MAX_BYTES} characters"])
@@ -134,7 +134,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 class _Json:
-    """Collects what is wrong with a JSON text while Python's own parser reads it."""
+    """Collects the problems of a JSON text while Python's parser reads it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -169,18 +169,18 @@ class _Json:
         return digits
 
     def constant(self, word: str) -> str:
-        self.problems.append(f"{word} is not a number that a study may have")
+        self.problems.append(f"{word} is not allowed in a study; write a finite number")
         return word
 
 
 def line_of(place: Place, lines: Mapping[Place, str]) -> str:
-    """Return ` (file:line)` of a place, or of what it is missing in; nothing where none is known."""
+    """Return ` (file:line)` of a place, or of its parent if it is missing; empty if unknown."""
     line = lines.get(place) or lines.get(place[:-1])
     return f" ({line})" if line else ""
 
 
 def _shown(path: Path) -> str:
-    """Return a path as a user of this directory would write it."""
+    """Return a path relative to the working directory if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -190,7 +190,7 @@ def _too_many_digits(digits: str) -> str:
 
 
 class _Composer(yaml.SafeLoader):
-    """PyYAML's composer, which ends where values are nested too deeply instead of recursing."""
+    """PyYAML's composer, with an error instead of a recursion if values are nested too deeply."""
 
     depth = 0
 
@@ -205,7 +205,7 @@ class _Composer(yaml.SafeLoader):
 
 
 class _Reader:
-    """Turns YAML nodes into values and remembers lines and problems on the way."""
+    """Converts YAML nodes to values, and collects line numbers and problems."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -258,15 +258,15 @@ class _Reader:
                 continue
             first[key] = key_node
             found[key] = self.value(value_node, inner)
-            # Of a mapping or list the line of its key, not that of its first item.
+            # For a mapping or list, the line of its key, not of its first item.
             self.found.lines[inner] = self.where(key_node)
         return found
 
     def key(self, node: yaml.Node, place: Place) -> str | None:
-        """Return a key, also one that is not text, so that what follows makes sense; None if it is none."""
+        """Return a key as text, also one that YAML reads otherwise, so that its value is checked."""
         kind = node.tag.removeprefix(_CORE)
         if not isinstance(node, yaml.ScalarNode) or kind in ("merge", "null"):
-            about = "merge keys (<<) are not read; write the keys out"
+            about = "merge keys (<<) are unsupported; write keys out"
             self.problem(node, place, about if kind == "merge" else "a key that is not text")
             return None
         key: str = node.value
@@ -277,7 +277,7 @@ class _Reader:
 
 
 def _scalar(kind: str, text: str) -> tuple[Any, str | None]:
-    """Return the value of a scalar, and what is wrong with it."""
+    """Return the value of a scalar, and its problem if there is one."""
     if kind == "null":
         return None, None
     if kind == "str":
@@ -297,7 +297,10 @@ def _number(kind: str, text: str) -> tuple[Any, str | None]:
     if ":" in plain or (kind == "int" and unsigned.startswith("0") and unsigned.isdigit()):
         if unsigned == "0":
             return 0, None
-        return text, f"YAML takes {text[:40]!r} for another number; write it plainly, or in quotes"
+        return (
+            text,
+            f"YAML reads {text[:40]!r} differently; write it in decimal or in quotes",
+        )
     if kind == "int" and len(unsigned) > MAX_DIGITS:
         return text, _too_many_digits(plain)
     words = {".inf": "inf", ".nan": "nan"}

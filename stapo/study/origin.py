@@ -1,7 +1,8 @@
-"""Which study file a working directory's results are of: two files of one name would share them unnoticed.
+"""Record of the study file behind the results of a working directory.
 
-A study file may change, move or be copied together with its results. Only another file with other settings
-under the same name is another study.
+Without it, two studies of the same name would share their results unnoticed. A study file may change, move
+or be copied together with its results. Only a different file with different settings under the same name
+is another study.
 """
 
 import json
@@ -15,19 +16,19 @@ from stapo.study import Study, StudyError
 from stapo.text import visible
 
 ORIGIN = "work/{study}/study.json"
-"""Kept from one run to the next; not published."""
+"""Path of the record, which is kept between runs and not published."""
 
 
 def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
-    """Refuse to go on in the results of another study of the same name.
+    """Raise an error if the results belong to another study of the same name.
 
     Args:
-        study: about to be run.
-        files: that it was read from.
+        study: the study to run.
+        files: files of the study.
         root: working directory.
 
     Raises:
-        StudyError: they were made from other files and other settings; with how to go on.
+        StudyError: the results were made from other files and other settings.
     """
     path = root / ORIGIN.format(study=study.name)
     before, made_from = [], ""
@@ -39,14 +40,14 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
         raise StudyError(
             [
                 f"name: {study.name} is also the name of {visible(', '.join(before))}, whose results are "
-                f"here; give {', '.join(now)} another name, or remove {path} if this file has taken the "
-                "other's place"
+                f"here; rename the study in {', '.join(now)}, or remove {path} if this file replaces the "
+                "other"
             ]
         )
 
 
 def write_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
-    """Remember which files the results of a study are made from."""
+    """Write which files the results of a study are made from."""
     about = {"files": _named(files, root), "fingerprint": _fingerprint(study)}
     write_json(root / ORIGIN.format(study=study.name), about)
 
@@ -56,7 +57,7 @@ def _fingerprint(study: Study) -> str:
 
 
 def _named(files: Sequence[Path], root: Path) -> list[str]:
-    """Return paths, those below the working directory from there: it may be moved or copied."""
+    """Return paths, relative if they are below the working directory, which may be moved or copied."""
     here = root.absolute()
     found = [Path(file).absolute() for file in files]
     return [str(f.relative_to(here) if f.is_relative_to(here) else f) for f in found]

@@ -1,4 +1,4 @@
-"""Methods of a study under the names or titles of others, which a reader would mistake for them."""
+"""Check for methods of a study with the misleading name or title of another method."""
 
 from collections.abc import Iterator
 
@@ -7,21 +7,21 @@ from stapo.study.study import Study
 
 
 def title_faults(study: Study) -> Iterator[str]:
-    """Yield methods that go by the name or title of another."""
+    """Yield one line for each method with the name or title of another."""
     titles: dict[str, str] = {}
     for name in study.run.methods:
         base, shown = study.origin_of(name), study.method(name).title
         own = {_plain(base), _plain(METHODS[base].title)}
         if name in METHODS and base != name:
-            yield f"methods.{name}: is made of {base} and goes by the name of another method"
+            yield f"methods.{name}: is based on {base} but has the name of another method"
         for other, method in METHODS.items():
             text = _plain(method.title)
-            # "JustRL-FullMask" is full-mask's own title, though JustRL stands in it.
+            # "JustRL-FullMask" is full-mask's own title, although it contains JustRL.
             whole = any(text in one and one in _plain(shown) for one in own)
             if other != base and text in _plain(shown) and not whole:
-                yield f"methods.{name}: is made of {base} and titled {shown!r}, as {other} is"
+                yield f"methods.{name}: is based on {base} but has the title {shown!r} of {other}"
         if (first := titles.setdefault(_plain(shown), name)) != name:
-            yield f"methods.{name}: has the title of {first}"
+            yield f"methods.{name}: has the same title as {first}"
 
 
 def _plain(title: str) -> str:

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a study, as one line for each place, in the words of the file."""
+"""Errors of pydantic, rewritten as one line for each place, in the terms of the study file."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,19 +12,19 @@ from stapo.study.loader import Place, StudyError
 from stapo.text import shorten
 
 Problem = tuple[Place, str]
-"""Where, and what is wrong there with its remedy."""
+"""Place of a problem, and its description with a remedy."""
 
 KINDS = ("hub", "builder")
-"""Of models and data: tags that pydantic puts into places, not in the file."""
+"""Tags of models and data that pydantic adds to places; they are not in the file."""
 MOVED: dict[Place, str] = {
-    ("evaluation", "end_tokens"): "it holds for training too and stands at the top of a study now; "
-    "move it there",
+    ("evaluation", "end_tokens"): "it now applies to training too; move it to the top level of the "
+    "study",
 }
-"""Keys that earlier versions had, and where they are."""
+"""Keys of earlier versions, with their new place."""
 TAGGED: dict[str | int, int] = {"data": 1, "models": 2}
-"""Section of a study to the depth at which the tag stands."""
+"""Section of a study -> depth of the tag in pydantic's places."""
 MAX_SHOWN = 60
-"""Characters of a value in an error."""
+"""Maximum characters of a value in an error message."""
 
 
 def lines(problems: Iterable[Problem]) -> list[str]:
@@ -33,10 +33,10 @@ def lines(problems: Iterable[Problem]) -> list[str]:
 
 
 def validate(adapter: TypeAdapter[Any], value: Any, name: str) -> Any:
-    """Return a value of a command-line option, validated.
+    """Return the validated value of a command-line option.
 
     Raises:
-        StudyError: with every error, each beginning with the name of the option.
+        StudyError: the value is invalid; each error starts with the name of the option.
     """
     try:
         return adapter.validate_python(value)
@@ -46,19 +46,19 @@ def validate(adapter: TypeAdapter[Any], value: Any, name: str) -> Any:
 
 
 def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) -> list[Problem]:
-    """Return one problem for each place that pydantic complains of.
+    """Return one problem for each place of pydantic's errors.
 
-    A key that resembles one that is missing, or one that may stand there, is a misspelling of it: one line.
+    An unknown key that resembles a missing or an allowed one is reported as a misspelling, in one line.
 
     Args:
-        error: of pydantic.
-        raw: what was validated.
-        schema: JSON schema of the type that it was validated as.
+        error: pydantic's error.
+        raw: the validated value.
+        schema: JSON schema of the expected type.
     """
     found: dict[Place, list[str]] = {}
     missing: dict[Place, str] = {}
     extra: list[Place] = []
-    union = "oneOf" in schema or "anyOf" in schema  # Models or data by themselves.
+    union = "oneOf" in schema or "anyOf" in schema  # A model or data without the rest of a study.
     for one in error.errors(include_url=False):
         tag = 0 if union else TAGGED.get(one["loc"][0] if one["loc"] else "", -1)
         place = _place(raw, one["loc"], tag, keep_last=one["type"] == "missing")
@@ -79,12 +79,12 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
         problems.append((place, f"unknown key; {hint}"))
         missing.pop((*place[:-1], meant or ""), None)
     problems += missing.items()
-    # A union complains once for each of its types.
+    # A union has one error for each of its types.
     return problems + [(place, " or ".join(dict.fromkeys(all_))) for place, all_ in found.items()]
 
 
 def shown(value: Any) -> str:
-    """Return a value in few printable characters."""
+    """Return a short printable text for a value."""
     try:
         return shorten(json.dumps(value, default=str), MAX_SHOWN)
     except (ValueError, TypeError, RecursionError):
@@ -94,7 +94,7 @@ def shown(value: Any) -> str:
 def _meant(place: Place, missing: Mapping[Place, str], known: Iterable[str]) -> str | None:
     beside = [str(at[-1]) for at in missing if at[:-1] == place[:-1]]
     for candidates in (beside, known):
-        # What another kind of model or data has under this very name is not meant.
+        # Skip the same name in another kind of model or data.
         others = [name for name in candidates if name != place[-1]]
         if close := get_close_matches(str(place[-1])[:100], others, n=1, cutoff=0.7):
             return close[0]
@@ -102,7 +102,7 @@ def _meant(place: Place, missing: Mapping[Place, str], known: Iterable[str]) -> 
 
 
 def _place(raw: Any, location: tuple[int | str, ...], tag: int, keep_last: bool) -> Place:
-    """Return the place in the file: pydantic's, less the tags of unions and of keys."""
+    """Return the place in the file: pydantic's without its tags."""
     parts = [part for i, part in enumerate(location) if not (i == tag and part in KINDS)]
     place: Place = ()
     for i, part in enumerate(parts):
@@ -130,7 +130,7 @@ def _keys(schema: Mapping[str, Any], place: Place) -> list[str]:
 
 
 def _branches(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema with its references followed, and every alternative of a union."""
+    """Yield a schema with its references resolved, and every alternative of a union."""
     if "$ref" in node:
         yield from _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     elif alternatives := node.get("anyOf", node.get("oneOf")):

@@ -358,7 +358,7 @@ def test_what_was_given_up_before_there_were_results_was_no_choice(published):
     command = ["python", "-m", "stapo", "train", "--study", canonical(raw)]
     assert list(command_faults(study, run, command, last=False)) == []
     (line,) = command_faults(study, run, command, last=True)
-    assert line == "names benchmarks that are not shown: chain-4"
+    assert line == "lists benchmarks that are not shown: chain-4"
 
 
 def test_another_folder_is_bad_input(tmp_path):

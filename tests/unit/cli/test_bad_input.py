@@ -72,7 +72,7 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         (
             'score --out o --completions c --identity {"a":NaN}',
             2,
-            "--identity: NaN is not a number",
+            "--identity: NaN is not allowed",
         ),
         (
             'base --out o --config {"hub":"a/b","revision":"main"} --template {"github":"a/b"}',

@@ -54,8 +54,8 @@ def test_a_narrow_terminal_hides_no_column():
 @pytest.mark.parametrize(
     ("methods", "warning"),
     [
-        ({"grpo": {"base": "stapo", "title": "Mine"}}, "stapo and goes by the name of another method"),
-        ({"mine": {"base": "stapo", "title": "GRPO+"}}, "is made of stapo and titled 'GRPO+', as grpo is"),
+        ({"grpo": {"base": "stapo", "title": "Mine"}}, "stapo but has the name of another method"),
+        ({"mine": {"base": "stapo", "title": "GRPO+"}}, "based on stapo but has the title 'GRPO+' of grpo"),
         ({"mine": {"base": "stapo", "title": "STAPO, mine"}}, None),
     ],
 )  # fmt: skip

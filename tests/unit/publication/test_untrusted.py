@@ -20,7 +20,7 @@ def test_only_regular_files_of_a_modest_size_are_read(tmp_path):
     os.mkfifo(fifo)
     link.symlink_to("/dev/zero")
     assert untrusted.read_text(file, 4) == "text"
-    with pytest.raises(RefusedError, match="has 4 bytes, more than the 3"):
+    with pytest.raises(RefusedError, match="has 4 bytes, more than the limit of 3"):
         untrusted.read_text(file, 3)
     with pytest.raises(RefusedError, match="device, FIFO or socket"):
         untrusted.read_text(fifo, 4)
@@ -64,7 +64,7 @@ def test_lines_are_bounded_in_number_and_length(tmp_path):
         with pytest.raises(RefusedError, match=reason):
             list(untrusted.json_lines(path, line_bytes, lines))
     path.write_text('{"a": 1}\n{"a"')
-    with pytest.raises(RefusedError, match="line 2: cut off"):
+    with pytest.raises(RefusedError, match="line 2: truncated"):
         list(untrusted.json_lines(path, 100, 2))
 
 
@@ -129,8 +129,8 @@ def test_a_study_beyond_any_size_is_refused(value):
 def test_what_is_no_safetensors_is_refused(tmp_path, header, data):
     path = tmp_path / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + data)
-    with pytest.raises(RefusedError, match="no safetensors"):
+    with pytest.raises(RefusedError, match=r"not a (valid )?safetensors file"):
         weights.read_header(path)
     path.write_bytes(b"\xff" * 100)
-    with pytest.raises(RefusedError, match="no safetensors"):
+    with pytest.raises(RefusedError, match="not a safetensors file"):
         weights.read_header(path)

@@ -42,11 +42,11 @@ def errors_of(tmp_path, monkeypatch, text):
         ("x:\n" + "- " * 5000, [f"s.yaml:2: nested more than {MAX_DEPTH} levels deep"]),
         (f"x:\n  y: {'9' * 5000}\n", ["x.y: an integer of 5000 digits; at most 18 (s.yaml:2)"]),
         ("x: 2020-01-01\n", ["x: YAML takes '2020-01-01' for a date; put it in quotes (s.yaml:1)"]),
-        ("x: 010\n", ["x: YAML takes '010' for another number; write it plainly, or in quotes (s.yaml:1)"]),
-        ("x: 1:30\n", ["x: YAML takes '1:30' for another number; write it plainly, or in quotes (s.yaml:1)"]),
+        ("x: 010\n", ["x: YAML reads '010' differently; write it in decimal or in quotes (s.yaml:1)"]),
+        ("x: 1:30\n", ["x: YAML reads '1:30' differently; write it in decimal or in quotes (s.yaml:1)"]),
         ("8: x\n", ["8: YAML takes this key for a number; put it in quotes (s.yaml:1)"]),
         ("? [a]\n: x\n", [": a key that is not text (s.yaml:1)"]),
-        ("a: &a {b: 1}\nc: {<<: *a}\n", ["c: merge keys (<<) are not read; write the keys out (s.yaml:2)"]),
+        ("a: &a {b: 1}\nc: {<<: *a}\n", ["c: merge keys (<<) are unsupported; write keys out (s.yaml:2)"]),
         ("x: !!set {a}\n", ["x: a value of the type set; remove the tag (s.yaml:1)"]),
         ("x: !!python/name:os.system\n", ["x: a value of the type python/name:os.system; remove the tag "
             "(s.yaml:1)"]),
@@ -91,7 +91,7 @@ def test_a_directory_and_a_name_with_nul_are_lines(tmp_path):
     [
         ('{"a": 1, "b": {"c": 1, "c": 2}, "a": 2}', ["o: the key 'c' is given twice; keep one",
             "o: the key 'a' is given twice; keep one"]),
-        ('{"a": NaN}', ["o: NaN is not a number that a study may have"]),
+        ('{"a": NaN}', ["o: NaN is not allowed in a study; write a finite number"]),
         ('{"a": -' + "9" * 5000 + "}", ["o: an integer of 5000 digits; at most 18"]),
         ("[" * 10**5, [f"o: nested more than {MAX_DEPTH} levels deep"]),
         ('{"a": ' + "[" * 30 + "]" * 30 + "}", [f"o: nested more than {MAX_DEPTH} levels deep"]),

@@ -405,8 +405,8 @@ def test_the_old_place_of_the_end_tokens_says_where_they_are_now(raw_study):
     with pytest.raises(StudyError) as caught:
         parse_study(raw_study)
     (line,) = caught.value.errors
-    assert line.startswith("evaluation.end_tokens: unknown key; it holds for training too")
-    assert line.endswith("stands at the top of a study now; move it there")
+    assert line.startswith("evaluation.end_tokens: unknown key; it now applies to training too")
+    assert line.endswith("move it to the top level of the study")
 
 
 OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
