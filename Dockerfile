@@ -1,4 +1,4 @@
-# Not yet built: no container engine was at hand. What it runs is requirements/install.sh, as `make` and CI do.
+# Not built yet, because no container engine was available. It runs requirements/install.sh, like `make` and CI.
 #
 #   docker build --target cpu --tag stapo:cpu .      the smoke study, tests
 #   docker build --target gpu --tag stapo:gpu .      with vLLM; run with --gpus all --shm-size 32g
@@ -7,7 +7,7 @@
 # Pin the base image by digest before you publish: docker buildx imagetools inspect python:3.11.13-slim-bookworm
 FROM python:3.11.13-slim-bookworm AS cpu
 
-# git names the commit in every result; a C compiler is for Triton, which compiles kernels at run time.
+# git provides the commit in every result; Triton needs a C compiler to compile kernels at run time.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends git make gcc g++ \
     && rm -rf /var/lib/apt/lists/*

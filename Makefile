@@ -1,59 +1,59 @@
-# Every target sets itself up: nothing but Python 3.11 is needed beforehand.
+# Every target installs what it needs; only Python 3.11 is required.
 SHELL := /bin/sh
 # Caches stay inside the repository.
 export XDG_CACHE_HOME := $(CURDIR)/.cache
-# value: a dollar in PATH is no variable of make.
+# `value` keeps a dollar in PATH, which make would expand.
 export PATH := $(CURDIR)/.venv/bin:$(value PATH)
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
-# Not the installed scripts: below a path with a space and a dollar their first line names no file.
+# Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
 .PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants bench lint lock
 .DELETE_ON_ERROR:
 
-help: ## list the targets
+help: ## list all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: workflows/study.schema.json ## create or renew .venv from the lock, and the schema for editors
+setup: workflows/study.schema.json ## create or update .venv from the lock file, and the schema for editors
 
 venv:
 	@requirements/install.sh
 
-# Order-only: the schema is as old as the code that it is made from.
+# Order-only prerequisite: an update of .venv does not make the schema outdated.
 workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | venv
 	@$(RUN) stapo schema > $@
 
-setup-gpu: ## the same, and vLLM for GPUs
+setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
 
-smoke: setup ## the whole pipeline on a tiny model, on the CPU
+smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
-test: setup lint ## lint, types, unit and numerical tests, one reduced run of the DAG
+test: setup lint ## run lint, type checks, unit and numerical tests, and a small run of the DAG
 	$(RUN) pytest -n 2 --dist loadgroup
 
-test-cpus: setup ## the tests of numbers, as other CPUs compute them
+test-cpus: setup ## run the numerical tests with the instructions of other CPUs
 	tests/other_cpus.sh
 
-test-vllm: ## a real vLLM on the CPU, in a layer over .venv
+test-vllm: ## run the tests with a real vLLM on the CPU, installed beside .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
-mutants: setup ## mutation tests of the objective and the update; MINUTES=90 at most
+mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
-bench: setup ## our update beside TRL's, our grading beside a plain loop: ratios
+bench: setup ## compare the speed of our update with TRL's, and of our grading with a plain loop
 	python tests/performance/bench_update.py
 	python tests/performance/bench_grading.py
 
-lint: setup ## ruff, snakefmt, snakemake --lint, mypy
+lint: setup ## run ruff, snakefmt and mypy
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) snakefmt --check Snakefile workflows
 	$(RUN) mypy
 
-lock: ## renew the locks from pyproject.toml
+lock: ## update the lock files from pyproject.toml
 	requirements/lock.sh

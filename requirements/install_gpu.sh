@@ -1,18 +1,19 @@
 #!/bin/sh
-# vLLM for GPUs into .venv, after install.sh. Safe to run again.
+# Install vLLM for GPUs into .venv, after install.sh. It can be run again at any time.
 set -eu
 cd "$(dirname "$0")/.."
 requirements/install.sh
 stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)
 [ "$(cat .venv/gpu-stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
-echo "install: vLLM for GPUs from requirements/gpu.txt (some minutes)" >&2
+echo "install: installing vLLM for GPUs from requirements/gpu.txt (some minutes)" >&2
 export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/gpu.txt
-# No numpy is both old enough for vLLM (mistral-common: < 2.4) and as new as two others say they need: the
-# executor for Slurm, which has it for a report that is off, and a package of types. All else must fit.
+# No version of numpy is both old enough for vLLM (mistral-common: < 2.4) and new enough for two other packages:
+# the Slurm executor, which needs it only for a report that is disabled, and numpy-typing-compat. Other conflicts
+# are errors.
 if .venv/bin/python -m pip check | grep -Ev '^(snakemake-executor-plugin-slurm|numpy-typing-compat) .* has requirement numpy' |
     grep -v '^No broken requirements'; then
-    echo "install: these do not fit" >&2
+    echo "install: the packages above conflict; check requirements/gpu.txt" >&2
     exit 1
 fi
 echo "$stamp" >.venv/gpu-stamp

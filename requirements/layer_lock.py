@@ -1,9 +1,9 @@
-"""Keep of a resolution what other locks do not already pin to the same version.
+"""Write the packages of a resolution that other locks do not pin to the same version.
 
 Usage: layer_lock.py RESOLUTION LAYER LOCK...
 
-Packages of which the resolution has another version stay: they replace those of the locks below. torch is
-always that of the lock.
+Packages with another version than in the locks are kept, and replace them. torch is always that of the
+locks.
 """
 
 import sys
@@ -13,7 +13,7 @@ from tidy_lock import blocks
 
 
 def main(resolution: str, layer: str, *locks: str) -> None:
-    """Write the layer, with the comments that it had."""
+    """Write the layer, and keep its comments."""
     below = {name for lock in locks for name in blocks(lock)}
     path = Path(layer)
     old = path.read_text().splitlines() if path.exists() else []

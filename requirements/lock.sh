@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renew the locks from pyproject.toml.
+# Update the lock files from pyproject.toml.
 set -eu
 cd "$(dirname "$0")/.."
 python3.11 -m venv .cache/lock
@@ -15,7 +15,7 @@ compile --output-file requirements/cuda.txt requirements/cuda.in
 python3.11 requirements/tidy_lock.py .cache/old-cuda.txt requirements/cuda.txt /dev/null
 python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt requirements/cuda.txt
 
-# vLLM for GPUs: over the locks above, of which it takes another numpy and cuda-bindings.
+# vLLM for GPUs, in addition to the locks above, with other versions of numpy and cuda-bindings.
 {
     grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' | grep -v '^numpy=='
     grep -Eh '^[A-Za-z0-9].*==' requirements/cuda.txt | sed 's/ \\$//' | grep -v '^cuda-bindings=='
@@ -24,7 +24,7 @@ printf -- '-c constraints.txt\nvllm==0.31.0\n' >.cache/gpu.in
 compile --output-file .cache/gpu.txt .cache/gpu.in
 python3.11 requirements/layer_lock.py .cache/gpu.txt requirements/gpu.txt requirements/lock.txt requirements/cuda.txt
 
-# mutmut: over the lock for development, of which it takes no other version.
+# mutmut, in addition to the lock for development, without other versions.
 grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' >.cache/constraints.txt
 { echo '-c constraints.txt' && cat requirements/mutants.in; } >.cache/mutants.in
 compile --output-file .cache/mutants.txt .cache/mutants.in

@@ -1,9 +1,9 @@
-"""Make of pip-compile's output the lock that installs with either build of torch.
+"""Convert pip-compile's output to a lock that works with both builds of torch.
 
 Usage: tidy_lock.py OLD_LOCK NEW_LOCK CUDA_LOCK
 
-Packages that only the ordinary build of torch needs belong to the CUDA lock. An index shows one build of a
-version, so torch keeps the hashes that the old lock knew of that version.
+Packages that only the default (CUDA) build of torch needs are moved to the CUDA lock. A package index shows
+only one build of a version, so the hashes of torch in the old lock are kept for the same version.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def blocks(path: str) -> dict[str, list[str]]:
-    """Return the lines of every pinned package, by its `name==version`."""
+    """Return `name==version` -> hashes of every pinned package."""
     found: dict[str, list[str]] = {}
     for line in Path(path).read_text().splitlines():
         if re.match(r"[A-Za-z0-9]", line):

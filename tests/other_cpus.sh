@@ -1,9 +1,9 @@
 #!/bin/sh
-# The tests whose numbers a CPU computes, as other CPUs compute them: an old one, one with AVX2, and more threads
-# than cores. PyTorch's own kernels, MKL, oneDNN and OpenBLAS each have their own switch.
+# Run the tests marked `rounding` with the instructions of other CPUs (an old one, one with AVX2), and with more
+# threads than cores. PyTorch's own kernels, MKL, oneDNN and OpenBLAS each have their own switch.
 set -eu
 cd "$(dirname "$0")/.."
-# Threads that wait for one another must not take the core of the one that they wait for.
+# Waiting threads must not block the core of the thread that they wait for.
 export OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
 
 with() {
