@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a small study as a dictionary, to be bent by each test."""
+"""Fixtures of all tests: a small study as a dictionary, which each test may change."""
 
 import copy
 import os
@@ -10,8 +10,8 @@ import yaml
 from stapo.repository import CATALOGUE, ROOT
 from stapo.study import merge
 
-# Before torch is imported, here and in what tests start: two processes with two threads each only wait for
-# one another. `tests/other_cpus.sh` sets other numbers.
+# Set before torch is imported, here and in subprocesses: two processes with two threads each would slow each
+# other down. `tests/other_cpus.sh` sets other numbers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SMOKE = ROOT / "workflows" / "studies" / "smoke.yaml"

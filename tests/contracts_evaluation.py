@@ -1,4 +1,4 @@
-"""Contracts about what grading, evaluation, the workflow and the command line use of other packages."""
+"""Contracts for the names that grading, evaluation, the workflow and the command line use."""
 
 import tempfile
 from importlib import import_module
@@ -29,7 +29,7 @@ def reader_takes_the_parser_of_its_module(name):
         )
     finally:
         latex2sympy2.PSParser = original
-    expect(len(made) == 1 and value.doit() == 2, "the parser that we put there is not asked")
+    expect(len(made) == 1 and value.doit() == 2, "our parser is not called")
 
 
 @contract("antlr4-python3-runtime", "Parser._input", "Parser._interp")
@@ -44,7 +44,10 @@ def parser_has_tokens_and_a_mode(name):
         expect([token.text for token in parser._input.tokens][:3] == ["1", "+", "1"], "no tokens")
         expect(str(parser._input.tokenSource.inputStream) == "1+1", "no text")
     else:
-        expect(parser._interp.predictionMode is PredictionMode.LL, "not the full context at first")
+        expect(
+            parser._interp.predictionMode is PredictionMode.LL,
+            "the full context is not the default",
+        )
         parser._interp.predictionMode = PredictionMode.SLL
         parser.math()
         parser.reset()
@@ -54,7 +57,7 @@ def parser_has_tokens_and_a_mode(name):
 def has_a_fast_mode(name):
     from antlr4.atn.PredictionMode import PredictionMode
 
-    expect(PredictionMode.SLL != PredictionMode.LL, "one mode only")
+    expect(PredictionMode.SLL != PredictionMode.LL, "there is only one mode")
 
 
 NORMALISED = "latex2sympy2_extended.math_normalization"
@@ -71,7 +74,7 @@ def normalises_what_we_ask_for(name):
     expect(
         [getattr(CONFIG, field) for field in fields] == [True, False, True, True, "none"], "fields"
     )
-    expect(simplified(r"\dfrac12") == r"\frac{1}{2}", "it writes fractions otherwise")
+    expect(simplified(r"\dfrac12") == r"\frac{1}{2}", "it writes fractions differently")
 
 
 @contract("math-verify", "math_verify.grader.should_treat_as_complex", "math_verify.verify")
@@ -96,14 +99,14 @@ def starts_from_the_same_state(name):
         forget(0)
         first = random.random()
         forget(0)
-        expect(random.random() == first, "the same seed draws something else")
+        expect(random.random() == first, "the same seed gives another number")
     else:
         import sympy
 
         sympy.sin(sympy.Symbol("forgotten"))
         forget()
         info = sympy.sin.__new__.cache_info()
-        expect(info.currsize == 0, "something is remembered")
+        expect(info.currsize == 0, "the cache is not empty")
 
 
 @contract("sympy", "sympy.core.relational.Relational")
@@ -178,7 +181,7 @@ def hub_has_the_constant(name):
 def missing_in_the_cache_is_a_missing_file(name):
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    expect(issubclass(LocalEntryNotFoundError, FileNotFoundError), "it is none")
+    expect(issubclass(LocalEntryNotFoundError, FileNotFoundError), "it is not a FileNotFoundError")
 
 
 @contract("huggingface-hub", "snapshots/COMMIT")
@@ -199,13 +202,13 @@ def snapshot_is_named_by_its_commit(name):
     "snakemake", "workflow.overwrite_configfiles", "workflow.config_settings", "workflow.basedir"
 )
 def the_snakefile_sees(name):
-    import snakemake.api  # First: the modules import one another.
+    import snakemake.api  # Must be first, because of a circular import.
     from snakemake.workflow import Workflow
 
     attributes = {*vars(Workflow), *Workflow.__dataclass_fields__}
-    expect(name.partition(".")[2] in attributes, "the workflow has none")
+    expect(name.partition(".")[2] in attributes, "the workflow has no such attribute")
     settings = snakemake.api.ConfigSettings(config={"a": 1})
-    expect(settings.config == {"a": 1}, "what --config says is elsewhere")
+    expect(settings.config == {"a": 1}, "the values of --config are elsewhere")
     seen = SimpleNamespace(config_settings=SimpleNamespace(configfiles=["study.yaml"]))
     shown = Workflow.overwrite_configfiles.fget(seen)
     expect(shown == ["study.yaml"], f"the study files are {shown}")
@@ -219,7 +222,7 @@ def logs_of_slurm_lie_there(name):
     unset = SimpleNamespace(executor_settings=SimpleNamespace(logdir=None))
     expect(plugin._select_logdir(unset) == Path(name).resolve(), "another directory")
     reads(plugin.Executor.run_job, 'f"rule_{job.name}"', 'group_or_rule / wildcard_str / "%j.log"')
-    # As `stapo.operations.job_logs.logs_of` writes the wildcards of a job.
+    # The same format as in `stapo.operations.job_logs.logs_of`.
     expect(get_job_wildcards(SimpleNamespace(wildcards=["a/b", "7"])) == "a_b_7", "wildcards")
 
 
@@ -248,7 +251,7 @@ def sampling_has_every_field(name):
         n=1, seed=0, temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0, repetition_penalty=1.0, max_tokens=8,
         stop=None, stop_token_ids=[3], ignore_eos=True, detokenize=False,
     )  # fmt: skip
-    expect(made.ignore_eos and list(made.stop_token_ids) == [3], "it ends elsewhere")
+    expect(made.ignore_eos and list(made.stop_token_ids) == [3], "other end tokens")
 
 
 @contract("vllm", "CompletionOutput.token_ids")
@@ -264,5 +267,5 @@ def processes_are_numbered(name):
     from multiprocessing import current_process, get_context
 
     first, second = (get_context("spawn").Process() for _ in range(2))
-    expect(second._identity[-1] == first._identity[-1] + 1, "not one after another")
-    expect(len(first._identity) == len(current_process()._identity) + 1, "not below its parent's")
+    expect(second._identity[-1] == first._identity[-1] + 1, "not consecutive numbers")
+    expect(len(first._identity) == len(current_process()._identity) + 1, "not one level deeper")

@@ -1,4 +1,4 @@
-"""Contracts about what training uses of Transformers, Accelerate and PyTorch."""
+"""Contracts for the names that training uses of Transformers, Accelerate and PyTorch."""
 
 from importlib import import_module
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def is_called_on_resuming(name):
     takes(attribute("transformers", name), *LOADED[method])
     takes(getattr(trl.GRPOTrainer, method), *LOADED[method])
     reads(transformers.Trainer, f"self.{method}(")
-    if method == "_load_rng_state":  # What is loaded last: our rollout is loaded with it.
+    if method == "_load_rng_state":  # It must be called last: our override also loads the rollout.
         reads(transformers.Trainer, "self._load_optimizer_and_scheduler(", "self._load_rng_state(")
         reads(transformers.Trainer, "self._load_rng_state(", "self.training_step(")
 
@@ -64,7 +64,9 @@ def checkpoints_go_to_the_output_directory(name):
     expect(where == "elsewhere", "the directory is not taken from the settings")
     reads(save, 'f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"')
     expect(module.PREFIX_CHECKPOINT_DIR == "checkpoint", "checkpoints have another name")
-    expect(module.TRAINER_STATE_NAME == "trainer_state.json", "its record has another name")
+    expect(
+        module.TRAINER_STATE_NAME == "trainer_state.json", "the trainer's state has another name"
+    )
 
 
 @contract("transformers", "rng_state_RANK.pth")
@@ -74,7 +76,7 @@ def random_state_is_named_by_rank(name):
     from stapo.training.checkpoints import OF_A_RANK
 
     reads(transformers.Trainer._save_rng_state, 'f"rng_state_{self.args.process_index}.pth"')
-    expect(OF_A_RANK.match("rng_state_3.pth"), "our pattern misses it")
+    expect(OF_A_RANK.match("rng_state_3.pth"), "our pattern does not match it")
 
 
 @contract("transformers", "Trainer.train")
@@ -158,8 +160,8 @@ def launcher_is_a_module(name):
 def is_no_exception_and_has_causes(name):
     module, _, kind = name.rpartition(".")
     error = getattr(import_module(module), kind)("text", {1: (OSError("cause"), None)})
-    expect(not isinstance(error, Exception), "it is an Exception: `except Exception` would do")
-    expect(isinstance(error.failures[1][0], OSError), "it does not say what failed")
+    expect(not isinstance(error, Exception), "it is an Exception now; `except Exception` is enough")
+    expect(isinstance(error.failures[1][0], OSError), "it does not contain the cause")
 
 
 @contract("torch", "__RANK_")
@@ -170,7 +172,7 @@ def shards_are_named_by_rank(name):
 
     plans = FileSystemWriter("never written").prepare_global_plan([SavePlan([]), SavePlan([])])
     names = [OF_A_RANK.match(plan.storage_data.prefix) for plan in plans]
-    expect([found and found[1] for found in names] == ["0", "1"], "our pattern misses them")
+    expect([found and found[1] for found in names] == ["0", "1"], "our pattern does not match them")
 
 
 @contract("torch", "inline_container.cc")
@@ -182,4 +184,4 @@ def full_disk_is_said_so(name):
     except RuntimeError as error:
         expect(name in str(error) or "file write failed" in str(error), f"it says: {error}")
     else:
-        raise LookupError("a full device raises nothing")
+        raise LookupError("writing to a full device raises no error")

@@ -1,4 +1,4 @@
-"""Contracts about what training and the conformance kit use of TRL."""
+"""Contracts for the names that training and the conformance kit use of TRL."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from contracts import attribute, contract, expect, reads, source, takes
 
 @cache
 def tiny() -> Any:
-    """Return a real GRPOTrainer that has made one rollout, with what it called on the way in `.calls`."""
+    """Return a real GRPOTrainer after one rollout, with its calls of overridden methods in `.calls`."""
     from datasets import Dataset
     from transformers import Qwen3Config, Qwen3ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
@@ -81,14 +81,19 @@ def is_called_by_trl(name):
     found = tiny().calls.get(method, [])
     if method == "_generate":
         ((args, named, result),) = found
-        expect(len(args) == 1 and not named and isinstance(result, tuple), "called otherwise")
+        expect(len(args) == 1 and not named and isinstance(result, tuple), "called differently")
     elif method == "_calculate_rewards":
         ((args, named, result),) = found
-        expect(result.shape == (8, 2) and not named, "not (responses of all ranks, functions)")
+        expect(
+            result.shape == (8, 2) and not named,
+            "its shape is not (responses of all ranks, functions)",
+        )
     elif method == "_get_per_token_logps_and_entropies":
         models = [args[0] for args, _, _ in found]
-        expect(models[0] is tiny().model and tiny().ref_model in models, "of other models")
-        expect(all(len(args) == 4 and len(result) == 3 for args, _, result in found), "no 3-tuple")
+        expect(models[0] is tiny().model and tiny().ref_model in models, "for other models")
+        expect(
+            all(len(args) == 4 and len(result) == 3 for args, _, result in found), "not 3 values"
+        )
 
 
 @contract("trl", "GRPOTrainer.training_step", "GRPOTrainer._step")
@@ -96,9 +101,9 @@ def only_training_step_counts(name):
     import trl
 
     attribute("trl", "GRPOTrainer.training_step")
-    expect(tiny()._step == 0, "it does not begin at 0")
+    expect(tiny()._step == 0, "it does not start at 0")
     reads(trl.GRPOTrainer.training_step, "super().training_step(", "self._step += 1")
-    expect(source(trl.GRPOTrainer).count("self._step +=") == 1, "it is counted elsewhere, too")
+    expect(source(trl.GRPOTrainer).count("self._step +=") == 1, "it is also counted elsewhere")
 
 
 @contract("trl", "GRPOTrainer._buffered_inputs")
@@ -112,7 +117,7 @@ def buffer_is_empty_at_first(name):
 @contract("trl", "GRPOTrainer._tokenizer", "GRPOTrainer.num_generations")
 def is_an_attribute(name):
     value = getattr(tiny(), name.partition(".")[2])
-    expect(value == 2 or value.pad_token_id is not None, "no tokenizer with a token for padding")
+    expect(value == 2 or value.pad_token_id is not None, "not a tokenizer with a padding token")
 
 
 @contract("trl", "GRPOTrainer.reward_weights")
@@ -126,7 +131,7 @@ def ends_are_the_generation_configs(name):
 
     ends = tiny().model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
-    expect(set(ends) - {None} <= set(tiny().eos_token_ids), "not what the model declares")
+    expect(set(ends) - {None} <= set(tiny().eos_token_ids), "not those of the model")
     reads(trl.GRPOTrainer.__init__, "model.generation_config.eos_token_id", "self.eos_token_ids =")
 
 
@@ -174,18 +179,20 @@ def loss_reads_what_the_kit_sets(name):
     takes(loss, "model", "inputs")
     if name != "GRPOTrainer._compute_loss":
         reads(loss, f"self.{name.partition('.')[2]}")
-        expect(f"trainer.{name.partition('.')[2]}" in Path(kit).read_text(), "the kit sets it not")
+        expect(
+            f"trainer.{name.partition('.')[2]}" in Path(kit).read_text(), "the kit does not set it"
+        )
         return
     keys = set(re.findall(r'inputs\["(\w+)"\]', source(loss)))
     given = set(re.findall(r'^        "(\w+)":', inspect.getsource(_inputs), re.MULTILINE))
-    # Of tools, of vLLM's correction and of mixtures of experts.
+    # Only used with tools, with vLLM's correction, and with mixtures of experts.
     unused = {"tool_mask", "importance_sampling_ratio", "gather_for_metrics"}
     expect(keys - unused <= given, f"it reads {sorted(keys - unused - given)}")
-    expect("num_items_in_batch" in keys, "its divisor is another one")
+    expect("num_items_in_batch" in keys, "it has another divisor")
     used = set(re.findall(r"self\.accelerator\.(\w+)", source(loss) + source(mask)))
     stand_in = RankAccelerator(Ranks(1), 0)
     lacking = {one for one in used - unused if not hasattr(stand_in, one)}
-    expect(not lacking, f"it asks the accelerator for {', '.join(sorted(lacking))}")
+    expect(not lacking, f"it uses the accelerator's {', '.join(sorted(lacking))}")
 
 
 @contract("trl", "fused_lm_head", "FusedCausalLMOutput.log_probs", "FusedCausalLMOutput.entropy")
@@ -204,7 +211,7 @@ def fused_head_gives_log_probs(name):
         )
     if name != "FusedCausalLMOutput.entropy":
         wanted = plain.gather(-1, ids[:, 2:, None]).squeeze(-1)
-        # Single precision, summed in another order.
+        # Single precision, in another order of summation.
         expect(torch.allclose(found.log_probs[:, -2:], wanted, atol=1e-5), "other log-probs")
     if name != "FusedCausalLMOutput.log_probs":
         wanted = -(plain.exp() * plain).sum(-1)

@@ -1,7 +1,7 @@
-"""A forger who knows how a results folder is made, and makes everything agree that he can.
+"""Forgeries of a results folder that are as consistent as possible.
 
-Each forgery changes one thing and renews what follows from it: fingerprints, identities of scores, checksums
-in the provenance of trainings and study, the study in the recorded commands where it helps.
+Each forgery changes one thing and updates everything that depends on it: fingerprints, identities of scores,
+checksums in the provenance of trainings and study, and, if useful, the study in the recorded commands.
 """
 
 import json
@@ -36,7 +36,7 @@ FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, Runtime
 
 
 class Forger:
-    """A results folder of the reduced study in the hands of somebody who wants to change what it says."""
+    """A results folder of the reduced study, with methods to change it consistently."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Forger:
         (self.folder / name).write_text(json.dumps(content))
 
     def change_study(self, change: Callable[[dict[str, Any]], Any], commands: bool = True) -> None:
-        """Restate the study, in the commands of the trainings too."""
+        """Change the study, by default in the commands of the trainings too."""
         self.change_json("provenance.json", lambda about: change(about["study"]))
         for path in self.folder.glob("runs/*/*/*/provenance.json") if commands else ():
             record = json.loads(path.read_text())
@@ -82,14 +82,14 @@ class Forger:
         benchmark: str = "chain-2",
         decoding: str = DECODING,
     ) -> None:
-        """Change the responses of a cell; `renew` grades them."""
+        """Change the responses of a cell; `renew` grades them again."""
         path = self.folder / "completions" / checkpoint / decoding / f"{benchmark}.jsonl"
         problems = read_jsonl(path)
         change(problems)
         write_jsonl(path, problems)
 
     def copy(self, of: str, to: str, *what: str) -> None:
-        """Put weights, metrics or responses of one checkpoint under the name of another."""
+        """Copy weights, metrics or responses of one checkpoint to another."""
         for kind in what:
             for source in sorted((self.folder / kind / of).rglob("*")):
                 target = self.folder / kind / to / source.relative_to(self.folder / kind / of)
@@ -98,7 +98,7 @@ class Forger:
                     shutil.copy(source, target)
 
     def renew(self, drawn: bool = True) -> None:
-        """Make everything agree that follows from something else."""
+        """Update everything that depends on other files."""
         study = self.study
         self._renew_scores(study)
         self._renew_runs(study)
@@ -232,7 +232,7 @@ def best_two_of_four(forger: Forger) -> None:
 
 
 def first_two_of_four(forger: Forger) -> None:
-    """No better than the truth, but the commands still ask for four."""
+    """Keep two samples, which improves nothing, while the commands still request four."""
 
     def change(problems: list[Any]) -> None:
         for problem in problems:
@@ -284,7 +284,7 @@ def one_cell_of_another(forger: Forger) -> None:
 
 
 def nearly_copied_weights(forger: Forger) -> None:
-    """JustRL's weights with one number changed, and its responses, under STAPO's name."""
+    """Publish JustRL's weights with one changed number, and its responses, as STAPO's."""
     forger.copy("tiny/justrl/seed0", "tiny/stapo/seed0", "completions")
     source = forger.folder / "runs/tiny/justrl/seed0/model/model.safetensors"
     tensors = load_file(source)
@@ -364,7 +364,7 @@ def another_method_by_its_name(forger: Forger) -> None:
 
 
 def say_of_cell(**fields: Any) -> Callable[[Forger], None]:
-    """Last of all, since `renew` would put it right."""
+    """Change the metadata of a score file; use it last, since `renew` would undo it."""
 
     def forge(forger: Forger) -> None:
         path = forger.folder / f"scores/tiny/grpo/seed0/{DECODING}/chain-2.parquet"
@@ -412,7 +412,7 @@ def invented_figure(forger: Forger) -> None:
 
 
 def quicker_than_it_was(forger: Forger) -> None:
-    """Of what the metrics say, the provenance of the training another sum."""
+    """Record a tenth of the seconds that the metrics add up to."""
     name = "runs/tiny/stapo/seed0/provenance.json"
     forger.change_json(name, lambda run: run.update(seconds=run["seconds"] / 10))
     about = about_study(forger.study, forger.root)
@@ -534,7 +534,7 @@ FORGERIES: dict[str, tuple[Callable[[Forger], Any], str]] = {
     ),
     "commands of another training": (commands_of_another_training, TRAININGS),
 }
-"""What a forgery does, and the question that it must not pass."""
+"""Name of a forgery -> function that makes it, and the check that must fail."""
 
 LATER: dict[str, tuple[Callable[[Forger], Any], str]] = {
     "scores of another benchmark": (say_of_cell(benchmark="chain-3"), ORIGIN),

@@ -1,6 +1,6 @@
-"""FSDP on the CPU, for tests: Accelerate shards over accelerators only, torch over gloo as well.
+"""FSDP on the CPU, for tests: Accelerate shards only over accelerators, but torch can also shard over gloo.
 
-Imported before anything of Accelerate is used; the sharding itself is Accelerate's and torch's own.
+Import this module before Accelerate is used; the sharding itself is done by Accelerate and torch.
 """
 
 import os

@@ -1,8 +1,8 @@
 # ruff: noqa: E501
-r"""Pairs of gold answer and answer of which it is known whether they are equal, and why they might mislead.
+r"""Generator of pairs of gold answer and answer that are known to be equal or not.
 
-The golds are of the kinds of the six benchmarks. Each is written in other notations (equal), and changed,
-hedged or left unevaluated (not equal). Nothing here asks the grader.
+The golds are of the same kinds as in the six benchmarks. Each is written in other notations (equal), and
+changed, hedged or left unevaluated (not equal). Nothing here uses the grader.
 """
 
 import random
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """One question to the grader."""
+    """One test case for the grader."""
 
     kind: str
-    """Of the gold answer."""
+    """Kind of the gold answer."""
     way: str
-    """How the answer was made from it."""
+    """How the answer was made from the gold answer."""
     gold: str
     answer: str
     equal: bool
@@ -40,7 +40,7 @@ UNITS = (
     " units",
     r"\mbox{ inches}",
 )
-"""Of a gold without any: what the question asked for is a number."""
+"""Units added to a gold answer that has none, since the question asks for a number."""
 MARKS = {
     "prime": "{g}'", "primes": "{g}''", "double quote": '{g}"', "prime command": r"{g}^{{\prime}}",
     "dots": r"{g}\ldots", "comma and dots": r"{g},\ldots", "three full stops": "{g}...", "transposed": "{g}^T",
@@ -70,7 +70,7 @@ def _digits(n: int, base: int) -> str:
 
 
 def number(draw: random.Random, kind: str) -> tuple[str, str, float, Ways]:
-    """Return a numeric gold, a different number of its kind, its value and further notations of it."""
+    """Return a numeric gold, a different number of the same kind, its value, and other notations of it."""
     a, b, c = draw.randint(2, 900), draw.randint(2, 60), draw.randint(2, 9)
     if kind == "integer":
         ways = [(".0", f"{a}.0"), ("zero", f"0{a}"), ("sum", f"{a - 1}+1"), ("plus", f"+{a}")]
@@ -286,7 +286,7 @@ def _other(draw: random.Random) -> Pair:
 
 
 def pairs(seed: int, count: int) -> Iterator[Pair]:
-    """Yield `count` pairs, the same ones for a seed."""
+    """Yield `count` pairs; the same seed gives the same pairs."""
     draw = random.Random(seed)
     makers = [_numeric, _base, _list, _tuple, _interval, _equation, _expression, _other]
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""A tiny verifier that says what it is built to say, on any engine."""
+"""A tiny verifier model that always gives the same reply, on any engine."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ WIDTH = 32
 
 
 def build(path: Path, reply: str) -> Path:
-    """Write a model whose weights make it reply with one letter, whatever it reads, and then end."""
+    """Write a model that replies with one letter to any prompt, and then ends."""
     words = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
     backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     backend.pre_tokenizer = Split("", behavior="isolated")
@@ -37,7 +37,7 @@ def build(path: Path, reply: str) -> Path:
         for parameter in model.parameters():
             parameter.zero_()
         model.model.norm.weight.fill_(1.0)
-        # All tokens point one way, the letter another: after it comes the end.
+        # The embedding of the letter differs from all others, so that the end token follows it.
         model.model.embed_tokens.weight[:, 0] = 1.0
         model.model.embed_tokens.weight[letter] = torch.eye(WIDTH)[1]
         model.lm_head.weight[letter, 0] = 1.0

@@ -1,12 +1,12 @@
 """Mutation testing of the objective and the update (`make mutants`).
 
-mutmut changes one thing of a function at a time (an operator, a number, an argument, an assignment) in
-a copy under `mutants/`, and runs the tests that reach the function until one fails. A mutant that no
-test notices has survived: either a test is missing, or the change makes no difference, which
-`tests/mutants.yaml` then says in one line. Settings of mutmut are in pyproject.toml.
+mutmut makes one change to a function at a time (an operator, a number, an argument, an assignment) in
+a copy under `mutants/`, and runs the tests that call the function until one fails. A mutant that no
+test detects survives: either a test is missing, or the change has no effect, which
+`tests/mutants.yaml` then explains in one line. Settings of mutmut are in pyproject.toml.
 
-Usage: mutants.py [PATTERN...], of mutants' names as they are printed. MINUTES in the environment bounds the
-run (default 90); what was not reached is counted.
+Usage: mutants.py [PATTERN...], with patterns of the printed mutant names. The environment variable MINUTES
+limits the run (default 90); mutants that were not reached are counted.
 """
 
 import ast
@@ -37,7 +37,7 @@ PATTERNS = (
     "stapo.training.minibatch.*",
     "stapo.training.update.*",
 )
-"""Of the training what decides the update; the rest takes whole trainings to test."""
+"""Mutants to test; of the training only the update, since the rest needs whole trainings to test."""
 TURNED = {
     cst.LessThan: cst.GreaterThan,
     cst.LessThanEqual: cst.GreaterThanEqual,
@@ -49,7 +49,7 @@ SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floo
 
 @dataclass(frozen=True)
 class Change:
-    """What distinguishes a mutant from the code, where it is, and how its tests ended."""
+    """The difference of a mutant from the code, its place, and the outcome of its tests."""
 
     name: str
     file: str
@@ -61,24 +61,24 @@ class Change:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What an explanation names it by: no line numbers, which move."""
+        """Key of its explanation, without line numbers, which change."""
         return self.function, self.old, self.new
 
 
 def turn_comparison(node: cst.ComparisonTarget) -> Iterator[cst.ComparisonTarget]:
-    """Turn an inequality round; mutmut itself only moves its edge."""
+    """Reverse an inequality; mutmut itself only changes strict to non-strict and back."""
     if type(node.operator) in TURNED:
         yield node.with_changes(operator=TURNED[type(node.operator)]())
 
 
 def swap_name(node: cst.Name) -> Iterator[cst.Name]:
-    """Swap names of which the wrong one looks as right, such as min and max."""
+    """Swap similar names, such as min and max."""
     if node.value in SWAPPED:
         yield node.with_changes(value=SWAPPED[node.value])
 
 
 def run(patterns: list[str], minutes: float) -> None:
-    """Let mutmut make all mutants and test those of the patterns, until the time is over.
+    """Let mutmut create all mutants and test those that match the patterns, until the time is over.
 
     Raises:
         SystemExit: the tests fail without any mutant.
@@ -129,7 +129,7 @@ def changes(patterns: list[str]) -> list[Change]:
 
 
 def difference(diff: str) -> tuple[int, str, str]:
-    """Return the first changed line of a function, from 0, and the text before and after."""
+    """Return the first changed line of a function, counted from 0, and the text before and after."""
     _, _, head, *lines = diff.splitlines()
     start = int(head.split()[1].lstrip("-").split(",")[0]) - 1
     offset = next(i for i, line in enumerate(lines) if line[0] in "+-")
@@ -138,7 +138,7 @@ def difference(diff: str) -> tuple[int, str, str]:
 
 
 def table(found: list[Change]) -> list[str]:
-    """Return a line per module, and one of all, with the mutants by how their tests ended."""
+    """Return a line per module, and one for all, with the number of mutants by outcome."""
     columns = ("killed", "timed out", "explained", "survived", "not reached")
     rows: dict[str, Counter[str]] = {}
     for change in found:
@@ -175,7 +175,7 @@ def report(found: list[Change], explanations: list[dict[str, str]]) -> bool:
 
 
 def main(patterns: list[str]) -> int:
-    """Return 1 if a mutant survives that is not explained."""
+    """Return 1 if a mutant without an explanation survives."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     patterns = patterns or list(PATTERNS)
     run(patterns, float(os.environ.get("MINUTES", "90")))

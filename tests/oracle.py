@@ -1,9 +1,9 @@
-"""The objective as plain double-precision loops, straight from the formulas.
+"""The objective as plain loops in double precision, written directly from the formulas.
 
-A second, independent implementation to compare `stapo.objective` with: lists and `math` only, no
-tensors, and nothing of `stapo` is imported. B sequences, T response positions; entropies and
-log-probabilities in nats. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` are
-lists of rows of bools. "The mini-batch" is whatever is passed in one call.
+A second, independent implementation for comparison with `stapo.objective`: only lists and `math`, no
+tensors, and no imports from `stapo`. B sequences, T response positions; entropies and log-probabilities
+in nats. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` are lists of rows of bools.
+"The mini-batch" is everything that is passed in one call.
 """
 
 import math
@@ -14,7 +14,7 @@ Bools = list[list[bool]]
 
 
 def safe_exp(x: float) -> float:
-    """Return e^x, infinity where `math.exp` would raise."""
+    """Return e^x, or infinity if `math.exp` overflows."""
     try:
         return math.exp(x)
     except OverflowError:
@@ -62,7 +62,7 @@ def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
 def surrogate_value(
     logp: float, old: float, advantage: float, low: float, high: float, dual: float | None
 ) -> float:
-    """Return min(rho A, clip(rho) A) of one token, for A < 0 not below dual * A."""
+    """Return min(rho A, clip(rho) A) of one token; for A < 0, at least dual * A."""
     if advantage == 0.0:
         return 0.0
     ratio = safe_exp(logp - old)
@@ -76,7 +76,7 @@ def surrogate_value(
 def surrogate_weight(
     logp: float, old: float, advantage: float, low: float, high: float, dual: float | None
 ) -> float:
-    """Return d value / d logp of one token: rho A inside the trust region, 0 where clipped."""
+    """Return d value / d logp of one token: rho A inside the trust region, 0 if clipped."""
     ratio = safe_exp(logp - old)
     if advantage > 0.0:
         clipped = ratio > 1.0 + high
@@ -183,12 +183,12 @@ def silence_candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float
 def num_silenced_at_random(
     logps: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002, q: float = 0.75
 ) -> int:
-    """Return how many candidates the random ablation silences; which ones is its generator's business."""
+    """Return how many candidates the random ablation silences; its random generator chooses which."""
     return round(q * len(candidates(logps, advantages, mask, tau_p)))
 
 
 def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> Bools:
-    """Return the ceil(fraction n) tokens of highest entropy, of equal ones the first in row order."""
+    """Return the ceil(fraction n) tokens of highest entropy; in a tie, the first in row order."""
     tokens = positions(mask)
     num_kept = math.ceil(fraction * len(tokens))
     ordered = sorted(tokens, key=lambda at: (-entropies[at[0]][at[1]], at))

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine for as long as a test needs it: munge, slurmctld and slurmd on loopback.
+"""A real Slurm on this machine for the duration of a test: munge, slurmctld and slurmd on loopback.
 
 Nothing is installed and root is not needed: Debian's packages are unpacked once below `.cache/slurm`.
 """
@@ -22,11 +22,11 @@ DEBIAN = (
     *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"),
     *("munge", "libmunge2", "libhwloc15", "liblua5.1-0"),
 )
-"""What Slurm 22.05 needs beyond a minimal Debian 12."""
+"""Packages that Slurm 22.05 needs in addition to a minimal Debian 12."""
 START_SECONDS, STOP_SECONDS = 30, 30
 
-# Nothing is confined without root and control groups, but cores and memory are counted as on a cluster.
-# The nodes pretend to be large (config_overrides), so that what a real study asks for is granted.
+# Without root and control groups jobs are not confined, but cores and memory are counted as on a cluster.
+# The nodes pretend to be large (config_overrides), so that the resources of a real study are granted.
 CONFIGURATION = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -48,7 +48,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-# Start what fits at once, not after the seconds for which Slurm gathers jobs.
+# Start jobs immediately, without the seconds in which Slurm collects jobs.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 ReturnToService=2
 {nodes}
@@ -59,9 +59,9 @@ NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={c
 
 @contextmanager
 def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]]:
-    """Yield the environment in which `sbatch` and its like speak to a Slurm of this machine alone.
+    """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
 
-    At the end its jobs are cancelled and its daemons stopped, whatever happened.
+    At the end its jobs are cancelled and its daemons stopped, also after an error.
 
     Args:
         path: directory for state and logs, made here; short, because sockets lie in it.
@@ -79,7 +79,7 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
     key.write_bytes(os.urandom(128))
     (plugins,) = root.glob("usr/lib/*/slurm-wlm")
     (path / "slurm.conf").write_text(_configuration(path, plugins, nodes, cores))
-    # Snakemake's jobs take SLURM_CONF away before they call srun.
+    # Snakemake's jobs unset SLURM_CONF before they call srun.
     srun = path / "srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
     srun.chmod(0o755)
@@ -113,7 +113,7 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
         try:
             yield environment
         finally:
-            # The processes of jobs outlive slurmd: they must be gone before it.
+            # The processes of jobs outlive slurmd, so they must end first.
             said("scancel", "--user", _user())
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
@@ -141,7 +141,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def _daemon(command: list[Path | str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Run a program in the background, in a session of its own: Ctrl-C is for the test, not for it."""
+    """Run a program in the background, in its own session, so that Ctrl-C stops only the test."""
     with log.open("w") as stream:
         running = subprocess.Popen(
             [str(word) for word in command],
@@ -172,7 +172,7 @@ def _wait(path: Path, ready: Callable[[], bool], seconds: float = START_SECONDS)
 
 
 def _unpacked() -> Path:
-    """Return the directory that holds the packages as they would lie below `/`."""
+    """Return the directory with the unpacked packages, laid out as below `/`."""
     root = CACHE / "root"
     if root.is_dir():
         return root

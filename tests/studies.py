@@ -1,4 +1,4 @@
-"""Generates study files: right ones close to every bound, and ones with something wrong in them."""
+"""Hypothesis strategies for study files: valid ones with values near their bounds, and invalid ones."""
 
 import copy
 from typing import Any
@@ -67,11 +67,11 @@ TEXTS |= st.sampled_from(["'\"$`\\!", "{x} {{y}}", "a b", "$(id); rm", "%s\u3042
 DIRTY = st.text(max_size=20) | st.sampled_from(
     ["", " ", "a\n\tb", "\x1b[31m", "\u202ex", "\ud800", "\0", "\x85", "\ufeff", "x" * 20_000]
 )
-"""Texts that are refused in most places."""
+"""Texts that are invalid in most places."""
 
 
 def near(low: float, high: float, whole: bool = True) -> st.SearchStrategy[Any]:
-    """Numbers at and about two bounds, written in every way."""
+    """Numbers at and near two bounds, in different notations."""
     if whole:
         number = st.sampled_from([int(low), int(low) + 1, int(high) - 1, int(high)])
         return st.one_of(number, number.map(str), number.map(float))
@@ -131,7 +131,7 @@ def some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[st
 
 @st.composite
 def studies(draw: st.DrawFn) -> dict[str, Any]:
-    """Studies of which most are right, with values at their bounds and names that nearly collide."""
+    """Mostly valid studies, with values at their bounds and names that are nearly equal."""
     raw = copy.deepcopy(SMOKE)
     raw["name"] = draw(NAMES)
     mini, rollouts = draw(st.sampled_from([1, 3, 16])), draw(st.sampled_from([1, 4]))

@@ -1,4 +1,4 @@
-"""Synthetic results in the real formats, for tests of what reads them."""
+"""Synthetic results in the real formats, for tests of their readers."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def write_score(
     decoding: str | None = None,
     **identity: Any,
 ) -> Path:
-    """Write the scores of one cell, at the first decoding unless another is named."""
+    """Write the scores of one cell, for the first decoding by default."""
     decoding, samples = decoding or study.run.decodings[0], study.benchmarks[benchmark].samples
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
     rate = RATES.get(checkpoint.split("/")[1], 0.5)
