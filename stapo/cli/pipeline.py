@@ -146,9 +146,9 @@ def train(
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
         if gpus is not None:
             _launch(found, size, gpus, nodes)
-    from stapo.training.run import train as run
+    from stapo.training import run
 
-    run(
+    job = run.TrainingJob(
         config=config,
         training=found.training_of(method),
         end_tokens=found.end_tokens,
@@ -162,6 +162,7 @@ def train(
         kept_steps=found.kept_steps(),
         engine=found.engine,
     )
+    run.train(job)
 
 
 @app.command()

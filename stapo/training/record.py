@@ -18,6 +18,8 @@ from stapo.provenance import checksums, energy_joules, environment, file_sha256
 from stapo.records.step import PHASES, from_line
 
 ATTEMPTS = "attempts.jsonl"
+METRICS = "metrics.jsonl"
+"""Of the steps done, in the work directory; every checkpoint holds a copy."""
 
 
 @contextmanager
@@ -81,7 +83,7 @@ def run_provenance(
         outputs: published files and directories, side by side; their paths are kept from there.
         too_long: how many of the prompts it left out for their length.
     """
-    metrics = [from_line(line) for line in read_jsonl(work / "metrics.jsonl")]
+    metrics = [from_line(line) for line in read_jsonl(work / METRICS)]
     seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
     environment_now = environment()
     tried = attempts(work)

@@ -16,7 +16,7 @@ from stapo.provenance import SUMS
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.checkpoints import SEAL, checkpoints, checksums_of_rank, newest_whole, seal
-from stapo.training.trainer import ROLLOUT_FILE
+from stapo.training.resumable import ROLLOUT_FILE
 
 KEEP = {"keep_checkpoints": 6}
 
@@ -168,17 +168,19 @@ def _train(world: Path, out: Path, **named: Any) -> None:  # noqa: F811
     from stapo.methods import METHODS
 
     run_module.train(
-        config={},
-        training=TRAINING,
-        method=METHODS["stapo"],
-        seed=0,
-        base=world / "base",
-        prompts=world / "prompts.jsonl",
-        work=out / "work",
-        model_path=out / "model",
-        metrics_path=out / "metrics.jsonl",
-        kept_steps=[4],
-        **named,
+        run_module.TrainingJob(
+            config={},
+            training=TRAINING,
+            method=METHODS["stapo"],
+            seed=0,
+            base=world / "base",
+            prompts=world / "prompts.jsonl",
+            work=out / "work",
+            model_path=out / "model",
+            metrics_path=out / "metrics.jsonl",
+            kept_steps=[4],
+            **named,
+        )
     )
 
 

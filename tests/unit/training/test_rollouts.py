@@ -31,16 +31,18 @@ def train(base: Path, out: Path, questions: list[str], **changes: Any) -> list[d
     lines = (json.dumps({"question": question, "answer": "5"}) + "\n" for question in questions)
     prompts.write_text("".join(lines))
     run_module.train(
-        config={},
-        training=TRAINING.model_copy(update={"steps": 2, **changes}),
-        method=METHODS["justrl"],
-        seed=0,
-        base=base,
-        prompts=prompts,
-        work=out / "work",
-        model_path=out / "model",
-        metrics_path=out / "metrics.jsonl",
-        end_tokens=["<|im_end|>", END],
+        run_module.TrainingJob(
+            config={},
+            training=TRAINING.model_copy(update={"steps": 2, **changes}),
+            method=METHODS["justrl"],
+            seed=0,
+            base=base,
+            prompts=prompts,
+            work=out / "work",
+            model_path=out / "model",
+            metrics_path=out / "metrics.jsonl",
+            end_tokens=["<|im_end|>", END],
+        )
     )
     return metrics(out / "metrics.jsonl")
 

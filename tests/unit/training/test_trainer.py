@@ -70,15 +70,17 @@ def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[d
     """Train once and return the metrics without times."""
     with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
         run_module.train(
-            config={"method": method, **changes},
-            training=TRAINING.model_copy(update=changes),
-            method=METHODS[method],
-            seed=0,
-            base=world / "base",
-            prompts=world / "prompts.jsonl",
-            work=out / "work",
-            model_path=out / "model",
-            metrics_path=out / "metrics.jsonl",
+            run_module.TrainingJob(
+                config={"method": method, **changes},
+                training=TRAINING.model_copy(update=changes),
+                method=METHODS[method],
+                seed=0,
+                base=world / "base",
+                prompts=world / "prompts.jsonl",
+                work=out / "work",
+                model_path=out / "model",
+                metrics_path=out / "metrics.jsonl",
+            )
         )
     return metrics(out / "metrics.jsonl")
 
