@@ -12,19 +12,18 @@ from stapo.study import Study
 from stapo.study.schema import HubModel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One of our cells that the paper has too, in percent."""
+    """A number of ours that the paper has too, in percent."""
 
     revision: str
-    """Of the paper's table."""
-    size: str
+    """Of the paper."""
     title: str
-    column: str
+    """Of the method."""
     ours: float
     paper: float
     changed: str
-    """What the study changed in the method; empty where nothing."""
+    """What the study changed in the methods that it is about; empty where nothing."""
 
     @property
     def difference(self) -> float:
@@ -32,25 +31,22 @@ class Compared:
         return self.ours - self.paper
 
 
-@dataclass(frozen=True)
-class ComparedGain:
-    """Our relative gain over the strongest baseline beside the paper's, in percent."""
+@dataclass(frozen=True, kw_only=True)
+class ComparedCell(Compared):
+    """A cell of the main table."""
 
-    revision: str
-    title: str
+    size: str
+    column: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedGain(Compared):
+    """A relative gain over the strongest baseline."""
+
     where: str
     """A size, or the mean over the sizes."""
-    ours: float
-    paper: float
     basis: str
     """Whether the paper states it, or its averages give it."""
-    changed: str
-    """What the study changed in the methods that it is about."""
-
-    @property
-    def difference(self) -> float:
-        """Ours minus the paper's."""
-        return self.ours - self.paper
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class BaseModel:
 class AgainstPaper:
     """Everything that is printed beside the table of one decoding."""
 
-    cells: list[Compared]
+    cells: list[ComparedCell]
     gains: list[ComparedGain]
     bases: list[BaseModel]
     base_protocol: str
@@ -117,7 +113,7 @@ def _changed(study: Study, name: str) -> str:
     return own.removeprefix(known).removeprefix("; ")
 
 
-def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
+def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
     reference = paper()["table"]
     for row in table.rows:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
@@ -126,12 +122,16 @@ def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
         columns = dict(zip([*paper()["benchmarks"], AVERAGE], stated, strict=True))
         if not _has_papers_average(study):
             columns.pop(AVERAGE)
-        changed = _changed(study, row.method)
         for column, value in columns.items():
             if column in row.cells:
-                ours = row.cells[column].value
-                yield Compared(
-                    reference["revision"], row.size, row.title, column, ours, value, changed
+                yield ComparedCell(
+                    revision=reference["revision"],
+                    size=row.size,
+                    title=row.title,
+                    column=column,
+                    ours=row.cells[column].value,
+                    paper=value,
+                    changed=_changed(study, row.method),
                 )
 
 
@@ -153,17 +153,20 @@ def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
         if not gains and (from_table := stated_headline(revision, table.decoding)):
             basis, gains = "from the stated averages", from_table.gains
         changed = {name: _changed(study, name) for name in (method, *BASELINES)}
-        title, about = (
-            table.titles[method],
-            "; ".join(f"{table.titles[name]} {what}" for name, what in changed.items() if what),
-        )
-        for size in sizes:
-            if size in gains:
-                pair = (ours.gains[size], gains[size])
-                yield ComparedGain(revision, title, size, *pair, basis, about)
+        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changed.items() if what)
+        found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
         if set(sizes) == set(paper()["models"]):
-            mean = (ours.mean, means[table.decoding])
-            yield ComparedGain(revision, title, "mean", *mean, "stated", about)
+            found.append(("mean", ours.mean, means[table.decoding], "stated"))
+        for where, our, their, origin in found:
+            yield ComparedGain(
+                revision=revision,
+                title=table.titles[method],
+                where=where,
+                ours=our,
+                paper=their,
+                basis=origin,
+                changed=about,
+            )
 
 
 def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:

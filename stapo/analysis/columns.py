@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from stapo.analysis.against_paper import Compared, ComparedGain
+from stapo.analysis.against_paper import ComparedCell, ComparedGain
 from stapo.analysis.cells import Cell
 from stapo.analysis.paper_audit import AuditedRow
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
@@ -218,7 +218,7 @@ CHOICES: list[Column[Choice]] = [
 REVISION: Column[Any] = Column("Revision", lambda row: row.revision, text=True)
 CHANGED: Column[Any] = Column("Changed in the method", lambda row: row.changed, text=True)
 
-AGAINST_PAPER: list[Column[Compared]] = [
+AGAINST_PAPER: list[Column[ComparedCell]] = [
     REVISION,
     SIZE,
     METHOD,
