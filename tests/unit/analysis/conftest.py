@@ -7,6 +7,7 @@ import pytest
 from synthetic import write_score
 
 from stapo import paths
+from stapo.figures import FIGURES
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES
 from stapo.records.responses import AnsweredProblem, write_responses
@@ -64,12 +65,12 @@ def finish(study: Study, tmp_path: Path) -> Path:
     for i, metrics in enumerate(paths.metrics_paths(study)):
         records = [
             {
+                **dict.fromkeys(FIGURES, 1.0),
                 "step": step,
                 "entropy": 1 / step + i,
                 "reward": -1 + step / 50,
                 "silenced_fraction": 1e-4 * (i == 3),
                 "response_length": 30 + i,
-                "gradient_norm": 1.0,
             }
             for step in range(1, study.training.steps + 1)
         ]
