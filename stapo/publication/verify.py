@@ -2,7 +2,7 @@
 
 Each question is answered by doing the thing again: checksums, fingerprints, prompts, grading, the draw of
 each response, tables, figures, the report. The folder is somebody else's: nothing in it is trusted,
-executed or printed as it is, and nothing is read before `published.admit` has looked at its kind and size.
+executed or printed as it is, and nothing is read before `results.admit` has looked at its kind and size.
 What imports torch is imported after that.
 """
 

@@ -77,6 +77,7 @@ def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
     for name, definition in benchmark_definitions().items():
         function = definition["doc_to_text"].rpartition(".")[2]
         shown = replace(problem, question=getattr(module, function)({"question": "What?"}))
+        assert shown.question == "What?" + module.PROMPTS[function]
         assert module.rows_of(name, [shown]) == [{"question": "What?", "answer": "7"}]
     monkeypatch.delitem(module.PROMPTS, "question")
     with pytest.raises(ValueError, match="doc_to_text question: known are math_question"):

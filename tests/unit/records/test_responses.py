@@ -87,6 +87,7 @@ def test_missing_problems_are_named(path):
         ({"engines": "e"}, "engines: of another type"),
         ({"responses": [], "num_tokens": [], "truncated": []}, "not as many responses"),
         ({"responses": ["a", "b", "c"]}, "not as many responses"),
+        ({"num_tokens": [True, 2]}, "not as many responses"),
     ],
 )
 def test_a_record_of_other_types_or_lengths_is_no_answered_problem(change, reason):
