@@ -1,1 +1,1 @@
-"""Evaluation: responses through lm-eval, grading, scores, statistics."""
+"""Evaluation: responses to lm-eval tasks, grading, scores, statistics."""

@@ -1,9 +1,9 @@
-"""Responses of one checkpoint under one decoding, kept in a store that only grows.
+"""Generation of the responses of one checkpoint under one decoding, with an append-only store.
 
-lm-eval gives the tasks: rows, prompts, gold answers. The sampling is ours, since lm-eval keeps one
+lm-eval provides the tasks: rows, prompts, gold answers. The sampling is ours, since lm-eval keeps one
 completion per request, passes no seeds and, under data parallelism, gives every replica the same requests.
-Each response is one line of the store of its benchmark, written as it comes: a killed or extended
-evaluation generates what is missing or damaged and nothing else.
+Each response is written immediately as one line of the store of its benchmark, so that a killed or extended
+evaluation generates only responses that are missing or damaged.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ from stapo.tasks import TASK_PREFIX
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark to answer and where its responses go."""
+    """A benchmark to answer, and the output path of its responses."""
 
     name: str
     config: dict[str, Any]
-    """As `Study.benchmark_config`: the task and the number of samples."""
+    """Result of `Study.benchmark_config`: the task and the number of samples."""
     output: Path
 
 
@@ -49,7 +49,7 @@ class Asked:
 
     benchmark: Benchmark
     rows: list[tuple[str, str]]
-    """Question, as shown to the model, and gold answer."""
+    """Question, as the model reads it, and gold answer."""
     requests: list[Request]
     store: Path
 
@@ -68,17 +68,17 @@ def generate(
 
     Args:
         model: directory of the checkpoint.
-        config: all that determines the responses, the benchmark apart.
-        decoding: how to sample.
+        config: everything that determines the responses, except the benchmark.
+        decoding: sampling settings.
         evaluation: backend, batch size, lengths, seed.
-        benchmarks: what to answer.
+        benchmarks: benchmarks to answer.
         work: directory of the stores.
-        settings: how the engine runs; nothing in it determines a response.
-        end_tokens: of the study; the tokenizer's own always ends a response.
+        settings: settings of the engine, which do not determine responses.
+        end_tokens: end tokens of the study, in addition to the tokenizer's.
 
     Raises:
-        BusyError: another process generates into `work`.
-        DamagedFileError: the checkpoint is not what was published.
+        BusyError: another process uses `work`.
+        DamagedFileError: the checkpoint differs from its checksums.
     """
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):
@@ -114,18 +114,18 @@ def _prepare(
     """Return a benchmark with its requests.
 
     Args:
-        prompter: of the checkpoint.
-        tasks: those of `benchmarks/`.
+        prompter: prompter of the checkpoint.
+        tasks: the tasks of `benchmarks/`.
         determined_by: configuration, weights, template and end tokens.
-        evaluation: gives the seed.
-        benchmark: what to answer.
+        evaluation: settings with the seed.
+        benchmark: benchmark to answer.
         work: directory of the stores.
     """
     name = TASK_PREFIX + benchmark.name
     task = tasks.load([name])["tasks"][name]
     rows = [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
-    # By sample first, so that more samples add batches and change few.
+    # In the order of samples, so that more samples add batches and change few of them.
     requests = [
         Request(
             problem,
@@ -136,8 +136,8 @@ def _prepare(
         for sample in range(benchmark.config["samples"])
         for problem, (question, gold) in enumerate(rows)
     ]
-    # Without the number of samples: more of them go into the same store. With the weights themselves: made
-    # again from the same configuration, they are others wherever bits cannot be repeated.
+    # The name does not depend on the number of samples, so that more samples use the same store. It depends
+    # on the weights: retraining with the same configuration may not reproduce them bit for bit.
     store = f"{benchmark.name}-{fingerprint([determined_by, benchmark.config['task']])}.jsonl"
     return Asked(benchmark, rows, requests, work / store)
 
@@ -145,7 +145,7 @@ def _prepare(
 def _answer(
     missing: Sequence[tuple[Asked, set[Request]]], answer: Answers, by: str, evaluation: Evaluation
 ) -> None:
-    """Store the responses that are missing, as they come; `by` is the label of the engine."""
+    """Generate and store the missing responses one batch at a time; `by` is the label of the engine."""
     total = sum(len(wanted) for _, wanted in missing)
     with tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar:
         for one, wanted in missing:
@@ -161,9 +161,9 @@ def _answer(
 def _parts(asked: Asked, wanted: set[Request], evaluation: Evaluation) -> list[list[Request]]:
     """Return the batches to answer.
 
-    Rounding depends on what else is in a batch of Transformers. One of which anything is missing is therefore
-    answered as a whole, and gives on the same machine what it gave, or would have given, before a kill.
-    vLLM makes batches of its own: it is asked for what is missing and nothing else.
+    With Transformers, rounding depends on the rest of the batch. A batch with any missing response is
+    therefore generated completely, so that the same machine gives the same responses as without a kill.
+    vLLM forms its own batches, so it gets only the missing requests.
     """
     if evaluation.backend == "vllm":
         missing = [request for request in asked.requests if request in wanted]

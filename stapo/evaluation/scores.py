@@ -1,4 +1,4 @@
-"""From responses to scores: one row per response, graded, with the identity of what made it."""
+"""Scoring of responses: one row per response with its grade, and metadata on its origin."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +14,28 @@ from stapo.records.verdicts import Opinion
 from stapo.tasks import benchmark_definitions
 
 LONG = 100
-"""Tokens from which two equal responses to a problem are no chance."""
+"""Number of tokens from which equal responses to a problem are not a coincidence."""
 MAX_DUPLICATE_FRACTION = 0.01
-"""Of the long responses; more means that samples were not drawn independently."""
+"""Maximum share of duplicates among long responses; with more, samples were not drawn independently."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A rejected response with what it answers; all three are text, hostile in `response`."""
+    """A rejected response with its problem; `response` is untrusted text."""
 
     question: str
-    """Without the instruction that the model under test was given."""
+    """Question without the instruction to the evaluated model."""
     gold: str
     response: str
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the verifier said of one response."""
+    """The verifier's judgement of one response."""
 
     verdict: Opinion
     cut: bool
-    """Whether the response was too long and lost its beginning."""
+    """Whether the response was too long and its beginning was removed."""
 
 
 Judge = Callable[[Sequence[Question]], Sequence[Judgement]]
@@ -52,7 +52,7 @@ def duplicates(responses: Sequence[str]) -> list[bool]:
 
 
 def long_duplicate_fraction(problems: Sequence[AnsweredProblem]) -> float:
-    """Return the share of duplicates among the long responses, 0 without any."""
+    """Return the share of duplicates among the long responses, 0 without long responses."""
     long = [
         duplicate
         for problem in problems
@@ -63,38 +63,38 @@ def long_duplicate_fraction(problems: Sequence[AnsweredProblem]) -> float:
 
 
 def engines_of(problems: Sequence[AnsweredProblem]) -> list[str]:
-    """Return all engines that answered, sorted."""
+    """Return all engines of the responses, sorted."""
     return sorted({engine for problem in problems for engine in problem.engines})
 
 
 def refusal(problems: Sequence[AnsweredProblem]) -> str:
-    """Return why responses are not scored, nothing where they are."""
+    """Return why responses must not be scored, empty if they may be."""
     copied = long_duplicate_fraction(problems)
     if copied > MAX_DUPLICATE_FRACTION:
         return (
-            f"{copied:.1%} of the responses of {LONG} tokens and more are copies of another to the same "
+            f"{copied:.1%} of the responses with at least {LONG} tokens are copies of another to the same "
             f"problem, more than {MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
         )
     engines = engines_of(problems)
     if len(engines) > 1:
         return (
-            f"answered by {' and by '.join(engines)}, which are not to be mixed; remove the responses of "
+            f"answered by {' and by '.join(engines)}, which must not be mixed; remove the responses of "
             "one and generate them again"
         )
     return ""
 
 
 def gold_and_responses(problems: Sequence[AnsweredProblem]) -> list[tuple[str, str]]:
-    """Return gold answer and text of every response, in the order of the rows."""
+    """Return gold answer and text of every response, in the order of the score rows."""
     return [(problem.gold, text) for problem in problems for text in problem.responses]
 
 
 def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> list[ScoreRow]:
-    """Return the scores of responses by the rules alone, sample by sample, problem by problem.
+    """Return the score rows of the rule-based grader, ordered by problem and sample.
 
     Args:
-        problems: with their responses.
-        grades: of `gold_and_responses`.
+        problems: problems with their responses.
+        grades: grades of `gold_and_responses`.
     """
     graded = iter(grades)
     rows = []
@@ -122,7 +122,7 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
-    """Return the row of a response that the rules reject, with what the verifier said of it."""
+    """Return the row of a response that the rules reject, with the verifier's judgement."""
     return replace(
         row,
         verifier=judgement.verdict,
@@ -136,18 +136,17 @@ def score(
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
-    Answers on which the grader timed out or crashed count as wrong; the table says how many.
+    Answers on which the grader timed out or crashed count as wrong; the tables report their number.
 
     Args:
-        completions: published responses.
-        identity: what the scores say of themselves, engine and provenance apart.
+        completions: file of published responses.
+        identity: metadata of the scores, without engine and provenance.
         output: parquet file, written atomically.
-        judge: asked about what the rules reject.
+        judge: verifier for the responses that the rules reject.
 
     Raises:
-        DamagedFileError: responses are truncated, corrupt or not all there.
-        RuntimeError: so many timeouts and crashes that it is the machine's, too many equal responses,
-            or several engines.
+        DamagedFileError: responses are truncated, corrupt or missing.
+        RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
     benchmark = identity.get("benchmark", "")
     rows_of_task = benchmark_definitions().get(benchmark, {}).get("metadata", {}).get("rows")
@@ -165,22 +164,22 @@ def score(
 
 
 def _judge_failures(completions: Path, grades: Sequence[Grade]) -> None:
-    """Print a warning where the grader failed on an answer; refuse where it failed on too many.
+    """Print a warning if the grader failed on some answers; raise an error if it failed on too many.
 
-    Each worker has judged known answers before its first, so that a few failures are those of the answers.
-    Models write few answers that no machine can work out: a large share means that the workers are starved
-    of memory or ended by somebody else, and zeros for that must not become a score.
+    Each worker has first judged known answers, so a few failures are caused by the answers. Models write few
+    answers that are too hard to evaluate: a large share means that the workers lack memory or are killed by
+    something else, and this must not become a score of zero.
     """
     timeouts = sum(grade.verdict == "timeout" for grade in grades)
     crashes = sum(grade.verdict == "crash" for grade in grades)
     found = (
-        f"{completions}: of {len(grades)} responses {timeouts} reached the grader's time limit "
-        f"and {crashes} its memory limit or ended it"
+        f"{completions}: of {len(grades)} responses, {timeouts} reached the grader's time limit "
+        f"and {crashes} its memory limit or crashed it"
     )
     if failure_fraction(grades) > MAX_FAILURE_FRACTION:
         raise RuntimeError(
             f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
-            "machine and score again; look at the answers if it is not at fault"
+            "machine and score again; if they are sufficient, look at the answers"
         )
     if timeouts or crashes:
         sys.stderr.write(f"warning: {found}; they count as wrong\n")
@@ -189,7 +188,7 @@ def _judge_failures(completions: Path, grades: Sequence[Grade]) -> None:
 def _judged(
     rows: Sequence[ScoreRow], problems: Sequence[AnsweredProblem], benchmark: str, judge: Judge
 ) -> list[ScoreRow]:
-    """Return the rows with the verifier's verdicts; it is asked about nothing but what the rules reject."""
+    """Return the rows with the verifier's verdicts on the responses that the rules reject."""
     questions = [
         Question(question, problem.gold, text)
         for question, problem in zip(_bare_questions(problems, benchmark), problems, strict=True)
@@ -202,10 +201,10 @@ def _judged(
 
 
 def _bare_questions(problems: Sequence[AnsweredProblem], benchmark: str) -> list[str]:
-    """Return the questions of a benchmark's rows; responses come with what the model was shown."""
+    """Return the questions of a benchmark's rows, without the instruction that responses contain."""
     if benchmark not in benchmark_definitions():
         return [problem.question for problem in problems]
-    # It loads `datasets`, which takes seconds and is of no use without a verifier.
+    # Imported here, since it loads `datasets`, which takes seconds and is only needed with a verifier.
     from stapo.evaluation.task import rows_of
 
     return [row["question"] for row in rows_of(benchmark, problems)]

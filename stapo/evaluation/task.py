@@ -1,4 +1,4 @@
-"""What the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
+"""Functions that the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from stapo.tasks import TASK_PREFIX, benchmark_definitions
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
 PROMPTS = {"question": "", "math_question": INSTRUCTION}
-"""Each function below that a task may name as `doc_to_text`, to what it puts behind the question."""
+"""Functions for `doc_to_text` of a task -> text that they append to the question."""
 SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
 
@@ -22,11 +22,11 @@ def load_rows(**metadata: Any) -> DatasetDict:
     """Return the rows of a benchmark as split `test`, with columns question and answer.
 
     Args:
-        **metadata: the task's: `builder` and `family`, or `hub`, `revision`, `split` and `names`; the
-            expected `rows` and `sha256`. lm-eval adds arguments of the model, which are ignored.
+        **metadata: metadata of the task: `builder` and `family`, or `hub`, `revision`, `split` and `names`;
+            the expected `rows` and `sha256`. lm-eval adds arguments of the model, which are ignored.
 
     Raises:
-        ValueError: an unknown builder, or a wrong number or checksum.
+        ValueError: the builder is unknown, or the number of rows or the checksum differs.
     """
     if "hub" in metadata:
         found = benchmark_rows(**{name: metadata[name] for name in SOURCE})
@@ -42,21 +42,21 @@ def _built_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) 
         for problem in benchmark_problems(family, rows)
     ]
     if checksum(found) != sha256:
-        raise ValueError(f"{family}: expected rows of sha256 {sha256}, found {checksum(found)}")
+        raise ValueError(f"{family}: expected rows with SHA-256 {sha256}, found {checksum(found)}")
     return DatasetDict({"test": Dataset.from_list(found)})
 
 
 def benchmark_questions(benchmark: str) -> list[str]:
-    """Return the questions of a benchmark of `benchmarks/`, for the overlap check."""
+    """Return the questions of a benchmark, for the overlap check."""
     metadata = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]["metadata"]
     return [str(row["question"]) for row in load_rows(**metadata)["test"]]
 
 
 def rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> list[dict[str, str]]:
-    """Return the rows of a benchmark that were answered, without what the prompt adds to the question.
+    """Return the benchmark rows of answered problems, without the instruction after the question.
 
     Raises:
-        ValueError: the task shows its questions by another function than those of `PROMPTS`.
+        ValueError: `doc_to_text` of the task is not a function of `PROMPTS`.
     """
     function = str(benchmark_definitions()[benchmark]["doc_to_text"]).rpartition(".")[2]
     if function not in PROMPTS:
@@ -68,21 +68,21 @@ def rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> list[dict[st
 
 
 def are_rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> bool:
-    """Return whether questions, as a model saw them, and golds are the rows of a benchmark.
+    """Return whether questions, as a model read them, and golds are the rows of a benchmark.
 
-    Needs no rows: the task names their checksum.
+    The rows are not loaded, since the task contains their checksum.
     """
     expected: str = benchmark_definitions()[benchmark]["metadata"]["sha256"]
     return checksum(rows_of(benchmark, problems)) == expected
 
 
 def question(doc: dict[str, str]) -> str:
-    """Return the user's turn."""
+    """Return the user turn."""
     return doc["question"]
 
 
 def math_question(doc: dict[str, str]) -> str:
-    """Return the user's turn of the paper's benchmarks."""
+    """Return the user turn of the paper's benchmarks."""
     return doc["question"] + INSTRUCTION
 
 
@@ -92,7 +92,7 @@ def gold(doc: dict[str, str]) -> str:
 
 
 def all_samples(responses: list[list[str]], docs: list[dict[str, str]]) -> list[list[str]]:
-    """Keep every response of every problem."""
+    """Return every response of every problem."""
     return responses
 
 

@@ -1,8 +1,8 @@
-"""A model judges the answers that the rules reject; off unless a study names one.
+"""Verifier: a model that judges the answers that the rules reject; off unless a study names one.
 
-Only responses that the rule grader rejects are asked about, at temperature 0, and exactly "A" makes one
-correct: the verifier never turns a correct response into a wrong one. Both verdicts are kept. It reads the
-bare question, in the wording that lies beside its weights, or in that of this module.
+It judges only responses that the rule-based grader rejects, at temperature 0, and only the reply "A" makes
+one correct: the verifier never turns a correct response into a wrong one. Both verdicts are kept. It reads
+the question without instruction, in the prompt template beside its weights or in that of this module.
 
 Source: STAPO, evaluation protocol (CompassVerifier-3B).
 """
@@ -42,14 +42,14 @@ Candidate's response:
 
 Letter:"""
 PRIVATE_USE = range(0xF0000, 0xFFFFE)
-"""Characters that mean nothing to anybody; more than a response has tokens, so that some are left."""
+"""Private-use characters, which have no meaning; more than a response has tokens, so that some are free."""
 BATCH_TOKENS = 2**16
-"""Of a batch of Transformers, padded: a batch of full contexts would need more memory than a GPU has."""
+"""Maximum tokens of a padded batch with Transformers; a batch of full contexts would not fit into a GPU."""
 
 
 @dataclass(frozen=True)
 class JudgeModel:
-    """A model that judges what the rules reject, and what runs it."""
+    """The model of a verifier, with its settings and its engine."""
 
     path: Path
     """Directory of the model."""
@@ -62,12 +62,12 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     """Return the judgement of every question.
 
     Args:
-        by: any causal language model, its limits and what runs it.
+        by: any causal language model, with its settings and its engine.
         questions: rejected responses.
 
     Raises:
-        DamagedFileError: the verifier is not what was published.
-        StudyError: its template is not there.
+        DamagedFileError: the verifier's weights differ from their checksums.
+        StudyError: its template is missing.
         ValueError: a problem and its reference answer alone are too long.
     """
     if not questions:
@@ -84,7 +84,7 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
         max_response_tokens=by.settings.max_response_tokens,
         eos_token_ids=(tokenizer.eos_token_id,),
     )
-    # One replica: a score job has one GPU.
+    # One replica, since a score job has one GPU.
     alone = by.engine.model_copy(update={"data_parallel": 1, "vllm_tensor_parallel": 1})
     texts: dict[int, str] = {}
     with engine(by.backend, by.path, sampling, alone) as answer:
@@ -98,7 +98,7 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
 
 
 def _template(by: JudgeModel) -> str:
-    """Return the wording of the prompt."""
+    """Return the prompt template."""
     if by.settings.template == "own":
         return PROMPT
     path = by.path / VERIFIER_TEMPLATE
@@ -109,7 +109,7 @@ def _template(by: JudgeModel) -> str:
     if {k: v for k, v in found.items() if k != "text"} != by.settings.template.model_dump():
         raise StudyError(
             [
-                f"{path}: missing, or another than the study's; remove {by.path} and run snakemake again"
+                f"{path}: missing, or not the study's template; remove {by.path} and run snakemake again"
             ]
         )
     text: str = found["text"]
@@ -117,7 +117,7 @@ def _template(by: JudgeModel) -> str:
 
 
 def _batches(requests: list[Request], by: JudgeModel) -> Iterator[list[Request]]:
-    """Yield the prompts in batches, long ones together; vLLM makes batches of its own."""
+    """Yield the prompts in batches of similar length; vLLM forms its own batches."""
     if by.backend == "vllm":
         yield requests
         return
@@ -134,7 +134,7 @@ def _batches(requests: list[Request], by: JudgeModel) -> Iterator[list[Request]]
 def _prompt(
     tokenizer: Any, template: str, question: Question, limit: int
 ) -> tuple[list[int], bool]:
-    """Return the ids of a prompt; one that is too long loses the front of the response.
+    """Return the ids of a prompt, and whether the beginning of a long response was removed.
 
     Raises:
         ValueError: problem and reference answer alone do not fit.
@@ -147,19 +147,19 @@ def _prompt(
     )
     keep = len(response) - (len(ids) - limit)
     while keep > 0:
-        # Cutting changes how the rest is split into tokens: by a few, so a few rounds at most.
+        # Removing text changes the tokens of the rest slightly, so a few rounds may be needed.
         ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
         keep -= len(ids) - limit
     raise ValueError(
-        f"verifier.max_prompt_tokens: {limit} do not hold problem and reference answer; allow more"
+        f"verifier.max_prompt_tokens: {limit} is too small for problem and reference answer; increase it"
     )
 
 
 def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
-    """Return the ids of a prompt, whose only special tokens are those of the chat template."""
-    # One pass over the template: braces in a response are text.
+    """Return the ids of a prompt in which only the chat template adds special tokens."""
+    # All fields are filled in one call, so that braces in a response stay text.
     text = template.format(
         question=question.question, gold_answer=question.gold, llm_response=response
     )
@@ -178,9 +178,9 @@ def _ids(tokenizer: Any, template: str, question: Question, response: str) -> li
 
 
 def _hide_special(tokenizer: Any, text: str) -> tuple[str, dict[str, str]]:
-    """Return text with a character that is not in it for each special token that is written out in it.
+    """Replace each special token in a text by an unused character; return the text and the replacements.
 
-    Such a token would end the turn or begin another. What has none is encoded in one piece, as ever.
+    Such a token could end the turn or start another one. Text without special tokens stays unchanged.
     """
     special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
     found = sorted((s for s in special | {*tokenizer.all_special_tokens} if s in text), key=len)

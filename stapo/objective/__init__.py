@@ -1,4 +1,4 @@
-"""The policy objective of STAPO and its baselines: pure functions of tensors, torch and nothing else.
+"""The policy objective of STAPO and its baselines, as pure functions of tensors; only torch is imported.
 
 B sequences of an optimiser mini-batch (all ranks and micro-batches together), T response positions;
 `mask` (B, T) is true on response tokens; log-probabilities and entropies in nats.

@@ -7,11 +7,11 @@ from torch import Tensor
 def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
     """Return (R - mean) / (std + eps) within each group of consecutive rewards.
 
-    The standard deviation is the sample's (divisor n - 1): only that gives the advantages that the
-    paper prints. A group of equal rewards has advantage exactly 0.
+    The standard deviation is that of the sample (divisor n - 1), the only one that gives the advantages
+    printed in the paper. In a group of equal rewards, all advantages are exactly 0.
 
     Args:
-        rewards: (n,) one reward per response, the responses of a prompt consecutive.
+        rewards: (n,) one reward per response; the responses of a prompt are consecutive.
         group_size: G, responses per prompt; at least 2.
         eps: added to the standard deviation.
 

@@ -1,6 +1,6 @@
-"""From values per token to one number; the divisor is in the name.
+"""Aggregations of values per token to one number, named after their divisor.
 
-B sequences, T response positions. Everything here is of the whole mini-batch.
+B sequences, T response positions of the whole mini-batch.
 """
 
 from typing import Literal
@@ -16,26 +16,26 @@ Aggregation = Literal["token_mean", "group_token_mean", "sequence_mean"]
 def token_weights(
     keep: Tensor, aggregation: Aggregation, group_size: int = 1, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return what each token weighs: the sum of weights x values is the aggregation of that name.
+    """Return the weight of each token: the sum of weights x values is the aggregation of that name.
 
-    Such a sum can be taken micro-batch by micro-batch and rank by rank. Whoever is without any kept token
-    (the mini-batch, a group, a response) is left out of the mean over them.
+    This sum can be computed separately for each micro-batch and rank. A group or response without kept
+    tokens is left out of the mean over groups or responses.
 
     Args:
         keep: (B, T) bool, the tokens that contribute to sum and divisor.
-        aggregation: whose kept tokens a divisor counts: of the mini-batch, of a group, of a response.
-        group_size: responses per prompt, consecutive rows; only `group_token_mean` asks for it.
-        dtype: of the weights.
+        aggregation: whether a divisor counts the kept tokens of the mini-batch, a group or a response.
+        group_size: responses per prompt, consecutive rows; only used by `group_token_mean`.
+        dtype: type of the weights.
 
     Returns:
         (B, T) weights, 0 where `keep` is false.
 
     Raises:
-        ValueError: shapes that do not fit, or groups that are not all of that size.
+        ValueError: shapes do not match, or B is not a multiple of `group_size`.
     """
     check_shapes(keep=keep)
     if aggregation == "group_token_mean" and len(keep) % group_size:
-        raise ValueError(f"group_size: {len(keep)} responses are no multiple of {group_size}")
+        raise ValueError(f"group_size: {len(keep)} responses are not a multiple of {group_size}")
     rows = {"token_mean": max(len(keep), 1), "group_token_mean": group_size, "sequence_mean": 1}
     size = rows[aggregation]
     counts = keep.sum(dim=1).view(-1, size).sum(dim=1)
@@ -45,7 +45,7 @@ def token_weights(
 
 
 def token_mean(values: Tensor, keep: Tensor) -> Tensor:
-    """Return the mean over the kept tokens of the mini-batch; 0 where none is kept.
+    """Return the mean over the kept tokens of the mini-batch, 0 if no token is kept.
 
     Args:
         values: (B, T) values per token.
@@ -60,7 +60,7 @@ def token_mean(values: Tensor, keep: Tensor) -> Tensor:
 def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
     """Return the mean over groups of the mean over the kept tokens of each group.
 
-    A group without any token is left out; 0 where no group has one.
+    Groups without kept tokens are left out; the result is 0 if no group has one.
 
     Args:
         values: (B, T) values per token.
@@ -68,9 +68,9 @@ def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
         group_size: responses per prompt, consecutive rows.
 
     Raises:
-        ValueError: shapes that do not fit, or groups that are not all of that size.
+        ValueError: shapes do not match, or B is not a multiple of `group_size`.
 
-    Source: STAPO, objective, read to the letter: the divisor stands inside the expectation over prompts.
+    Source: STAPO, objective, read literally: the divisor is inside the expectation over prompts.
     """
     check_shapes(keep=keep, values=values)
     return _weighted_sum(values, keep, "group_token_mean", group_size)
@@ -79,14 +79,14 @@ def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
 def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Return the mean over responses of the mean over each response's tokens.
 
-    A response without any token is left out; 0 where no response has one.
+    Responses without tokens are left out; the result is 0 if no response has one.
 
     Args:
         values: (B, T) values per token.
         mask: (B, T) bool, the tokens that contribute.
 
-    Source: DeepSeekMath, eq. 3. Over kept tokens it is also what a token mean becomes that is taken within
-    each micro-batch of one response, as veRL may have taken STAPO's.
+    Source: DeepSeekMath, eq. 3. A token mean over kept tokens within each micro-batch of one response, which
+    veRL may have used for STAPO, is the same.
     """
     check_shapes(mask=mask, values=values)
     return _weighted_sum(values, mask, "sequence_mean")
@@ -95,6 +95,6 @@ def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
 def _weighted_sum(
     values: Tensor, keep: Tensor, aggregation: Aggregation, group_size: int = 1
 ) -> Tensor:
-    # A position that does not count may hold anything: out before it meets a weight of 0.
+    # Masked positions may contain inf or nan, so they are removed before the multiplication by 0.
     kept = torch.where(keep, values, 0.0)
     return (kept * token_weights(keep, aggregation, group_size, kept.dtype)).sum()

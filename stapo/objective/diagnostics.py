@@ -1,4 +1,4 @@
-"""How hard a token pulls at the logits, and where it stands in probability and entropy.
+"""Diagnostics of tokens: the norm of their gradient at the logits, and their probability and entropy.
 
 B sequences, T response positions; entropies in nats. `weights` are ratio * A inside the trust region
 and 0 where clipped.
@@ -13,7 +13,7 @@ from stapo.objective.shapes import check_shapes
 
 
 def logit_gradient_norm_sq(weights: Tensor, logps: Tensor, collision: Tensor) -> Tensor:
-    """Return the squared norm of the surrogate's gradient with respect to a token's logits, exactly.
+    """Return the exact squared norm of the surrogate's gradient with respect to a token's logits.
 
     Args:
         weights: (B, T) ratio * A, 0 where clipped.
@@ -32,7 +32,7 @@ def logit_gradient_norm_sq(weights: Tensor, logps: Tensor, collision: Tensor) ->
 def gradient_norm_bounds(
     weights: Tensor, logps: Tensor, entropies: Tensor, vocab_size: int
 ) -> tuple[Tensor, Tensor]:
-    """Return lower and upper bound of `logit_gradient_norm_sq` from probability and entropy alone.
+    """Return lower and upper bounds of `logit_gradient_norm_sq` that need only probability and entropy.
 
     Args:
         weights: (B, T) ratio * A, 0 where clipped.
@@ -44,7 +44,7 @@ def gradient_norm_bounds(
         Two (B, T) tensors: w^2 (1 - 2 p + e^-H) and w^2 (2 - 2 p - C H^2), C = (V - 1) / (V ln^2 V).
 
     Raises:
-        ValueError: shapes that do not fit, or `vocab_size` below 2.
+        ValueError: shapes do not match, or `vocab_size` is below 2.
 
     Source: STAPO v5, gradient-norm theorem.
     """

@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def quantiles(values: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return quantiles in double precision, as torch.quantile without its limit of 2^24 values.
+    """Return quantiles in double precision, like torch.quantile but without its limit of 2^24 values.
 
     Args:
-        values: (n,), at least one.
-        levels: of the quantiles, in [0, 1].
+        values: (n,) values, n at least 1.
+        levels: levels of the quantiles, in [0, 1].
     """
     ordered = values.double().sort().values
     position = torch.tensor(levels, dtype=torch.double, device=values.device) * (len(ordered) - 1)

@@ -1,7 +1,8 @@
 """Token selections: which response tokens contribute to the loss and to its divisor.
 
-B sequences, T response positions; entropies in nats. Every function returns the tokens *kept*, (B, T)
-bool, a subset of `mask`. Thresholds belong to the whole mini-batch: gather before calling.
+B sequences, T response positions; entropies in nats. Every function returns the tokens that are *kept*,
+(B, T) bool, a subset of `mask`. Thresholds are computed over the whole mini-batch, so all ranks' tokens must
+be gathered before the call.
 """
 
 from collections.abc import Callable
@@ -17,20 +18,20 @@ from stapo.objective.shapes import check_shapes
 Scope = Literal["candidates", "all"]
 
 ENTROPY_RESOLUTION = 2.0**-10
-"""Nats; our choice. A thousand times the rounding of single precision, far below what a threshold means."""
+"""Resolution in nats, our choice: a thousand times the rounding error of single precision, and far below
+any meaningful difference of thresholds."""
 
 
 def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> Tensor:
     """Return entropies in double precision, rounded to the nearest multiple of a resolution.
 
-    Tokens that follow the same context, such as the first ones of a group's responses, have the same
-    entropy. Computed in another order of summation (another micro-batch, number of ranks, or CPU) they
-    differ by rounding, and rounding would decide which of them a threshold leaves out. What is equal at
-    the resolution is a tie, which every selection here decides by its rule: strict comparisons, and
-    row-major order.
+    Tokens with the same context, such as the first ones of a group's responses, have the same entropy.
+    With another order of summation (another micro-batch, number of ranks, or CPU) their entropies differ by
+    rounding, and rounding would decide which of them a threshold removes. Entropies that are equal at this
+    resolution are ties, which every selection resolves by its rules: strict comparisons and row-major order.
 
     Args:
-        entropies: of any shape, nats.
+        entropies: entropies in nats, of any shape.
         resolution: a power of two, so that the multiples are exact.
     """
     return (entropies.double() / resolution).round() * resolution
@@ -39,7 +40,7 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
 def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: float) -> Tensor:
     """Return (B, T) bool: response tokens with A > 0 and exp(logp) < tau_p, both strict."""
     check_shapes(mask=mask, logps=logps, advantages=advantages)
-    # In double precision, so that a probability next to tau_p falls on the same side everywhere.
+    # Double precision, so that a probability close to tau_p is on the same side on every machine.
     return mask & (advantages > 0).unsqueeze(1) & (logps.double().exp() < tau_p)
 
 
@@ -64,11 +65,11 @@ def silence_spurious(
         advantages: (B,) one advantage per response.
         mask: (B, T) bool, true on response tokens.
         tau_p: probability below which a token is rare.
-        quantile: of the entropies, for the threshold.
-        scope: whose entropies.
+        quantile: level of the quantile of the entropies that is the threshold.
+        scope: tokens whose entropies are used.
 
     Raises:
-        ValueError: shapes that do not fit, or an unknown scope.
+        ValueError: shapes do not match, or the scope is unknown.
 
     Source: STAPO v5, Algorithm 1 (scope "candidates", 0.75); v2 is scope "all", 0.80.
     """
@@ -124,7 +125,7 @@ def silence_random(
 
     The same seed silences the same tokens; arguments as in `silence_spurious`.
 
-    Source: STAPO v5, masking ablation; an exact count instead of a coin per token is our choice.
+    Source: STAPO v5, masking ablation; an exact count instead of a random draw per token is our choice.
     """
     check_shapes(mask=mask, entropies=entropies)
     places = spurious_candidates(logps, advantages, mask, tau_p).nonzero()
@@ -158,13 +159,13 @@ def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) ->
         fraction: share of the tokens to keep, in (0, 1].
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes do not match.
 
     Source: 20-Entropy (arXiv 2506.01939).
     """
     check_shapes(mask=mask, entropies=entropies)
     count = int(mask.sum())
-    # 0.55 * 100 is 55.00000000000001 in floating point: not a reason for one more.
+    # 0.55 * 100 is 55.00000000000001 in floating point, which must not add a token.
     kept = min(count, ceil(round(fraction * count, 9)))
     order = torch.sort(entropies[mask], descending=True, stable=True).indices
     chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)

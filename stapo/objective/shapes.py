@@ -1,4 +1,4 @@
-"""The check at the border of the public functions."""
+"""Check of the arguments of public functions."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ def check_shapes(advantages: Tensor | None = None, **tensors: Tensor) -> None:
     """Check that all tensors are (B, T), `mask` and `keep` boolean, and `advantages` (B,).
 
     Raises:
-        ValueError: naming the argument, what was found and what is expected.
+        ValueError: an argument has another shape or type; the message says what is expected.
     """
     shape = next(iter(tensors.values())).shape
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""The clipped surrogate and the KL penalty, token by token.
+"""The clipped surrogate and the KL penalty per token.
 
 B sequences, T response positions; log-probabilities in nats.
 """
@@ -21,7 +21,7 @@ def clipped_surrogate(
 ) -> Tensor:
     """Return min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A) per token, to be maximised.
 
-    With `dual_clip` the value of a token with A < 0 is not below dual_clip * A.
+    With `dual_clip`, the value of a token with A < 0 is at least dual_clip * A.
 
     Args:
         logps: (B, T) log-probabilities of the sampled tokens under the policy.
@@ -32,10 +32,10 @@ def clipped_surrogate(
         dual_clip: constant above 1, or None.
 
     Returns:
-        (B, T) surrogate; positions outside the response are the caller's to ignore.
+        (B, T) surrogate; the caller must ignore positions outside the response.
 
     Raises:
-        ValueError: shapes that do not fit, or `dual_clip` not above 1.
+        ValueError: shapes do not match, or `dual_clip` is not above 1.
 
     Source: STAPO, objective (both revisions); PPO's clip; dual clip: arXiv 1912.09729, eq. 5.
     """
@@ -43,7 +43,7 @@ def clipped_surrogate(
     if dual_clip is not None and dual_clip <= 1:
         raise ValueError(f"dual_clip: expected a number above 1, found {dual_clip}")
     weights = advantages.unsqueeze(1)
-    # Finite wherever the dtype allows: infinity times the 0 of an advantage or a clip is no number.
+    # Keep the ratio finite: infinity times an advantage of 0 would be nan.
     largest = log(torch.finfo(logps.dtype).max) - 2
     ratio = torch.exp((logps - old_logps).clamp(max=largest))
     surrogate = torch.min(ratio * weights, ratio.clamp(1 - clip_low, 1 + clip_high) * weights)
@@ -53,7 +53,7 @@ def clipped_surrogate(
 
 
 def kl_k3(logps: Tensor, ref_logps: Tensor) -> Tensor:
-    """Return the k3 estimate of KL(policy || reference) per token: never negative, unbiased.
+    """Return the k3 estimate of KL(policy || reference) per token, which is unbiased and never negative.
 
     Args:
         logps: (B, T) log-probabilities of the sampled tokens under the policy.

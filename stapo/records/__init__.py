@@ -1,1 +1,1 @@
-"""What the files of a study hold, each record defined once; no torch, and nothing of the pipeline."""
+"""Definitions of the records in a study's files. No torch here, and nothing from the pipeline."""

@@ -1,8 +1,8 @@
-"""Responses: one as it is stored while a checkpoint answers, and a problem with all of them, as published.
+"""Records of responses: single ones in a store during generation, and all of a problem when published.
 
-A store holds the responses of one checkpoint to one benchmark under one decoding, a line each. Every line
-carries a checksum over itself and the store's name. A line that is truncated, altered or another store's is
-no response: it is left out, with a line that says so, and generated again.
+A store contains the responses of one checkpoint to one benchmark under one decoding, one per line. Every
+line has a checksum of its content and the store's name. Lines that are truncated, altered or from another
+store are reported, removed and generated again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,58 +21,58 @@ from stapo.files import (
 )
 
 VERSION = 1
-"""Of the fields below; no file states it. Another one is another `RECIPES["generate"]`, too."""
+"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["generate"]`."""
 
 Key = tuple[int, int]
-"""Problem and sample."""
+"""Indices of problem and sample."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """What a checkpoint answered to one sample of a problem."""
+    """A generated response: one sample of a problem."""
 
     text: str
-    """Without its end token and other special ones."""
+    """Text without the end token and other special tokens."""
     num_tokens: int
-    """With the end token."""
+    """Number of tokens, including the end token."""
     truncated: bool
-    """Whether it reached the limit without an end token."""
+    """Whether the response reached the limit without an end token."""
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """One line of a store, its checksum apart."""
+    """One line of a store, without its checksum."""
 
     problem: int
-    """Row of the benchmark, from 0."""
+    """Index of the benchmark row, from 0."""
     sample: int
     """Index among the problem's samples, from 0."""
     seed: int
-    """Of the draw, 63 bits."""
+    """Seed of the sample, 63 bits."""
     engine: str
     """Package, version and device."""
     text: str
-    """This and what follows: as `Response`."""
+    """This and the following fields are those of `Response`."""
     num_tokens: int
     truncated: bool
 
 
 @dataclass(frozen=True)
 class AnsweredProblem:
-    """One line of published responses: a problem with its N samples, in their order."""
+    """One line of published responses: a problem with its N samples in order."""
 
     problem: int
-    """Row of the benchmark, from 0."""
+    """Index of the benchmark row, from 0."""
     question: str
-    """As the model was shown it, chat template apart."""
+    """Question as the model read it, without the chat template."""
     gold: str
-    """The reference answer."""
+    """Reference answer."""
     responses: list[str]
-    """N texts; this and the next two hold the fields of `Response`."""
+    """N texts; this and the next two fields are lists of the fields of `Response`."""
     num_tokens: list[int]
     truncated: list[bool]
     engines: list[str]
-    """All that answered, each once."""
+    """All engines of the responses, without repetitions."""
 
     def samples(self) -> Iterator[Response]:
         """Yield the responses one by one."""
@@ -81,7 +81,7 @@ class AnsweredProblem:
 
 
 PER_SAMPLE = ("responses", "num_tokens", "truncated")
-"""Fields of a problem that have an entry for each sample."""
+"""Fields of a problem with one entry for each sample."""
 FIELDS = get_type_hints(AnsweredProblem)
 STORED_FIELDS = get_type_hints(StoredResponse)
 CHECKSUM = "checksum"
@@ -94,11 +94,11 @@ def store(path: Path, response: StoredResponse) -> None:
 
 
 def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
-    """Return the responses of a store, and remove from it what is none.
+    """Return the responses of a store, and remove invalid lines from it.
 
     Args:
         path: the store.
-        say: told one line if something was removed.
+        say: called with one line if something was removed.
     """
     lines = list(scan_jsonl(path))
     whole = [record for _, record in lines if record is not None and _is_whole(path, record)]
@@ -116,7 +116,7 @@ def _is_whole(path: Path, record: Mapping[str, Any]) -> bool:
     typed = all(_is_of(known.get(name), kind) for name, kind in STORED_FIELDS.items())
     try:
         return typed and record.get(CHECKSUM) == _checksum(path, known)
-    except ValueError:  # NaN, which is no JSON.
+    except ValueError:  # NaN, which is not JSON.
         return False
 
 
@@ -135,9 +135,9 @@ def read_responses(
     """Return the published responses to a benchmark, problem by problem.
 
     Args:
-        path: as `write_responses` writes them.
-        rows: number of problems, where it is known.
-        samples: responses to each, where it is known.
+        path: file written by `write_responses`.
+        rows: expected number of problems, if known.
+        samples: expected number of responses to each, if known.
 
     Raises:
         DamagedFileError: a line is damaged, or problems or responses are missing.
@@ -159,14 +159,14 @@ def read_responses(
 
 
 def answered_problem(record: Mapping[str, Any], samples: int | None = None) -> AnsweredProblem:
-    """Return the problem that a record holds, whoever wrote it; fields of other names are left out.
+    """Return the problem of an untrusted record; unknown fields are ignored.
 
     Args:
         record: a line of published responses.
-        samples: number of responses, where it is known.
+        samples: expected number of responses, if known.
 
     Raises:
-        ValueError: a field is missing or of another type, or there are more or fewer responses.
+        ValueError: a field is missing or has another type, or the number of responses differs.
     """
     if missing := [name for name in FIELDS if name not in record]:
         raise ValueError(f"no {', '.join(missing)}")
@@ -181,7 +181,7 @@ def answered_problem(record: Mapping[str, Any], samples: int | None = None) -> A
 
 
 def _is_of(value: object, kind: Any) -> bool:
-    """Return whether a value is of a type such as int or list[int]; a bool is no int here."""
+    """Return whether a value has a type such as int or list[int]; bool does not count as int here."""
     if get_origin(kind) is list:
         (inner,) = get_args(kind)
         return isinstance(value, list) and all(type(one) is inner for one in value)

@@ -1,4 +1,4 @@
-"""Scores: one row per response, and what a score file says of itself."""
+"""Records of scores: one row per response, and the metadata of a score file."""
 
 import json
 from collections.abc import Sequence
@@ -14,60 +14,60 @@ from stapo.files import DamagedFileError, replace_file
 from stapo.records.verdicts import Verdict, VerifierVerdict
 
 VERSION = 1
-"""Of the fields below; no file states it. Another one is another `RECIPES["score"]`, too."""
+"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["score"]`."""
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """What became of one response; the columns of a score file, in their order."""
+    """The score of one response; its fields are the columns of a score file, in order."""
 
     problem: int
-    """Row of the benchmark, from 0."""
+    """Index of the benchmark row, from 0."""
     sample: int
     """Index among the problem's samples, from 0."""
     gold: str
-    """The reference answer."""
+    """Reference answer."""
     answer: str | None
-    """The content of the last box, or of several for a gold of several parts; null without one."""
+    """Content of the last box, or of several boxes if the gold has several parts; null without a box."""
     verdict: Verdict
     correct: bool
-    """By the rules."""
+    """Whether the rule-based grader accepts the response."""
     num_tokens: int
-    """With the end token."""
+    """Number of tokens, including the end token."""
     truncated: bool
     """Whether the response reached the limit without an end token."""
     duplicate: bool
     """Whether an earlier response to the same problem has the same text."""
     verifier: VerifierVerdict
     verifier_cut: bool
-    """Whether the verifier read the end of the response only."""
+    """Whether the verifier read only the end of the response."""
     correct_with_verifier: bool
-    """By the rules or by the verifier."""
+    """Whether the rule-based grader or the verifier accepts the response."""
 
 
 class ScoreIdentity(TypedDict, total=False):
-    """What a score file says of itself; responses that are scored by hand leave out what they have not."""
+    """Metadata of a score file; for responses that are scored by hand, some fields are missing."""
 
     asked: str
     """Fingerprint of weights, problems and decoding; the same for every engine."""
     verifier: dict[str, Any]
-    """Which model judged, empty without one."""
+    """Model of the verifier, empty without one."""
     fingerprint: str
-    """Of all that leads to the scores."""
+    """Fingerprint of everything that determines the scores."""
     study: str
     checkpoint: str
     decoding: str
     benchmark: str
     samples: int
-    """N of each problem."""
+    """Number of samples of each problem, N."""
     engine: str
-    """What answered: package, version and device."""
+    """Engine of the responses: package, version and device."""
     provenance: dict[str, Any]
     """Commit, packages and machine of the scoring."""
 
 
 def _column_type(kind: Any) -> pa.DataType:
-    """Return the column type of a field; the names of a Literal are strings."""
+    """Return the column type of a field; a Literal of names becomes string."""
     options = [one for one in get_args(kind) or (kind,) if one is not NoneType]
     plain = options[0] if isinstance(options[0], type) else type(options[0])
     return {int: pa.int32(), str: pa.string(), bool: pa.bool_()}[plain]
@@ -77,7 +77,7 @@ _FIELDS = get_type_hints(ScoreRow)
 SCHEMA = pa.schema([(name, _column_type(kind)) for name, kind in _FIELDS.items()])
 MAY_BE_NULL = frozenset(name for name, kind in _FIELDS.items() if NoneType in get_args(kind))
 METADATA_KEY = b"stapo"
-"""Of the identity, as JSON, in the metadata of the parquet schema."""
+"""Key of the identity, as JSON, in the metadata of the parquet schema."""
 
 
 def write_score_file(path: Path, rows: Sequence[ScoreRow], identity: ScoreIdentity) -> None:
@@ -94,11 +94,11 @@ def metadata_of(identity: ScoreIdentity) -> dict[bytes, str]:
 
 
 def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:
-    """Return a score file, and what it says of itself; columns of other names may be there too.
+    """Return the table and the metadata of a score file, which may have further columns.
 
     Raises:
-        FileNotFoundError: there is none.
-        DamagedFileError: it is none, with the cause.
+        FileNotFoundError: the file does not exist.
+        DamagedFileError: it is not a score file; the message says why.
     """
     try:
         table = pq.read_table(path)
@@ -113,25 +113,25 @@ def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:
         if (found := table.schema.field(field.name).type) != field.type:
             raise DamagedFileError(f"column {field.name} is of {found}")
         if field.name not in MAY_BE_NULL and table[field.name].null_count:
-            raise DamagedFileError(f"column {field.name} has gaps")
+            raise DamagedFileError(f"column {field.name} has missing values")
     return table, identity_in(table.schema)
 
 
 def read_identity(path: Path) -> ScoreIdentity:
-    """Return what a score file says of itself, without its rows.
+    """Return the metadata of a score file, without reading its rows.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it says nothing, or is no parquet file.
+        OSError: the file cannot be read.
+        ValueError: it has no metadata, or is not a parquet file.
     """
     return identity_in(pq.read_schema(path))
 
 
 def identity_in(schema: pa.Schema) -> ScoreIdentity:
-    """Return what the metadata of a schema say; the types of single values are not looked at.
+    """Return the identity in the metadata of a schema; the types of single values are not checked.
 
     Raises:
-        DamagedFileError: nothing.
+        DamagedFileError: there is no valid identity.
     """
     try:
         found = json.loads((schema.metadata or {}).get(METADATA_KEY, b""))

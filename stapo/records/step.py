@@ -1,4 +1,4 @@
-"""The record of one optimiser step: a line of `metrics.jsonl`, whoever writes or reads it."""
+"""The record of one optimiser step: a line of `metrics.jsonl`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -6,79 +6,79 @@ from math import nan
 from typing import Any
 
 VERSION = 1
-"""Of the fields below; no line states it. Another one is another `RECIPES["train"]`, too."""
+"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["train"]`."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of `entropy_quantiles`."""
 
 ROLLOUT, UPDATE = PHASES = ("rollout", "update")
-"""Of a step, in `seconds`; the other times there are parts of the rollout."""
+"""Phases of a step in `seconds`; the other times there are parts of the rollout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """One optimiser step, its fields in the order of the line; shares are of its response tokens.
+    """Record of one optimiser step; fractions are of its response tokens.
 
-    What only a training knows has a default: an update by itself leaves it at that.
+    Fields that only a training knows have defaults, which an update alone does not change.
     """
 
     step: int = 0
     """Optimiser step, from 1."""
     reward: float = nan
-    """Mean over responses."""
+    """Mean reward over responses."""
     zero_advantage_fraction: float
     """Share of the responses whose advantage is 0."""
     entropy: float
-    """Mean entropy of the behaviour policy, nats per token; 0 where there is no token."""
+    """Mean entropy of the behaviour policy, nats per token; 0 without tokens."""
     entropy_quantiles: dict[str, float]
-    """Level to quantile of the same entropies, nats; levels are `QUANTILES`."""
+    """Level (of `QUANTILES`) -> quantile of the same entropies, nats."""
     num_tokens: int
-    """Response tokens."""
+    """Number of response tokens."""
     num_candidates: int
-    """Tokens of positive advantage and probability below tau_p: the method's, otherwise the paper's."""
+    """Tokens with positive advantage and probability below tau_p (the method's, otherwise the paper's)."""
     num_silenced: int
-    """Candidates left out by a selection that silences candidates; 0 with any other."""
+    """Candidates removed by a selection that silences candidates; 0 for other selections."""
     candidate_fraction: float
     silenced_fraction: float
     kept_fraction: float
     """Share of the tokens that contribute to the loss."""
     response_length: float
-    """Mean tokens of a response."""
+    """Mean number of tokens of a response."""
     truncated_fraction: float = nan
     """Share of the responses without an end token."""
     mask_scope: dict[str, dict[str, int]] | None = None
-    """With a threshold: what it would leave out, had it a smaller scope; the line lacks it otherwise."""
+    """Only for selections with a threshold: the effect of thresholds with a smaller scope."""
     clip_low_fraction: float
     """Share of the tokens with A < 0 and a ratio below the clip."""
     clip_high_fraction: float
     """Share of the tokens with A > 0 and a ratio above the clip."""
     loss: float
-    """Of the whole mini-batch."""
+    """Loss of the whole mini-batch."""
     kl: float
     """Mean k3 estimate of the divergence from the reference, nats per token; 0 without a KL term."""
     gradient_norm: float = nan
-    """Before it is clipped."""
+    """Norm of the gradient before clipping."""
     learning_rate: float = nan
     seconds: dict[str, float] = field(default_factory=dict)
-    """Phase to its duration."""
+    """Phase -> duration in seconds."""
 
 
 NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
 COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
 NESTED = tuple(one.name for one in fields(StepRecord) if one.type == dict[str, float])
-"""Fields by their type; a line has all of them, and `mask_scope` besides with a threshold."""
+"""Fields by type, which all lines have; `mask_scope` is only in lines of selections with a threshold."""
 
 
 def as_line(record: StepRecord) -> dict[str, Any]:
-    """Return a record as the object of its line."""
+    """Return a record as the JSON object of its line."""
     line = {one.name: getattr(record, one.name) for one in fields(record)}
     return {name: value for name, value in line.items() if value is not None}
 
 
 def from_line(line: Mapping[str, Any]) -> StepRecord:
-    """Return what a line says of a step, of a training that still runs or of any other origin.
+    """Return the record of a line, which may be incomplete or untrusted.
 
-    What it lacks, or does not say in the type of the field, is unknown: nan, 0 or nothing.
+    Fields that are missing or have another type become nan, 0 or empty.
     """
 
     def known(names: tuple[str, ...], kinds: tuple[type, ...], otherwise: Any) -> dict[str, Any]:

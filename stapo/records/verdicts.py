@@ -1,12 +1,12 @@
-"""The verdicts on a response, by their names in the files of scores."""
+"""Names of the verdicts on a response in score files."""
 
 from typing import Literal, get_args
 
 Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
-"""Of the rules; `timeout` and `crash` say that the grader itself failed, which counts as wrong."""
+"""Verdicts of the rule-based grader; `timeout` and `crash` are failures of the grader and count as wrong."""
 FAILURES: tuple[Verdict, ...] = ("timeout", "crash")
 
 Opinion = Literal["accepted", "rejected", "invalid"]
-"""Of the verifier, on a response that the rules reject."""
+"""Verdicts of the verifier on a response that the rule-based grader rejects."""
 OPINIONS: tuple[Opinion, ...] = get_args(Opinion)
 VerifierVerdict = Literal[Opinion, "not_asked"]

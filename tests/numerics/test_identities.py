@@ -198,7 +198,7 @@ def test_the_groups_of_one_response_and_of_all_are_the_other_aggregations() -> N
     assert (
         group_token_mean(values, keep, group_size=2) == 3.0
     )  # a group without a token does not count
-    with pytest.raises(ValueError, match="group_size: 4 responses are no multiple of 3"):
+    with pytest.raises(ValueError, match="group_size: 4 responses are not a multiple of 3"):
         group_token_mean(values, keep, group_size=3)
 
 

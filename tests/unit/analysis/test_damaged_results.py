@@ -57,7 +57,7 @@ def one_sample_twice(table: pa.Table) -> pa.Table:
         (of(lambda t: t.drop_columns(["verdict"])), "no column verdict"),
         (of(lambda t: t.replace_schema_metadata(None)), "does not say what made it"),
         (of(lambda t: t.replace_schema_metadata({"stapo": "[1]"})), "does not say what made it"),
-        (of(with_gap), "column correct has gaps"),
+        (of(with_gap), "column correct has missing values"),
         (of(as_text), "column correct is of string"),
         (of(lambda t: t.slice(4)), ""),
         (of(one_sample_twice), "not 4 samples of every problem"),

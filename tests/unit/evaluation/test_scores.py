@@ -22,7 +22,9 @@ def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 o
 
 def test_copies_of_long_responses_fail_the_score(tmp_path):
     copies = [r"long \boxed{7}"] * 4
-    with pytest.raises(RuntimeError, match=r"37\.5% of the responses of 100 tokens.*independently"):
+    with pytest.raises(
+        RuntimeError, match=r"37\.5% of the responses with at least 100 tokens.*independently"
+    ):
         score(write(tmp_path / "c", copies, 100), {}, tmp_path / "s")
     assert not (tmp_path / "s").exists()
     # Short ones coincide by chance; they are counted.
@@ -57,7 +59,7 @@ def test_a_few_answers_that_cannot_be_judged_count_as_wrong_and_warn(tmp_path, m
     verdicts = pq.read_table(tmp_path / "s")["verdict"].to_pylist()
     assert (verdicts.count("timeout"), verdicts.count("correct")) == (3, 397)
     (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("warning")]
-    assert "of 400 responses 3 reached the grader's time limit" in line
+    assert "of 400 responses, 3 reached the grader's time limit" in line
     assert "count as wrong" in line
 
 
@@ -65,7 +67,9 @@ def test_so_many_failures_that_the_machine_is_at_fault_refuse_the_score(tmp_path
     failed = [grading.Grade("crash", "7")] * 2 + [grading.Grade("correct", "7")] * 18
     monkeypatch.setattr(scores, "grade_all", lambda *a, **k: failed)
     completions = write(tmp_path / "c", [str(i) for i in range(10)], 5)
-    with pytest.raises(RuntimeError, match=r"of 20 responses .* 2 its memory limit.* more than 5%"):
+    with pytest.raises(
+        RuntimeError, match=r"of 20 responses, .* 2 its memory limit.* more than 5%"
+    ):
         score(completions, {}, tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

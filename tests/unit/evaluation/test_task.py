@@ -66,7 +66,7 @@ def test_all_n_samples_count():
 
 def test_rows_of_another_checksum_are_refused():
     metadata = {**benchmark_definitions()["chain-2"]["metadata"], "sha256": "0" * 64}
-    with pytest.raises(ValueError, match=r"expected rows of sha256 000.*found"):
+    with pytest.raises(ValueError, match=r"expected rows with SHA-256 000.*found"):
         load_rows(**metadata)
     with pytest.raises(ValueError, match="unknown builder"):
         load_rows(**{**metadata, "builder": "other"})

@@ -66,7 +66,7 @@ def test_a_long_response_loses_its_front_and_is_counted(tmp_path, monkeypatch):
     text = seen[0].replace(" ", "")
     assert "xend" in text
     assert text.endswith("Letter:")
-    with pytest.raises(ValueError, match="do not hold problem and reference"):
+    with pytest.raises(ValueError, match="is too small for problem and reference"):
         judge(JudgeModel(path, SETTINGS), [Question("q" * 900, "7", "r")])
 
 
@@ -185,14 +185,14 @@ def test_the_wording_is_that_beside_the_weights(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "_prompt", spy)
     asked = [Question("q", "7", "r")]
-    with pytest.raises(StudyError, match="missing, or another than the study's"):
+    with pytest.raises(StudyError, match="missing, or not the study's template"):
         judge(JudgeModel(path, settings), asked)
     write_json(path / VERIFIER_TEMPLATE, {**TEMPLATE.model_dump(), "text": WORDING})
     judge(JudgeModel(path, settings), asked)
     judge(JudgeModel(path, SETTINGS), asked)
     assert used == [WORDING, PROMPT]
     other = TEMPLATE.model_copy(update={"name": "OTHER"})
-    with pytest.raises(StudyError, match="another than the study's"):
+    with pytest.raises(StudyError, match="not the study's template"):
         judge(JudgeModel(path, SETTINGS.model_copy(update={"template": other})), asked)
 
 

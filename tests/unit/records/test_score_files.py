@@ -60,7 +60,7 @@ def test_every_column_is_there_and_whole(tmp_path, name):
     if name == "answer":
         assert read_score_file(tmp_path / "s")[0]["answer"].to_pylist() == [None]
     else:
-        with pytest.raises(DamagedFileError, match=f"column {name} has gaps"):
+        with pytest.raises(DamagedFileError, match=f"column {name} has missing values"):
             read_score_file(tmp_path / "s")
     other = table.set_column(index, name, pa.array([0.5]))
     pq.write_table(other, tmp_path / "s")
