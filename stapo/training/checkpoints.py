@@ -2,7 +2,7 @@
 
 A kill at any moment leaves either the old checkpoint or the old and the new one. The seal lists every
 file with its SHA-256, and has one itself, so that a checkpoint that was truncated or changed later (a full
-disk, a copy that broke off, a flipped bit) or that belongs to another run is recognised and passed over.
+disk, a copy that broke off, a flipped bit) or that belongs to another run is recognised and skipped.
 """
 
 import errno
@@ -94,7 +94,7 @@ def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) ->
 def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
     """Rename a sealed checkpoint into `output`; only then remove all but the last `keep`.
 
-    Later steps are checkpoints that were passed over: they do not count as the last ones.
+    Later steps are checkpoints that were skipped: they do not count as the last ones.
     """
     target = output / aside.name
     shutil.rmtree(target, ignore_errors=True)
@@ -117,7 +117,7 @@ def newest_whole(
     Args:
         directory: with `checkpoint-N` in it.
         identity: as for `seal`, of the run that wants to continue.
-        say: told one line for each checkpoint that is passed over, and why.
+        say: called with one line for each checkpoint that is skipped, with the reason.
         before: a step; its checkpoint and later ones are not looked at.
 
     Raises:
@@ -130,7 +130,7 @@ def newest_whole(
         fault = _fault(checkpoint, identity)
         if fault is None:
             return checkpoint
-        say(f"{checkpoint}: passed over, {fault}")
+        say(f"{checkpoint}: skipped, {fault}")
     return None
 
 

@@ -40,7 +40,7 @@ def attempt(work: Path, first_step: int) -> Iterator[None]:
         "processes": state.num_processes,
     }
     if state.is_main_process:
-        attempts(work)  # A damaged line is said now, not when everything is done.
+        attempts(work)  # Report a damaged line now, not after the last step.
         append_jsonl(work / ATTEMPTS, record)
     yield
     after = energy_joules()

@@ -33,7 +33,7 @@ def train_from_newest(trainer: StapoTrainer, work: Path, kept: Mapping[int, Path
             return
         except UnreadableCheckpointError as error:
             assert resume is not None
-            say(f"{resume}: passed over, {error}")
+            say(f"{resume}: skipped, {error}")
             older = _newest(trainer, work, before=step_of(resume))
             if older is None:
                 # Its checksums are right: other packages wrote it, or the machine cannot read it now.
@@ -57,7 +57,7 @@ def _again(kept: Mapping[int, Path], work: Path) -> int | None:
         if fault:
             if any(step_of(checkpoint) >= step for checkpoint in checkpoints(work)):
                 which = f"{work}: checkpoints from step {step} on"
-                say(f"{which}: passed over, step {step} must be done again: {fault}")
+                say(f"{which}: skipped, step {step} must be done again: {fault}")
             return step
     return None
 

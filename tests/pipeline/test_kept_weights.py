@@ -28,7 +28,7 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
     done = workspace.snakemake("--show-failed-logs")
     assert done.returncode == 0, done.stdout + done.stderr
     log = (workspace.path / "logs/smoke/runs/tiny/stapo/seed0/model.log").read_text()
-    assert log.count("passed over, step 2 must be done again") == 1
+    assert log.count("skipped, step 2 must be done again") == 1
     assert digest(workspace.path / LAST) == before
     middle = workspace.path / "results/smoke/runs/tiny/stapo/seed0/step4/model.safetensors"
     assert digest(middle) != before

@@ -1,4 +1,4 @@
-"""Only whole checkpoints of the own run are continued; the others are passed over, aloud."""
+"""Only whole checkpoints of the own run are continued; the others are skipped, with a line."""
 
 import errno
 import hashlib
@@ -85,7 +85,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_line(output, name, damage):
     damage(output / "checkpoint-10" / name)
     step, (line,) = newest(output)
     assert step == 4
-    assert "checkpoint-10: passed over, truncated or corrupt: " in line
+    assert "checkpoint-10: skipped, truncated or corrupt: " in line
     assert name in line
 
 

@@ -1,4 +1,4 @@
-"""Damage in a work directory: passed over with a line, the run ends in the same bits; or one error."""
+"""Damage in a work directory: skipped with a line, the run ends in the same bits; or one error."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_makes_the_run_resume_in_the_middle_of_a_rollout(
     (work / "metrics.jsonl").write_text(lines[0] + "{" + lines[2])
     run(world, copy, **KEEP)
     said = capsys.readouterr().out
-    assert "checkpoint-6: passed over, truncated or corrupt: rng_state.pth" in said
+    assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said
     assert "resuming after step 5 of 6" in said
     assert_same(copy, reference)
 
@@ -99,7 +99,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_passed_over(world, reference, cop
     run(world, copy, **KEEP)
     said = [line for line in capsys.readouterr().out.splitlines() if "cannot be loaded" in line]
     assert len(said) == 4
-    assert "checkpoint-5: passed over, cannot be loaded: UnpicklingError" in said[1]
+    assert "checkpoint-5: skipped, cannot be loaded: UnpicklingError" in said[1]
     assert_same(copy, reference)
 
 
