@@ -16,6 +16,7 @@ from stapo.evaluation.scores import (
     with_judgement,
 )
 from stapo.evaluation.task import are_rows_of
+from stapo.files import DamagedFileError
 from stapo.publication.results import Results, rows_of_benchmark
 from stapo.publication.vocabulary import Vocabulary, vocabulary
 from stapo.records.responses import AnsweredProblem
@@ -147,8 +148,10 @@ def _copies_of_long_texts(problems: list[AnsweredProblem]) -> str:
 def _score_fault(
     results: Results, scores: str, problems: list[AnsweredProblem], grader: Grader
 ) -> str:
-    table, _ = read_score_file(results.root / scores)
-    stated = rows_of(table)
+    try:
+        stated = rows_of(read_score_file(results.root / scores)[0])
+    except DamagedFileError as error:
+        return str(error)
     found = score_rows(problems, grader.grades(gold_and_responses(problems)))
     by_rules = [
         replace(row, verifier="not_asked", verifier_cut=False, correct_with_verifier=row.correct)
