@@ -11,7 +11,7 @@ from typing import Any
 
 from stapo.canonical import fingerprint
 from stapo.publication import untrusted
-from stapo.publication.results import MAX_STEPS, Results
+from stapo.publication.folder import MAX_STEPS, Results
 from stapo.study import Study, StudyError, parse_study
 
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")

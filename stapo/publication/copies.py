@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stapo.publication.results import Results
+from stapo.publication.folder import Results
 from stapo.publication.trainings import recorded_steps
 from stapo.publication.weights import is_looked_at, may_be_equal, named_weights, step_of
 from stapo.study import Study

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from stapo.evaluation.task import rows_of
 from stapo.publication import untrusted
+from stapo.publication.folder import MAX_PROMPTS, PROMPT_BYTES, Results
 from stapo.publication.manifest import about_study
-from stapo.publication.results import MAX_PROMPTS, PROMPT_BYTES, Results
 from stapo.study import StudyError
 from stapo.study.schema import HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts

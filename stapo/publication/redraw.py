@@ -14,7 +14,7 @@ from stapo.analysis.figures import figure_bytes
 from stapo.analysis.report import render_report
 from stapo.analysis.tables import render
 from stapo.publication import untrusted
-from stapo.publication.results import FILE_BYTES, Results
+from stapo.publication.folder import FILE_BYTES, Results
 
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 POINTS = 0.5

@@ -18,7 +18,7 @@ from stapo.evaluation.engines import gumbel_noise
 from stapo.evaluation.sampling import sample_seed
 from stapo.evaluation.scores import engines_of
 from stapo.publication import untrusted
-from stapo.publication.results import Results
+from stapo.publication.folder import Results
 from stapo.publication.vocabulary import IDS, tiny_ids
 from stapo.publication.weights import (
     MAX_TOKENS,

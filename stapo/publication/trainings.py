@@ -6,8 +6,8 @@ from typing import Any
 
 from stapo.canonical import canonical
 from stapo.publication.commands import command_faults
+from stapo.publication.folder import Results
 from stapo.publication.metrics_check import Step, metrics_faults
-from stapo.publication.results import Results
 from stapo.records.step import PHASES
 from stapo.study import Study
 from stapo.study.titles import title_faults

@@ -2,7 +2,7 @@
 
 Each question is answered by doing the thing again: checksums, fingerprints, prompts, grading, the draw of
 each response, tables, figures, the report. The folder is somebody else's: nothing in it is trusted,
-executed or printed as it is, and nothing is read before `results.admit` has looked at its kind and size.
+executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
 What imports torch is imported after that.
 """
 
@@ -18,10 +18,10 @@ from stapo.canonical import fingerprint
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.commands import changed_since
+from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_study
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
-from stapo.publication.recheck import identity_errors, score_errors
-from stapo.publication.results import FILE_BYTES, Results, admit, read_published_study
+from stapo.publication.rescore import identity_errors, score_errors
 from stapo.study import StudyError
 from stapo.text import visible
 

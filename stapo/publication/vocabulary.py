@@ -8,7 +8,7 @@ from typing import Any
 from stapo import paths
 from stapo.models.arithmetic import VOCABULARY
 from stapo.publication import untrusted
-from stapo.publication.results import FILE_BYTES, Results
+from stapo.publication.folder import FILE_BYTES, Results
 from stapo.study.schema import TinyModel
 
 TOKENIZER = "tokenizer.json"

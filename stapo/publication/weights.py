@@ -15,8 +15,8 @@ from typing import Any
 
 from stapo import paths
 from stapo.publication import untrusted
+from stapo.publication.folder import Results
 from stapo.publication.manifest import WEIGHTS
-from stapo.publication.results import Results
 from stapo.publication.trainings import Run, acts_alike, recorded_steps
 from stapo.study import Study
 from stapo.study.schema import TinyModel

@@ -30,8 +30,8 @@ from stapo.evaluation.scores import score
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.commands import command_faults
+from stapo.publication.folder import read_published_study
 from stapo.publication.manifest import write_provenance
-from stapo.publication.results import read_published_study
 from stapo.publication.verify import CHECKS, guarded, opened, verify
 from stapo.records.scores import read_identity
 from stapo.study import StudyError, parse_study

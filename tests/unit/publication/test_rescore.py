@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stapo.publication.recheck import _is_counted
+from stapo.publication.rescore import _is_counted
 from stapo.records.scores import ScoreRow
 
 WRONG = ScoreRow(0, 0, "7", "8", "wrong", False, 3, False, False, "not_asked", False, False)

@@ -17,7 +17,7 @@ from stapo.evaluation.scores import (
 )
 from stapo.evaluation.task import are_rows_of
 from stapo.files import DamagedFileError
-from stapo.publication.results import Results, rows_of_benchmark
+from stapo.publication.folder import Results, rows_of_benchmark
 from stapo.publication.vocabulary import Vocabulary, vocabulary
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
