@@ -132,7 +132,12 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
         )
         for name in table.averages
     ]
-    return [SIZE, METHOD, *benchmarks, *averages]
+    return [
+        SIZE,
+        METHOD,
+        *benchmarks,
+        *averages,
+    ]
 
 
 RESPONSES: list[Column[TableRow]] = [

@@ -89,20 +89,18 @@ class Device:
         return 2 if self.is_gpu else 4
 
 
-DEVICES = {
-    d.name: d
-    for d in (
-        # NVIDIA's data sheets, SXM modules, without sparsity; H20: secondary copies that agree.
-        Device("h200", 989e12, 4.8e12, 141e9),
-        Device("h100", 989e12, 3.35e12, 80e9),
-        Device("h800", 989e12, 3.35e12, 80e9),
-        Device("h20", 148e12, 4.0e12, 96e9),
-        Device("a100", 312e12, 2.04e12, 80e9),
-        Device("a800", 312e12, 2.04e12, 80e9),
-        # Two cores with AVX2, our assumption; the smoke study's updates reach 35 % of it.
-        Device("cpu", 1e11, 2e10, 8e9),
-    )
-}
+DATA_SHEETS = (
+    # NVIDIA's data sheets, SXM modules, without sparsity; H20: secondary copies that agree.
+    Device("h200", 989e12, 4.8e12, 141e9),
+    Device("h100", 989e12, 3.35e12, 80e9),
+    Device("h800", 989e12, 3.35e12, 80e9),
+    Device("h20", 148e12, 4.0e12, 96e9),
+    Device("a100", 312e12, 2.04e12, 80e9),
+    Device("a800", 312e12, 2.04e12, 80e9),
+    # Two cores with AVX2, our assumption; the smoke study's updates reach 35 % of it.
+    Device("cpu", 1e11, 2e10, 8e9),
+)
+DEVICES = {device.name: device for device in DATA_SHEETS}
 
 
 def mean_length(limit: int) -> float:

@@ -59,4 +59,7 @@ def test_the_csv_has_a_line_for_each_benchmark_before_those_of_the_averages(stud
     found = [(line["benchmark"], line["metric"]) for line in lines if line["method"] == "stapo"]
     each = ["avg@4", "pass@1", "pass@2", "pass@4", "majority@4"]
     expected = [(name, metric) for name in study.run.benchmarks for metric in each]
-    assert found == [*expected, (AVERAGE, "avg@N")]
+    # Another column may have a metric, too.
+    assert [one for one in found if one[1] in (*each, "avg@N")] == [*expected, (AVERAGE, "avg@N")]
+    names = [name for name, _ in found]
+    assert names == sorted(names, key=[*study.run.benchmarks, AVERAGE].index)
