@@ -19,8 +19,8 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import paths, locks
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, write_origin
-from stapo.canonical import canonical, fingerprint
-from stapo.study import StudyError, read_study
+from stapo.canonical import canonical
+from stapo.study import Checkpoint, StudyError, TrainingRun, identity, read_study
 
 min_version("9.27")
 
@@ -43,9 +43,7 @@ PUBLISHED = paths.published_paths(STUDY)
 STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
-os.environ[locks.VARIABLE] = os.path.abspath(
-    locks.JOBS_LOCK.format(study=STUDY.name)
-)
+os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.name))
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
 

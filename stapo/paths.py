@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from stapo.figures import FIGURES
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
 
-# Paths relative to the working directory; `{checkpoint}` is `size/base`, `size/method/seedK` or, for the
-# weights after a step before the last, `size/method/seedK/stepN`.
+# Paths relative to the working directory; `{checkpoint}` is the name of a `Checkpoint`.
 RESULTS = "results/{study}"
 PROMPTS = "results/{study}/data/prompts.jsonl"
 PROMPTS_RECORD = "results/{study}/data/prompts.json"
@@ -41,20 +40,12 @@ SUFFIXES = ("md", "tex", "csv")
 """Of tables."""
 
 
-def checkpoint_path(study: str, checkpoint: str) -> str:
+def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
     """Return where the weights of a checkpoint are published."""
-    size, *run = checkpoint.split("/")
-    if run == ["base"]:
-        return BASE_MODEL.format(study=study, size=size)
-    method, seed, *step = run
-    path = STEP_MODEL if step else MODEL
-    return path.format(
-        study=study,
-        size=size,
-        method=method,
-        seed=seed.removeprefix("seed"),
-        step="".join(step).removeprefix("step"),
-    )
+    if checkpoint.run is None:
+        return BASE_MODEL.format(study=study, size=checkpoint.size)
+    path = MODEL if checkpoint.step is None else STEP_MODEL
+    return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
 
 
 def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
@@ -76,14 +67,14 @@ def _cell_paths(
     path: str,
     study: Study,
     decodings: Iterable[str],
-    cells: Callable[[str], Iterable[tuple[str, str]]],
+    cells: Callable[[str], Iterable[tuple[Checkpoint, str]]],
     method: str | None = None,
 ) -> list[str]:
     return [
         path.format(study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark)
         for decoding in decodings
         for checkpoint, benchmark in cells(decoding)
-        if method in (None, checkpoint.split("/")[1])
+        if method in (None, checkpoint.method)
     ]
 
 
@@ -124,18 +115,12 @@ def figure_sources(study: Study, figure: str) -> list[str]:
 
 def metrics_paths(study: Study) -> list[str]:
     """Return the metrics of every training."""
-    return [
-        METRICS.format(study=study.name, size=size, method=method, seed=seed)
-        for size, method, seed in study.runs()
-    ]
+    return [METRICS.format(study=study.name, **run._asdict()) for run in study.runs()]
 
 
 def run_provenance_paths(study: Study) -> list[str]:
     """Return what every training says of itself."""
-    return [
-        RUN_PROVENANCE.format(study=study.name, size=size, method=method, seed=seed)
-        for size, method, seed in study.runs()
-    ]
+    return [RUN_PROVENANCE.format(study=study.name, **run._asdict()) for run in study.runs()]
 
 
 def base_record_paths(study: Study) -> list[str]:

@@ -29,6 +29,7 @@ from stapo.publication.manifest import about_study, layout
 from stapo.records.responses import PER_SAMPLE
 from stapo.records.scores import metadata_of, read_identity
 from stapo.study import Study, parse_study
+from stapo.study.identity import score_identity, train_config
 from stapo.training.prompts import check_overlap
 
 DECODING = "t1.0-p1.0"
@@ -128,13 +129,13 @@ class Forger:
 
     def _renew_runs(self, study: Study) -> None:
         for run in study.runs():
-            directory = self.folder / "runs/{}/{}/seed{}".format(*run)
-            base = self.folder / "models" / run[0] / "base"
+            directory = self.folder / f"runs/{run}"
+            base = self.folder / "models" / run.size / "base"
             path = directory / "provenance.json"
             with suppress(*FAILURES):
                 record = json.loads(path.read_text())
                 records = read_jsonl(directory / "metrics.jsonl")
-                config = study.train_config(*run)
+                config = train_config(study, run)
                 record |= {"config": config, "fingerprint": fingerprint(config)}
                 record["prompts"] = file_sha256(self.folder / "data/prompts.jsonl")
                 for key, place in (("outputs", directory), ("base", base)):
@@ -161,7 +162,7 @@ class Forger:
                     }
                     path = self.root / paths.SCORES.format(**cell)
                     responses = self.root / paths.COMPLETIONS.format(**cell)
-                    identity = study.score_identity(checkpoint, decoding, benchmark)
+                    identity = score_identity(study, checkpoint, decoding, benchmark)
                     with suppress(*FAILURES):
                         old = read_identity(path)
                         if responses.stat().st_mtime > path.stat().st_mtime:

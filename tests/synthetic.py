@@ -7,7 +7,8 @@ import numpy as np
 
 from stapo import paths
 from stapo.records.scores import ScoreRow, write_score_file
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
+from stapo.study.identity import score_identity
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
 PROBLEMS = 20
@@ -17,15 +18,16 @@ PROVENANCE = {"processor": "a", "machine": "b", "packages": {"torch": "1"}, "com
 def write_score(
     root: Path,
     study: Study,
-    checkpoint: str,
+    checkpoint: Checkpoint | str,
     benchmark: str,
     decoding: str | None = None,
     **identity: Any,
 ) -> Path:
     """Write the scores of one cell, for the first decoding by default."""
+    checkpoint = Checkpoint.parse(str(checkpoint))
     decoding, samples = decoding or study.run.decodings[0], study.benchmarks[benchmark].samples
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
-    rate = RATES.get(checkpoint.split("/")[1], 0.5)
+    rate = RATES.get(checkpoint.method or "base", 0.5)
     rows = []
     for problem in range(PROBLEMS):
         for sample in range(samples):
@@ -48,7 +50,7 @@ def write_score(
             )
     rng.shuffle(rows)  # The order of rows must not matter.
     found = {
-        **study.score_identity(checkpoint, decoding, benchmark),
+        **score_identity(study, checkpoint, decoding, benchmark),
         "provenance": PROVENANCE,
         **identity,
     }

@@ -15,7 +15,8 @@ from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.records.scores import ScoreIdentity, read_score_file
 from stapo.records.verdicts import FAILURES, Verdict
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
+from stapo.study.identity import score_identity
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (
@@ -95,8 +96,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         scores.overlap = {kind: found[kind] for kind in kinds}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     scores.choices = [_choice(study, *run, tables, column) for run in study.runs()]
-    chosen: dict[tuple[str, str], list[str]] = {
-        (size, "base"): [f"{size}/base"] for size in study.run.sizes
+    chosen: dict[tuple[str, str], list[Checkpoint]] = {
+        (size, "base"): [Checkpoint(size)] for size in study.run.sizes
     }
     for choice in scores.choices:
         run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
@@ -110,8 +111,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
 
 
 def read_tables(
-    study: Study, decoding: str, cells: Iterable[tuple[str, str]], root: Path = Path()
-) -> tuple[dict[tuple[str, str], pa.Table], dict[str, Any]]:
+    study: Study, decoding: str, cells: Iterable[tuple[Checkpoint, str]], root: Path = Path()
+) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
     """Return the score files of some cells by checkpoint and benchmark, and what made them all.
 
     Raises:
@@ -124,7 +125,7 @@ def read_tables(
         path = paths.SCORES.format(
             study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
         )
-        expected = study.score_identity(checkpoint, decoding, benchmark)
+        expected = score_identity(study, checkpoint, decoding, benchmark)
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
@@ -157,7 +158,7 @@ def _choice(
     size: str,
     method: str,
     seed: int,
-    tables: Mapping[tuple[str, str], pa.Table],
+    tables: Mapping[tuple[Checkpoint, str], pa.Table],
     column: str,
 ) -> Choice:
     """Return what the checkpoints of a training reach, and which one the study's rule chooses."""

@@ -19,7 +19,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
-from stapo.study import Study
+from stapo.study import Study, identity
 
 BOOTSTRAP_SEED = 0
 
@@ -73,7 +73,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         choices=scores.choices if study.full_steps() else [],
         notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
         verifier=study.evaluation.verifier is not None,
-        made_by=study.table_fingerprint(decoding),
+        made_by=identity.table_fingerprint(study, decoding),
     )
     targets, baselines = study.compared()
     found = {target: headline(table.values, target, baselines) for target in targets}

@@ -15,7 +15,7 @@ from stapo import paths
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
 from stapo.figures import FIGURES
 from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
-from stapo.study import Study
+from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.text import visible
 
 Values = NDArray[np.float64]
@@ -54,7 +54,7 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
             for method, colour in zip(study.run.methods, _colours(study), strict=True):
                 for i, seed in enumerate(study.run.seeds):
                     label = _label(study, method) if i == 0 else None
-                    _draw_run(panel, values[size, method, seed], colour, label)
+                    _draw_run(panel, values[TrainingRun(size, method, seed)], colour, label)
             if shown.reference is not None:
                 height, text = shown.reference
                 panel.axhline(height, color="0.4", linewidth=0.9, linestyle=":", label=text)
@@ -110,13 +110,15 @@ def _accuracy_label(study: Study, benchmarks: list[str]) -> str:
     return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
 
 
-def _draw_accuracies(panel: Axes, study: Study, size: str, shares: Mapping[str, float]) -> None:
+def _draw_accuracies(
+    panel: Axes, study: Study, size: str, shares: Mapping[Checkpoint, float]
+) -> None:
     """Draw a line for each training of a size; `shares` has the checkpoints that have scores."""
     steps = [*study.kept_steps(), study.training.steps]
     for method, colour in zip(study.run.methods, _colours(study), strict=True):
         for i, seed in enumerate(study.run.seeds):
             names = {step: study.checkpoint(size, method, seed, step) for step in steps}
-            line = {0: shares[f"{size}/base"]}
+            line = {0: shares[Checkpoint(size)]}
             line |= {step: shares[name] for step, name in names.items() if name in shares}
             panel.plot(
                 [*line],
@@ -138,7 +140,7 @@ def _colours(study: Study) -> list[str]:
 
 def _values(
     study: Study, name: str, value: Callable[[Mapping[str, Any]], float], root: Path
-) -> dict[tuple[str, str, int], Values]:
+) -> dict[TrainingRun, Values]:
     """Return the values of a quantity after every step of each training."""
     found, errors = {}, []
     for run, path in zip(study.runs(), paths.metrics_paths(study), strict=True):

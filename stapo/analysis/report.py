@@ -19,12 +19,11 @@ from stapo.analysis.paper_audit import (
     independent_lines,
     note_lines,
 )
-from stapo.canonical import fingerprint
 from stapo.evaluation.grading import grade_all
 from stapo.figures import FIGURES
 from stapo.files import AGAIN, DamagedFileError, replace_file
 from stapo.records.responses import read_responses
-from stapo.study import Study
+from stapo.study import Study, identity
 from stapo.text import shorten
 
 EXAMPLES = 3
@@ -86,9 +85,10 @@ def render_report(study: Study, root: Path = Path()) -> str:
             "Trained by others": independent_lines(),
         },
         methods=[(name, study.method(name)) for name in study.run.methods],
+        made_by=identity.report_fingerprint(study),
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
         fingerprints={
-            checkpoint: fingerprint(study.checkpoint_config(checkpoint))
+            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
             for checkpoint in filter(study.is_full, study.checkpoints())
         },
     )
@@ -112,7 +112,7 @@ def _examples(study: Study, root: Path) -> list[Example]:
             path = paths.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
             )
-            problems[checkpoint] = read_responses(root / path)[0]
+            problems[str(checkpoint)] = read_responses(root / path)[0]
         first = next(iter(problems.values()))
         texts = [problem.responses[0] for problem in problems.values()]
         grades = grade_all([(first.gold, text) for text in texts])

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study import Checkpoint, Study, StudyError, parse_study, read_study
 from stapo.study.loader import parse_json
 from stapo.study.validation import validate
 
@@ -64,6 +64,16 @@ def require(option: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names:
         raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
+
+
+def checkpoint_of(study: Study, name: str) -> Checkpoint:
+    """Return the checkpoint of that name.
+
+    Raises:
+        StudyError: the study has none, with those that it has.
+    """
+    require("--checkpoint", name, map(str, study.checkpoints()))
+    return Checkpoint.parse(name)
 
 
 def list_paths(paths: list[Path]) -> None:

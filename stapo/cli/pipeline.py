@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from stapo.canonical import fingerprint
 from stapo.cli.common import (
     ConfigOption,
     GpusOption,
@@ -19,6 +18,7 @@ from stapo.cli.common import (
     StudyArgument,
     WorkOption,
     app,
+    checkpoint_of,
     list_paths,
     require,
     settings_of,
@@ -26,7 +26,7 @@ from stapo.cli.common import (
 )
 from stapo.files import write_json
 from stapo.paths import figure_names
-from stapo.study import Study, StudyError
+from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.loader import parse_json
 from stapo.study.schema import Data, EngineSettings, HubData, Model, Template, Verifier
 from stapo.tasks import benchmark_definitions
@@ -130,13 +130,13 @@ def train(
     found = study_of(study)
     require("--size", size, found.run.sizes)
     require("--method", method, found.run.methods)
-    config = found.train_config(size, method, seed)
+    this = TrainingRun(size, method, seed)
+    config = identity.train_config(found, this)
+    made_by = identity.train_fingerprint(found, this)
     if LAUNCHED not in os.environ:
         weights = [out.name, *(f"step{step}" for step in found.kept_steps())]
-        _begin(fingerprint(config))
-        if out.parent == metrics.parent and finished(
-            out.parent, fingerprint(config), weights, base, prompts
-        ):
+        _begin(made_by)
+        if out.parent == metrics.parent and finished(out.parent, made_by, weights, base, prompts):
             typer.echo(f"all {found.training.steps} steps were done before: nothing to train")
             return
         from stapo.training.rewards import reward_fault
@@ -202,20 +202,18 @@ def generate(
     --decoding t1.0-p1.0 --model results/smoke/models/tiny/base --work work/by-hand --out by-hand
     """
     found = study_of(study)
-    require("--checkpoint", checkpoint, found.checkpoints())
-    require(
-        "--decoding", decoding, [d for d in found.run.decodings if found.answered(checkpoint, d)]
-    )
+    of = checkpoint_of(found, checkpoint)
+    require("--decoding", decoding, [d for d in found.run.decodings if found.answered(of, d)])
     _take(gpus)
     from stapo.evaluation.generate import Benchmark
     from stapo.evaluation.generate import generate as run
 
     benchmarks = [
-        Benchmark(name, found.benchmark_config(name), out / f"{name}.jsonl")
-        for name in found.answered(checkpoint, decoding)
+        Benchmark(name, identity.benchmark_config(found, name), out / f"{name}.jsonl")
+        for name in found.answered(of, decoding)
     ]
-    config = found.generate_config(checkpoint, decoding)
-    _begin(fingerprint(config))
+    config = identity.generate_config(found, of, decoding)
+    _begin(identity.generate_fingerprint(found, of, decoding))
     generated = run(
         model,
         config,

@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.operations.job_logs import modified, text_of
 from stapo.records.scores import read_identity
-from stapo.study import Study
+from stapo.study import Checkpoint, Study, TrainingRun, identity
 
 MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
 """In tables and reports."""
 
 
-def is_trained(study: Study, root: Path, run: tuple[str, str, int]) -> bool:
+def is_trained(study: Study, root: Path, run: TrainingRun) -> bool:
     """Return whether a training is published, with the settings of the study."""
-    at = dict(zip(("size", "method", "seed"), run, strict=True))
-    published = root / paths.RUN_PROVENANCE.format(study=study.name, **at)
-    metrics = root / paths.METRICS.format(study=study.name, **at)
+    published = root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
+    metrics = root / paths.METRICS.format(study=study.name, **run._asdict())
     record: Any = {}
     with suppress(ValueError, RecursionError):
         record = json.loads(text_of(published))
@@ -32,7 +30,7 @@ def is_trained(study: Study, root: Path, run: tuple[str, str, int]) -> bool:
         return False
     outputs = record.get("outputs")
     kept = {str(path).partition("/")[0] for path in outputs} if isinstance(outputs, dict) else set()
-    made_by = record.get("fingerprint") == fingerprint(study.train_config(*run))
+    made_by = record.get("fingerprint") == identity.train_fingerprint(study, run)
     return made_by and kept >= {f"step{step}" for step in study.kept_steps()}
 
 
@@ -44,22 +42,23 @@ def is_built(study: Study, root: Path, size: str) -> bool:
     place, settings = paths.BASE_RECORD, study.models.get(size)
     wanted = settings.model_dump(mode="json") if settings else {}
     if size == "verifier":
-        place, wanted = paths.VERIFIER_RECORD, study.verifier_config()
+        place, wanted = paths.VERIFIER_RECORD, identity.verifier_config(study)
     with suppress(ValueError, RecursionError):
         found = json.loads(text_of(root / place.format(study=study.name, size=size)))
         return bool(wanted) and found == wanted
     return False
 
 
-def is_made(study: Study, root: Path, checkpoint: str) -> bool:
-    """Return whether a checkpoint, given as `Study.checkpoints` yields it, is that of the study."""
-    size, *run = checkpoint.split("/")
-    if run == ["base"]:
-        return is_built(study, root, size)
-    return is_trained(study, root, (size, run[0], int(run[1].removeprefix("seed"))))
+def is_made(study: Study, root: Path, checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint is that of the study."""
+    if checkpoint.run is None:
+        return is_built(study, root, checkpoint.size)
+    return is_trained(study, root, checkpoint.run)
 
 
-def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchmark: str) -> str:
+def score_state(
+    study: Study, root: Path, checkpoint: Checkpoint, decoding: str, benchmark: str
+) -> str:
     """Return whether a score is `current`, `outdated` (or unreadable) or `missing`."""
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
     path = root / paths.SCORES.format(**at, benchmark=benchmark)
@@ -67,7 +66,7 @@ def score_state(study: Study, root: Path, checkpoint: str, decoding: str, benchm
         return "missing"
     with suppress(OSError, ValueError):
         found = read_identity(path).get("fingerprint")
-        if found == study.score_fingerprint(checkpoint, decoding, benchmark):
+        if found == identity.score_fingerprint(study, checkpoint, decoding, benchmark):
             return "current"
     return "outdated"
 
@@ -79,13 +78,15 @@ def outputs(study: Study, root: Path) -> dict[str, str]:
         at = {"study": study.name, "decoding": decoding, "suffix": "md"}
         path = root / paths.MAIN_TABLE.format(**at)
         scores = [modified(root / path) for path in paths.table_score_paths(study, decoding)]
-        found[f"table {decoding}"] = _state(path, study.table_fingerprint(decoding), max(scores))
+        found[f"table {decoding}"] = _state(
+            path, identity.table_fingerprint(study, decoding), max(scores)
+        )
         newest = max(newest, modified(path))
     report = root / paths.REPORT.format(study=study.name)
     curves = paths.score_paths(study, study.run.decodings) if study.kept_steps() else []
     shown = [*curves, *paths.figure_paths(study)]
     newest = max(newest, *(modified(root / path) for path in shown))
-    found["report"] = _state(report, study.report_fingerprint(), newest)
+    found["report"] = _state(report, identity.report_fingerprint(study), newest)
     provenance = modified(root / paths.PROVENANCE.format(study=study.name))
     found["provenance"] = _age(provenance, modified(report))
     published = paths.published_paths(study)

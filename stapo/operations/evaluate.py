@@ -22,13 +22,19 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.rows import TableRow
 from stapo.analysis.tables import print_table, write_table
-from stapo.canonical import canonical, fingerprint
+from stapo.canonical import canonical
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import score
 from stapo.methods import METHODS
 from stapo.models.base import HUB_FILES
 from stapo.provenance import file_sha256
-from stapo.study import Study, StudyError, parse_study
+from stapo.study import Checkpoint, Study, StudyError, parse_study
+from stapo.study.identity import (
+    benchmark_config,
+    generate_config,
+    score_identity,
+    tables_fingerprint,
+)
 from stapo.tasks import benchmark_definitions
 
 SUFFIXES = (".safetensors", ".json", ".jinja", ".txt", ".model")
@@ -39,7 +45,7 @@ DIGITS, LONGEST_NAME, LONGEST_TITLE = 8, 80, 60
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class FoundModel:
     """A directory of weights, with its identity."""
 
     path: Path
@@ -76,7 +82,7 @@ def find_checkpoint(model: str) -> Path:
     return path
 
 
-def checkpoint(model: str) -> Checkpoint:
+def checkpoint(model: str) -> FoundModel:
     """Return the checkpoint that `find_checkpoint` finds, with its identity.
 
     A published checkpoint of a study is recognised by its path and by the checksums that its training
@@ -92,13 +98,13 @@ def checkpoint(model: str) -> Checkpoint:
             name = f"{study}-{size}-{method}-seed{seed}" + (f"-step{step}" if step else "")
             known = METHODS[method].title if method in METHODS else method
             title = f"{known}, seed {seed}" + (f", step {step}" if step else "")
-            return Checkpoint(path, checksum, _slug(name), size, method, title)
+            return FoundModel(path, checksum, _slug(name), size, method, title)
     if found := BASE.fullmatch(place):
         study, size = found.groups()
-        return Checkpoint(path, checksum, _slug(f"{study}-{size}-base"), size, "base", "Base")
+        return FoundModel(path, checksum, _slug(f"{study}-{size}-base"), size, "base", "Base")
     given = Path(model).name if Path(model).is_dir() else model.partition("@")[0]
     name = _slug(given or path.resolve().name)
-    return Checkpoint(path, checksum, name, "", name, model[-LONGEST_TITLE:])
+    return FoundModel(path, checksum, name, "", name, model[-LONGEST_TITLE:])
 
 
 def _recorded(path: Path) -> dict[str, str]:
@@ -118,7 +124,7 @@ def _slug(text: str) -> str:
 
 
 def study_of(
-    found: Checkpoint, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
+    found: FoundModel, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
 ) -> Study:
     """Return a study whose only row is a checkpoint.
 
@@ -153,11 +159,11 @@ def study_of(
     }
     study = parse_study(raw)
     study = study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
-    shown = fingerprint([study.table_fingerprint(decoding) for decoding in decodings])
+    shown = tables_fingerprint(study)
     return study.model_copy(update={"name": f"{study.name}-{shown[:DIGITS]}"})
 
 
-def _labelled(row: TableRow, found: Checkpoint) -> TableRow:
+def _labelled(row: TableRow, found: FoundModel) -> TableRow:
     return replace(row, size=found.size, method=found.method, title=found.title)
 
 
@@ -174,23 +180,23 @@ def evaluate(
     """
     found = checkpoint(model)
     study = study_of(found, benchmarks, decodings, evaluation)
-    row, written, console = f"{found.name}/base", [], Console()
+    row, written, console = Checkpoint(found.name), [], Console()
     for decoding in decodings:
         at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
         asked = [
             Benchmark(
-                b, study.benchmark_config(b), Path(paths.COMPLETIONS.format(**at, benchmark=b))
+                b, benchmark_config(study, b), Path(paths.COMPLETIONS.format(**at, benchmark=b))
             )
             for b in benchmarks
         ]
         # One store per checkpoint: a further evaluation generates only missing responses.
         store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
         work = Path(paths.GENERATE_WORK.format(**{**at, "study": store}))
-        config = study.generate_config(row, decoding)
+        config = generate_config(study, row, decoding)
         how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
         generate(found.path, config, *how, asked, work, end_tokens=ends)
         for one in asked:
-            identity = study.score_identity(row, decoding, one.name)
+            identity = score_identity(study, row, decoding, one.name)
             score(one.output, identity, Path(paths.SCORES.format(**at, benchmark=one.name)))
         table = main_table(study, decoding, read_scores(study, decoding))
         table = replace(table, rows=[_labelled(line, found) for line in table.rows])

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.files import read_jsonl
 from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
@@ -23,7 +22,7 @@ from stapo.operations.costs import DEVICES, Device
 from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.status import Answers, answers
 from stapo.records.step import ROLLOUT, UPDATE, from_line
-from stapo.study import Study, StudyError
+from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import HubModel, Model, TinyModel, Verifier
 from stapo.training.checkpoints import STATES_PER_PARAMETER
 from stapo.training.memory import memory_errors
@@ -150,13 +149,14 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
     training = study.training_of(method)
     rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     for seed in study.run.seeds:
-        place = {"study": study.name, "size": size, "method": method, "seed": seed}
-        own = fingerprint(study.train_config(size, method, seed))
+        run = TrainingRun(size, method, seed)
+        place = {"study": study.name, **run._asdict()}
+        own = identity.train_fingerprint(study, run)
         work = root / paths.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
         working = read_jsonl(work)
         lines = working or read_jsonl(root / paths.METRICS.format(**place))
         records = [from_line(line) for line in lines]
-        published = is_trained(study, root, (size, method, seed))
+        published = is_trained(study, root, run)
         last = records[-1].step if working else 0
         done.append(study.training.steps if published else last)
         # Whole rollouts, since generation stands in the first record of each; without the first of
@@ -215,7 +215,7 @@ def _answer_rows(
     """
     evaluation, engine = study.evaluation, study.engine
     what = size if study.is_full(found[0].checkpoint) else f"{size} curve"
-    own = [one for one in found if one.checkpoint.split("/")[0] == size]
+    own = [one for one in found if one.checkpoint.size == size]
     cells, scored, each = len(own), sum(one.scored for one in own), own[0].wanted
     answered = sum(one.responses == one.wanted for one in own)
     benchmarks = own[0].benchmarks

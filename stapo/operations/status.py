@@ -23,7 +23,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.operations.current import is_made, is_trained, outputs, score_state
 from stapo.operations.job_logs import (
     Owner,
@@ -35,7 +34,7 @@ from stapo.operations.job_logs import (
     text_of,
 )
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
-from stapo.study import Study
+from stapo.study import Checkpoint, Study, TrainingRun, identity
 from stapo.tasks import benchmark_definitions
 
 RECENT = 20
@@ -52,9 +51,7 @@ STYLES |= {"training": "cyan", "answering": "cyan", "done": "green", "scored": "
 class TrainingState:
     """How far one training is."""
 
-    size: str
-    method: str
-    seed: int
+    run: TrainingRun
     state: str
     """waiting, training, silent, stopped, failed, done or outdated."""
     note: str = ""
@@ -70,7 +67,7 @@ class TrainingState:
 class Answers:
     """How far the evaluation of one checkpoint under one decoding is."""
 
-    checkpoint: str
+    checkpoint: Checkpoint
     decoding: str
     state: str
     """waiting, answering, silent, stopped, failed, incomplete, answered, scored or outdated."""
@@ -82,7 +79,7 @@ class Answers:
     benchmarks: int
 
 
-def cells(study: Study, root: Path = Path()) -> list[TrainingState]:
+def trainings(study: Study, root: Path = Path()) -> list[TrainingState]:
     """Return how far every training is.
 
     Args:
@@ -108,14 +105,14 @@ def answers(study: Study, root: Path = Path()) -> list[Answers]:
 
 def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
-    trainings, evaluations = cells(study, root), answers(study, root)
-    console.print(_training_table(study, trainings))
+    trained, evaluations = trainings(study, root), answers(study, root)
+    console.print(_training_table(study, trained))
     console.print(_answers_table(study, evaluations))
     made = [f"{name}: {state}" for name, state in outputs(study, root).items()]
     console.print(Text("; ".join(made)))
     notes: dict[tuple[str, str], list[str]] = {}
-    for t in trainings:
-        notes.setdefault((t.state, t.note), []).append(f"{t.size}/{t.method}/seed{t.seed}")
+    for t in trained:
+        notes.setdefault((t.state, t.note), []).append(str(t.run))
     for a in evaluations:
         notes.setdefault((a.state, a.note), []).append(f"{a.checkpoint} {a.decoding}")
     for (state, note), names in notes.items():
@@ -145,23 +142,22 @@ def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | Non
     return statistics.median(update) + statistics.median(rollout or [0.0]) / per_rollout
 
 
-def _training(study: Study, root: Path, run: tuple[str, str, int]) -> TrainingState:
-    at: dict[str, Any] = dict(zip(("size", "method", "seed"), run, strict=True))
-    at["study"] = study.name
-    work = root / paths.TRAIN_WORK.format(**at) / fingerprint(study.train_config(*run))
+def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
+    at = {"study": study.name, **run._asdict()}
+    work = root / paths.TRAIN_WORK.format(**at) / identity.train_fingerprint(study, run)
     owner = owner_of(work / "lock")
     published = root / paths.RUN_PROVENANCE.format(**at)
     if not (owner and owner.holds) and is_trained(study, root, run):
-        return _measured(study, TrainingState(*run, "done"), root / paths.METRICS.format(**at))
+        return _measured(study, TrainingState(run, "done"), root / paths.METRICS.format(**at))
     logs = logs_of(root, paths.MODEL.format(**at), "train", "_".join(map(str, run)))
     if owner is None:
         error = error_in(logs, 0, work.name)
         if error and not STOPPED.search(error):
-            return TrainingState(*run, "failed", error)
+            return TrainingState(run, "failed", error)
         if modified(published):
-            return TrainingState(*run, "outdated", "published with other settings")
-        return TrainingState(*run, *_missing(root, at))
-    training = _measured(study, TrainingState(*run, "training"), work / "metrics.jsonl")
+            return TrainingState(run, "outdated", "published with other settings")
+        return TrainingState(run, *_missing(root, at))
+    training = _measured(study, TrainingState(run, "training"), work / "metrics.jsonl")
     left = study.training.steps - training.step
     pace = training.seconds_left / left if training.seconds_left and left > 0 else 0.0
     news = max(modified(work / "metrics.jsonl"), owner.since)
@@ -200,7 +196,7 @@ def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingS
         return training
     last = records[-1]
     reward, entropy = number(last.reward), number(last.entropy)
-    settings = study.training_of(training.method)
+    settings = study.training_of(training.run.method)
     per_rollout = settings.prompts_per_batch // settings.prompts_per_mini_batch
     pace, left = seconds_per_step(records, per_rollout), study.training.steps - last.step
     seconds_left = None if pace is None or training.state != "training" else pace * max(left, 0)
@@ -227,7 +223,7 @@ class _Benchmark:
 
 
 def _benchmark(
-    study: Study, root: Path, checkpoint: str, decoding: str, name: str, made: bool
+    study: Study, root: Path, checkpoint: Checkpoint, decoding: str, name: str, made: bool
 ) -> _Benchmark:
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
     scores, work = paths.SCORES.format(**at), root / paths.GENERATE_WORK.format(**at)
@@ -249,11 +245,13 @@ def _benchmark(
             responses = min(sum(line.endswith(b"\n") for line in lines), asked)
     if scored != "current" and collected > after:
         logs = logs_of(root, scores, "score", f"{checkpoint}_{decoding}_{name}")
-        error = error_in(logs, collected, study.score_fingerprint(checkpoint, decoding, name))
+        error = error_in(
+            logs, collected, identity.score_fingerprint(study, checkpoint, decoding, name)
+        )
     return _Benchmark(scored, asked, responses, news, collected, after, error)
 
 
-def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answers:
+def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) -> Answers:
     made = is_made(study, root, checkpoint)
     found = [
         _benchmark(study, root, checkpoint, decoding, name, made)
@@ -268,7 +266,7 @@ def _answers(study: Study, root: Path, checkpoint: str, decoding: str) -> Answer
         owner = None  # It finished, or worked for other settings.
     rule = "generate" if study.is_full(checkpoint) else "generate_curve"
     logs = logs_of(root, paths.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
-    made_by = fingerprint(study.generate_config(checkpoint, decoding))
+    made_by = identity.generate_fingerprint(study, checkpoint, decoding)
     error = error_in(logs, owner.since if owner else since, made_by)
     scoring = next((b.error for b in found if b.error), None)
     if scored == len(found):
@@ -319,14 +317,14 @@ def _table(title: str, headings: Iterable[str]) -> Table:
     return table
 
 
-def _training_table(study: Study, trainings: list[TrainingState]) -> Table:
+def _training_table(study: Study, states: list[TrainingState]) -> Table:
     headings = ("size", "method", "seed", "state", "step", "reward", "entropy", "left, about")
     table = _table(f"{study.name}: trainings", headings)
-    for t in trainings:
+    for t in states:
         numbers = ["" if x is None else f"{x:.3f}" for x in (t.reward, t.entropy)]
         left = "" if t.seconds_left is None else _span(t.seconds_left)
         step = f"{t.step} of {study.training.steps}" if t.state != "outdated" else ""
-        shown = [t.size, t.method, str(t.seed), t.state, step, *numbers, left]
+        shown = [*map(str, t.run), t.state, step, *numbers, left]
         table.add_row(*map(Text, shown), style=STYLES.get(t.state, ""))
     return table
 
@@ -336,9 +334,9 @@ def _answers_table(study: Study, evaluations: list[Answers]) -> Table:
     table = _table(f"{study.name}: evaluations", ["checkpoint", *study.run.decodings])
     rows: dict[str, dict[str, list[Answers]]] = {}
     for a in evaluations:
-        run, step, _ = a.checkpoint.partition("/step")
+        last = str(replace(a.checkpoint, step=None))
         steps = "/step*" if study.is_full(a.checkpoint) else "/step* (curve)"
-        row = rows.setdefault(run + (steps if step else ""), {})
+        row = rows.setdefault(last + ("" if a.checkpoint.step is None else steps), {})
         row.setdefault(a.decoding, []).append(a)
     for name, columns in rows.items():
         found = [columns.get(decoding, []) for decoding in study.run.decodings]

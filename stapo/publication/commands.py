@@ -9,24 +9,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from stapo.canonical import fingerprint
 from stapo.publication import untrusted
 from stapo.publication.folder import MAX_STEPS, Results
-from stapo.study import Study, StudyError, parse_study
+from stapo.study import Study, StudyError, TrainingRun, identity, parse_study
 
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 SILENT = ("engine", "run")
 """Sections of a study that are not compared: one has no influence on results, one is checked separately."""
 
 
-def command_faults(
-    study: Study, run: tuple[str, str, int], command: list[str], last: bool
-) -> Iterator[str]:
+def command_faults(study: Study, run: TrainingRun, command: list[str], last: bool) -> Iterator[str]:
     """Yield how the command of an attempt contradicts the published study.
 
     Args:
         study: the published study.
-        run: size, method and seed.
+        run: the training of the attempt.
         command: command of an attempt.
         last: whether the training finished in this attempt. What was removed from the study before its
             last attempt was removed before there were results.
@@ -43,7 +40,7 @@ def command_faults(
         yield f"is of the study {recorded.name}"
     if method not in recorded.run.methods or size not in recorded.run.sizes:
         yield "is of a study without this training"
-    elif fingerprint(recorded.train_config(*run)) != fingerprint(study.train_config(*run)):
+    elif identity.train_fingerprint(recorded, run) != identity.train_fingerprint(study, run):
         yield "trains with other settings"
     if last:
         yield from _dropped(study, recorded)

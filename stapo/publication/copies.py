@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stapo.publication.folder import Results
 from stapo.publication.trainings import recorded_steps
 from stapo.publication.weights import is_looked_at, may_be_equal, named_weights, step_of
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
 
 VARIED = 0.3
 """Minimum share of distinct responses in a compared cell: a model may always respond the same."""
@@ -33,7 +33,7 @@ def copy_errors(results: Results) -> Iterator[str]:
     drawn = {checkpoint: is_looked_at(results, checkpoint) for checkpoint in texts}
     weights = {checkpoint: named_weights(results, checkpoint) for checkpoint in texts}
     for one, other in combinations(texts, 2):
-        if one.split("/")[0] != other.split("/")[0]:
+        if one.size != other.size:
             continue
         if (drawn[one] and drawn[other]) or weights[one] == weights[other]:
             continue
@@ -47,15 +47,15 @@ def copy_errors(results: Results) -> Iterator[str]:
             yield f"{one} and {other}: the same responses {where}, from different weights"
 
 
-def _moved(study: Study, one: str, other: str) -> bool:
+def _moved(study: Study, one: Checkpoint, other: Checkpoint) -> bool:
     """Return whether so many updates lie between two checkpoints that their responses must differ."""
     ends = [step_of(study, checkpoint) for checkpoint in (one, other)]
-    same = one.split("/")[1:3] == other.split("/")[1:3]
+    same = one.run == other.run
     between = abs(ends[0] - ends[1]) if same else sum(ends)
     return study.training.learning_rate * between >= MOVED
 
 
-def _texts(results: Results, checkpoint: str) -> Texts:
+def _texts(results: Results, checkpoint: Checkpoint) -> Texts:
     """Return (decoding, benchmark) -> a hash of each response."""
     found = {}
     for decoding in results.study.run.decodings:

@@ -16,7 +16,7 @@ from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
 from stapo.records.responses import FIELDS, AnsweredProblem, answered_problem
 from stapo.records.scores import SCHEMA
-from stapo.study import Study, StudyError, parse_study
+from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 from stapo.tasks import benchmark_definitions
 
 FILE_BYTES = 64 * 2**20
@@ -57,21 +57,21 @@ class Results:
     digest: Callable[[Path], str]
 
     @cached_property
-    def runs(self) -> dict[tuple[str, str, int], dict[str, Any]]:
+    def runs(self) -> dict[TrainingRun, dict[str, Any]]:
         """What each training left of itself."""
         return {
-            (size, method, seed): untrusted.read_json(
-                self.folder / f"runs/{size}/{method}/seed{seed}/provenance.json"
-            )
-            for size, method, seed in self.study.runs()
+            run: untrusted.read_json(self.folder / f"runs/{run}/provenance.json")
+            for run in self.study.runs()
         }
 
-    def metrics(self, size: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
+    def metrics(self, run: TrainingRun) -> Iterator[dict[str, Any]]:
         """Yield what a training recorded."""
-        path = self.folder / f"runs/{size}/{method}/seed{seed}/metrics.jsonl"
+        path = self.folder / f"runs/{run}/metrics.jsonl"
         yield from untrusted.json_lines(path, RECORD_BYTES, MAX_STEPS)
 
-    def responses(self, checkpoint: str, decoding: str, benchmark: str) -> list[AnsweredProblem]:
+    def responses(
+        self, checkpoint: Checkpoint, decoding: str, benchmark: str
+    ) -> list[AnsweredProblem]:
         """Return the responses of one cell, problem by problem.
 
         Raises:
@@ -93,7 +93,7 @@ class Results:
         """Return how many responses each problem gets."""
         return self.study.benchmarks[benchmark].samples
 
-    def cells(self) -> Iterator[tuple[str, str, str]]:
+    def cells(self) -> Iterator[tuple[Checkpoint, str, str]]:
         """Yield checkpoint, decoding and benchmark of every cell."""
         for decoding in self.study.run.decodings:
             for checkpoint, benchmark in self.study.cells(decoding):

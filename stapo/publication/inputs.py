@@ -7,7 +7,7 @@ from stapo.evaluation.task import rows_of
 from stapo.publication import untrusted
 from stapo.publication.folder import MAX_PROMPTS, PROMPT_BYTES, Results
 from stapo.publication.manifest import about_study
-from stapo.study import StudyError
+from stapo.study import StudyError, identity
 from stapo.study.schema import HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
@@ -99,7 +99,7 @@ def _origin_errors(results: Results) -> Iterator[str]:
         f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes
     }
     if study.evaluation.verifier:
-        made_from["models/verifier.json"] = study.verifier_config()
+        made_from["models/verifier.json"] = identity.verifier_config(study)
     for path, expected in made_from.items():
         if untrusted.read_json(results.folder / path) != expected:
             yield f"{path}: another model than the study's"

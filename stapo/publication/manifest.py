@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
-from stapo.study import Study
+from stapo.study import Study, TrainingRun, identity
 from stapo.tasks import benchmark_definitions
 
 WEIGHTS = ".safetensors"
@@ -90,14 +89,14 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     folder = root / paths.RESULTS.format(study=study.name)
     belongs = layout(study)
     known: dict[str, str] = {}
-    for size, method, seed in study.runs():
-        run = read_run(study, root, size, method, seed)
-        if run["fingerprint"] != fingerprint(study.train_config(size, method, seed)):
+    for run in study.runs():
+        record = read_run(study, root, run)
+        if record["fingerprint"] != identity.train_fingerprint(study, run):
             raise RuntimeError(
-                f"{size} {method} seed {seed}: trained with other settings; run snakemake again"
+                f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
-        known |= {f"runs/{size}/{method}/seed{seed}/{k}": v for k, v in run["outputs"].items()}
-        known |= {f"models/{size}/base/{k}": v for k, v in run["base"].items()}
+        known |= {f"runs/{run}/{path}": sha for path, sha in record["outputs"].items()}
+        known |= {f"models/{run.size}/base/{path}": sha for path, sha in record["base"].items()}
     about = root / paths.PROVENANCE.format(study=study.name)
     now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
     write_json(about, {**about_study(study, root), **now})
@@ -112,15 +111,14 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     return [about, sums]
 
 
-def read_run(study: Study, root: Path, size: str, method: str, seed: int) -> dict[str, Any]:
+def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
     """Return what a training left of itself.
 
     Raises:
         DamagedFileError: it is truncated or corrupt, or says too little.
         OSError: it cannot be read.
     """
-    at = {"study": study.name, "size": size, "method": method, "seed": seed}
-    path = root / paths.RUN_PROVENANCE.format(**at)
+    path = root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
     found = read_json(path)
     wrong = [name for name in RUN_MAPPINGS if not isinstance(found.get(name), dict)]
     wrong += [name for name in RUN_FIELDS if name not in found]
@@ -141,20 +139,20 @@ def _sources(study: Study, root: Path) -> dict[str, Any]:
 
 def about_study(study: Study, root: Path) -> dict[str, Any]:
     """Return what follows from the study and what its trainings left: the same whenever it is asked."""
-    runs = {run: read_run(study, root, *run) for run in study.runs()}
-    joules = [run["joules"] for run in runs.values()]
+    runs = {run: read_run(study, root, run) for run in study.runs()}
+    joules = [record["joules"] for record in runs.values()]
     return {
         "study": study.model_dump(mode="json", exclude_none=True),
         "models": _sources(study, root),
         "benchmarks": {n: benchmark_definitions()[n]["metadata"] for n in study.evaluated()},
-        "base": {size: run["base"] for (size, *_), run in runs.items()},
-        "prompts": next((run["prompts"] for run in runs.values()), None),
+        "base": {run.size: record["base"] for run, record in runs.items()},
+        "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
-            checkpoint: fingerprint(study.checkpoint_config(checkpoint))
+            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
             for checkpoint in study.checkpoints()
         },
-        "training_seconds": sum(run["seconds"] for run in runs.values()),
-        "training_gpu_hours": sum(run["gpu_seconds"] for run in runs.values()) / 3600,
+        "training_seconds": sum(record["seconds"] for record in runs.values()),
+        "training_gpu_hours": sum(record["gpu_seconds"] for record in runs.values()) / 3600,
         # A run without a meter would make the sum a wrong number.
         "training_joules": None if None in joules else sum(joules),
     }

@@ -29,6 +29,7 @@ from stapo.publication.weights import (
 )
 from stapo.publication.weights import Tensor as Entry
 from stapo.records.responses import AnsweredProblem
+from stapo.study import Checkpoint
 from stapo.study.schema import Decoding, TinyModel
 
 CLOSE, ANY = 1e-3, 0.0
@@ -87,13 +88,13 @@ def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
     return any(name in device for name in GPUS for device in devices)
 
 
-def _load(results: Results, checkpoint: str) -> Any:
+def _load(results: Results, checkpoint: Checkpoint) -> Any:
     """Return the model of a checkpoint with its weights, None where it is not looked at.
 
     Raises:
         RefusedError: weights of other shapes.
     """
-    settings = results.study.models[checkpoint.split("/")[0]]
+    settings = results.study.models[checkpoint.size]
     if not is_looked_at(results, checkpoint) or not isinstance(settings, TinyModel):
         return None
     shapes = tiny_shapes(settings)

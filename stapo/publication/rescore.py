@@ -22,6 +22,7 @@ from stapo.publication.vocabulary import Vocabulary, vocabulary
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
 from stapo.records.verdicts import OPINIONS
+from stapo.study.identity import score_identity
 
 SLOW_SECONDS, SLOW_SHARE, ANSWER_SECONDS = 60.0, 0.005, 5.0
 """Grading may take a minute, and as long as a score's timeouts: 5 s for one answer of 200."""
@@ -98,7 +99,7 @@ def identity_errors(results: Results) -> Iterator[str]:
             study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
         )
         stated = dict(read_identity(results.root / path))
-        expected = study.score_identity(checkpoint, decoding, benchmark)
+        expected = score_identity(study, checkpoint, decoding, benchmark)
         for key in sorted(stated.keys() | expected.keys() - {"provenance", "engine"}):
             if key not in ("provenance", "engine") and stated.get(key) != expected.get(key):
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"

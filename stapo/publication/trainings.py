@@ -9,10 +9,9 @@ from stapo.publication.commands import command_faults
 from stapo.publication.folder import Results
 from stapo.publication.metrics_check import Step, metrics_faults
 from stapo.records.step import PHASES
-from stapo.study import Study
+from stapo.study import Study, TrainingRun, identity
 from stapo.study.titles import title_faults
 
-Run = tuple[str, str, int]
 SECONDS = 1.0
 """By which the clocks of an attempt and of its steps may differ."""
 
@@ -21,11 +20,10 @@ def training_errors(results: Results) -> Iterator[str]:
     """Yield a line for each contradiction in what the trainings recorded."""
     study = results.study
     yield from title_faults(study)
-    steps: dict[Run, list[Step]] = {}
+    steps: dict[TrainingRun, list[Step]] = {}
     for run, record in results.runs.items():
-        size, method, seed = run
-        place = f"runs/{size}/{method}/seed{seed}"
-        if canonical(record["config"]) != canonical(study.train_config(*run)):
+        place = f"runs/{run}"
+        if canonical(record["config"]) != canonical(identity.train_config(study, run)):
             yield f"{place}/provenance.json: its config is not the study's"
         steps[run], seconds, faults = _metrics_faults(results, run)
         yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
@@ -40,30 +38,37 @@ def training_errors(results: Results) -> Iterator[str]:
     yield from _copied_metrics(study, steps)
 
 
-def acts_alike(study: Study, one: Run, other: Run, steps: dict[Run, list[Step]]) -> bool:
+def acts_alike(
+    study: Study, one: TrainingRun, other: TrainingRun, steps: dict[TrainingRun, list[Step]]
+) -> bool:
     """Return whether two trainings may have come to the same weights: the same updates all along.
 
     So may a method whose selection never found anything, and the method that it deviates from.
     """
-    same = one[0] == other[0] and one[2] == other[2] and steps[one] == steps[other]
+    same = one.size == other.size and one.seed == other.seed and steps[one] == steps[other]
     return bool(steps[one]) and same and _objective(study, one) == _objective(study, other)
 
 
-def recorded_steps(results: Results) -> dict[Run, list[Step]]:
+def recorded_steps(results: Results) -> dict[TrainingRun, list[Step]]:
     """Return what the trainings recorded, as far as it holds."""
     return {run: _metrics_faults(results, run)[0] for run in results.study.runs()}
 
 
-def _metrics_faults(results: Results, run: Run) -> tuple[list[Step], dict[str, float], list[str]]:
+def _metrics_faults(
+    results: Results, run: TrainingRun
+) -> tuple[list[Step], dict[str, float], list[str]]:
     """Return what `metrics_faults` says of the metrics of one training."""
-    training, method = results.study.training_of(run[1]), results.study.method(run[1])
-    return metrics_faults(results.metrics(*run), training, method)
+    training, method = results.study.training_of(run.method), results.study.method(run.method)
+    return metrics_faults(results.metrics(run), training, method)
 
 
-def _objective(study: Study, run: Run) -> tuple[Any, ...]:
-    method, aggregation = study.method(run[1]), study.method(run[1]).aggregation
+def _objective(study: Study, run: TrainingRun) -> tuple[Any, ...]:
+    method, aggregation = study.method(run.method), study.method(run.method).aggregation
     # The tokens of the only group are those of the mini-batch.
-    if aggregation == "group_token_mean" and study.training_of(run[1]).prompts_per_mini_batch == 1:
+    if (
+        aggregation == "group_token_mean"
+        and study.training_of(run.method).prompts_per_mini_batch == 1
+    ):
         aggregation = "token_mean"
     # Neither clip acts where the policy is still that of the responses.
     return aggregation, method.kl_coefficient
@@ -96,24 +101,23 @@ def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[st
         yield f"says that its attempts took {sum(whole)} seconds, its metrics {taken}"
 
 
-def _copied_metrics(study: Study, steps: dict[Run, list[Step]]) -> Iterator[str]:
+def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Iterator[str]:
     """Yield pairs of trainings of which one recorded what the other did."""
     for run, own in steps.items():
         learnt = [step for step in own if step.gradient_norm > 0]
         if len(set(learnt)) < len(learnt):
-            yield f"runs {'{}/{}/seed{}'.format(*run)}: a step's record stands there twice"
+            yield f"runs {run}: a step's record stands there twice"
     for one, other in combinations(steps, 2):
-        if one[0] != other[0]:
+        if one.size != other.size:
             continue
-        alike = one[2] == other[2] and _objective(study, one) == _objective(study, other)
+        alike = one.seed == other.seed and _objective(study, one) == _objective(study, other)
         for number, (a, b) in enumerate(zip(steps[one], steps[other], strict=False), 1):
             if a.gradient_norm == 0 or a.entropy != b.entropy:
                 continue
             # The same seed answers the same prompts at first; then another update leads elsewhere.
             updated = (a.loss, a.gradient_norm) == (b.loss, b.gradient_norm)
-            if one[2] != other[2] or (
+            if one.seed != other.seed or (
                 updated and not (alike and a.kept_fraction == b.kept_fraction)
             ):
-                names = " and ".join("{}/{}/seed{}".format(*run) for run in (one, other))
-                yield f"runs {names}: step {number} of both is one and the same"
+                yield f"runs {one} and {other}: step {number} of both is one and the same"
                 break

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
-from stapo.canonical import fingerprint
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.commands import changed_since
@@ -22,7 +21,7 @@ from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.study import StudyError
+from stapo.study import StudyError, identity
 from stapo.text import visible
 
 Errors = Iterator[str]
@@ -135,14 +134,16 @@ def publication_errors(results: Results) -> Errors:
     """Yield a line for each file that is not the one that a training published."""
     study, belongs, there = results.study, results.layout(), results.files
     named: dict[str, str] = {}
-    for (size, method, seed), run in results.runs.items():
-        place = PurePosixPath(f"runs/{size}/{method}/seed{seed}")
-        if run["fingerprint"] != fingerprint(study.train_config(size, method, seed)):
+    for run, record in results.runs.items():
+        place = PurePosixPath(f"runs/{run}")
+        if record["fingerprint"] != identity.train_fingerprint(study, run):
             yield f"{place}/provenance.json: of a training with other settings"
-        if run["prompts"] != results.digest(there["data/prompts.jsonl"]):
+        if record["prompts"] != results.digest(there["data/prompts.jsonl"]):
             yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
-        claims = {str(place / path): stated for path, stated in run["outputs"].items()}
-        claims |= {f"models/{size}/base/{path}": stated for path, stated in run["base"].items()}
+        claims = {str(place / path): stated for path, stated in record["outputs"].items()}
+        claims |= {
+            f"models/{run.size}/base/{path}": stated for path, stated in record["base"].items()
+        }
         if any(path.startswith("/") or ".." in path.split("/") for path in claims):
             yield f"{place}/provenance.json: names files outside the folder"
         for path, stated in claims.items():

@@ -9,6 +9,7 @@ from stapo import paths
 from stapo.models.arithmetic import VOCABULARY
 from stapo.publication import untrusted
 from stapo.publication.folder import FILE_BYTES, Results
+from stapo.study import Checkpoint
 from stapo.study.schema import TinyModel
 
 TOKENIZER = "tokenizer.json"
@@ -39,10 +40,9 @@ class Vocabulary:
         return -(-size // self.longest) + end, size + end
 
 
-def vocabulary(results: Results, checkpoint: str) -> Vocabulary | None:
+def vocabulary(results: Results, checkpoint: Checkpoint) -> Vocabulary | None:
     """Return the vocabulary of a checkpoint, None if the folder has no readable one."""
-    size = checkpoint.split("/")[0]
-    if isinstance(results.study.models[size], TinyModel):
+    if isinstance(results.study.models[checkpoint.size], TinyModel):
         return Vocabulary(1, _tiny_count)
     base = paths.RESULTS.format(study=results.study.name) + "/"
     place = paths.checkpoint_path(results.study.name, checkpoint).removeprefix(base)

@@ -17,8 +17,8 @@ from stapo import paths
 from stapo.publication import untrusted
 from stapo.publication.folder import Results
 from stapo.publication.manifest import WEIGHTS
-from stapo.publication.trainings import Run, acts_alike, recorded_steps
-from stapo.study import Study
+from stapo.publication.trainings import acts_alike, recorded_steps
+from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.schema import TinyModel
 from stapo.tasks import benchmark_definitions
 
@@ -78,7 +78,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
 def weight_errors(results: Results) -> Iterator[str]:
     """Yield one line for each checkpoint whose weights cannot be those of its training."""
     checkpoints = list(results.study.checkpoints())
-    headers: dict[str, dict[str, Tensor]] = {}
+    headers: dict[Checkpoint, dict[str, Tensor]] = {}
     for checkpoint in checkpoints:
         try:
             headers[checkpoint] = {}
@@ -94,7 +94,7 @@ def weight_errors(results: Results) -> Iterator[str]:
     yield from _copies(results)
 
 
-def weight_files(results: Results, checkpoint: str) -> list[Path]:
+def weight_files(results: Results, checkpoint: Checkpoint) -> list[Path]:
     """Return the weight files of a checkpoint; empty if the folder has none."""
     inside = _place(results, checkpoint) + "/"
     return [
@@ -104,29 +104,28 @@ def weight_files(results: Results, checkpoint: str) -> list[Path]:
     ]
 
 
-def named_weights(results: Results, checkpoint: str) -> dict[str, str]:
+def named_weights(results: Results, checkpoint: Checkpoint) -> dict[str, str]:
     """Return the checksums of a checkpoint's weights that the trainings recorded."""
-    size, *rest = checkpoint.split("/")
-    for (of_size, method, seed), record in results.runs.items():
-        if rest == ["base"] and of_size == size:
+    for run, record in results.runs.items():
+        if checkpoint.run is None and run.size == checkpoint.size:
             return {p: s for p, s in record["base"].items() if p.endswith(WEIGHTS)}
-        if rest[:2] == [method, f"seed{seed}"] and of_size == size:
-            inside = f"{rest[2]}/" if len(rest) > 2 else "model/"
+        if checkpoint.run == run:
+            inside = "model/" if checkpoint.step is None else f"step{checkpoint.step}/"
             outputs = record["outputs"].items()
             return {p: s for p, s in outputs if p.startswith(inside) and p.endswith(WEIGHTS)}
     return {}
 
 
-def _place(results: Results, checkpoint: str) -> str:
+def _place(results: Results, checkpoint: Checkpoint) -> str:
     base = paths.RESULTS.format(study=results.study.name) + "/"
     return paths.checkpoint_path(results.study.name, checkpoint).removeprefix(base)
 
 
 def _shape_errors(
-    results: Results, size: str, headers: dict[str, dict[str, Tensor]]
+    results: Results, size: str, headers: dict[Checkpoint, dict[str, Tensor]]
 ) -> Iterator[str]:
-    own = {c: h for c, h in headers.items() if c.startswith(f"{size}/") and h}
-    base = headers.get(f"{size}/base", {})
+    own = {c: h for c, h in headers.items() if c.size == size and h}
+    base = headers.get(Checkpoint(size), {})
     model = results.study.models[size]
     if isinstance(model, TinyModel):
         expected = tiny_shapes(model)
@@ -144,16 +143,16 @@ def _shape_errors(
         )
         if expected and differing:
             yield f"{_place(results, checkpoint)}: tensors differ from the base model's: {differing[0]}"
-        trained = not checkpoint.endswith("/base") or isinstance(model, TinyModel)
+        trained = checkpoint.run is not None or isinstance(model, TinyModel)
         kinds = {tensor.dtype for tensor in header.values()}
         if trained and kinds != {TRAINED}:
             yield f"{_place(results, checkpoint)}: weights are {', '.join(sorted(kinds))}, not {TRAINED}"
 
 
-def is_looked_at(results: Results, checkpoint: str) -> bool:
+def is_looked_at(results: Results, checkpoint: Checkpoint) -> bool:
     """Return whether the responses of a checkpoint can be generated again."""
     study = results.study
-    model = study.models[checkpoint.split("/")[0]]
+    model = study.models[checkpoint.size]
     if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
         return False
     shapes = tiny_shapes(model)
@@ -185,7 +184,7 @@ def tiny_shapes(model: TinyModel) -> dict[str, tuple[int, ...]] | None:
 def _copies(results: Results) -> Iterator[str]:
     """Yield checkpoints without recorded weights, and pairs that should differ but have the same weights."""
     study, steps = results.study, recorded_steps(results)
-    known: dict[str, dict[str, str]] = {}
+    known: dict[Checkpoint, dict[str, str]] = {}
     for checkpoint in study.checkpoints():
         known[checkpoint] = named_weights(results, checkpoint)
         if results.runs and not known[checkpoint]:
@@ -200,12 +199,13 @@ def _copies(results: Results) -> Iterator[str]:
             yield f"{one} and {other}: {what}, although they were trained separately"
 
 
-def may_be_equal(results: Results, one: str, other: str, steps: dict[Run, list[Any]]) -> bool:
+def may_be_equal(
+    results: Results, one: Checkpoint, other: Checkpoint, steps: dict[TrainingRun, list[Any]]
+) -> bool:
     """Return whether two checkpoints may have the same weights, since no update lies between them."""
-    parts = [checkpoint.split("/") for checkpoint in (one, other)]
-    if parts[0][0] != parts[1][0]:
+    if one.size != other.size:
         return False
-    runs = [(p[0], p[1], int(p[2].removeprefix("seed"))) for p in parts if p[1] != "base"]
+    runs = [checkpoint.run for checkpoint in (one, other) if checkpoint.run]
     ends = sorted(step_of(results.study, checkpoint) for checkpoint in (one, other))
     if len(runs) == 2 and runs[0] != runs[1]:
         if ends[0] != ends[1]:
@@ -215,12 +215,11 @@ def may_be_equal(results: Results, one: str, other: str, steps: dict[Run, list[A
     return all(step.gradient_norm == 0 for step in steps[runs[0]][ends[0] : ends[1]])
 
 
-def step_of(study: Study, checkpoint: str) -> int:
+def step_of(study: Study, checkpoint: Checkpoint) -> int:
     """Return the optimiser step of a checkpoint in its training, 0 for the base model."""
-    _, method, *rest = checkpoint.split("/")
-    if method == "base":
+    if checkpoint.run is None:
         return 0
-    return int(rest[1].removeprefix("step")) if len(rest) > 1 else study.training.steps
+    return study.training.steps if checkpoint.step is None else checkpoint.step
 
 
 def _tensor_digests(files: list[Path]) -> dict[str, str]:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stapo.canonical import fingerprint
 from stapo.files import write_json
-from stapo.study import Study, StudyError
+from stapo.study.identity import study_fingerprint
+from stapo.study.loader import StudyError
+from stapo.study.study import Study
 from stapo.text import visible
 
 ORIGIN = "work/{study}/study.json"
@@ -36,7 +37,7 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
         made = json.loads(path.read_text())
         before, made_from = [str(file) for file in made["files"]], made["fingerprint"]
     now = _named(files, root)
-    if before and set(before).isdisjoint(now) and made_from != _fingerprint(study):
+    if before and set(before).isdisjoint(now) and made_from != study_fingerprint(study):
         raise StudyError(
             [
                 f"name: {study.name} is also the name of {visible(', '.join(before))}, whose results are "
@@ -48,12 +49,8 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
 
 def write_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
     """Write which files the results of a study are made from."""
-    about = {"files": _named(files, root), "fingerprint": _fingerprint(study)}
+    about = {"files": _named(files, root), "fingerprint": study_fingerprint(study)}
     write_json(root / ORIGIN.format(study=study.name), about)
-
-
-def _fingerprint(study: Study) -> str:
-    return fingerprint(study.model_dump(mode="json"))
 
 
 def _named(files: Sequence[Path], root: Path) -> list[str]:

@@ -1,13 +1,12 @@
-"""A study: its methods, its cells, and what each job is determined by."""
+"""A study: its methods, its trainings, and its cells."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
 
-from stapo.canonical import fingerprint
 from stapo.methods import PARENTS, Method, compared, origin_of, resolve
+from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.checks import BASE_TITLE
 from stapo.study.fields import EndTokens, Name
 from stapo.study.schema import (
@@ -25,16 +24,6 @@ from stapo.study.schema import (
     Strict,
     TrainingSettings,
 )
-from stapo.tasks import benchmark_definitions
-
-ENGINE_SETTINGS = ("backend", "batch_size")
-"""Of an evaluation: who answers, not what is asked."""
-
-RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 3, "generate": 3, "score": 5}
-"""Raised when the code of a stage changes its results: the number is part of the fingerprints."""
-
-NAMES_OF_METHODS = ("title", "source", "revision")
-"""What of a method changes no weights."""
 
 
 class Study(Strict):
@@ -94,12 +83,12 @@ class Study(Strict):
         asked = self.compare
         return compared(self.run.methods, asked.target or (), asked.baselines or ())
 
-    def runs(self) -> Iterator[tuple[str, str, int]]:
-        """Yield (size, method, seed) of every training."""
+    def runs(self) -> Iterator[TrainingRun]:
+        """Yield every training."""
         for size in self.run.sizes:
             for method in self.run.methods:
                 for seed in self.run.seeds:
-                    yield size, method, seed
+                    yield TrainingRun(size, method, seed)
 
     def full_steps(self) -> range:
         """Return the optimiser steps, before the last, whose weights answer everything."""
@@ -112,43 +101,40 @@ class Study(Strict):
         points = range(curve.every, last, curve.every) if curve else ()
         return sorted({*self.full_steps(), *points})
 
-    def checkpoint(self, size: str, method: str, seed: int, step: int) -> str:
-        """Return the name of the checkpoint of a training after a step."""
-        last = step == self.training.steps
-        return f"{size}/{method}/seed{seed}" + ("" if last else f"/step{step}")
+    def checkpoint(self, size: str, method: str, seed: int, step: int) -> Checkpoint:
+        """Return the checkpoint of a training after a step."""
+        return Checkpoint(size, method, seed, None if step == self.training.steps else step)
 
-    def checkpoints(self) -> Iterator[str]:
-        """Yield `size/base`, `size/method/seedK/stepN` and `size/method/seedK`, all that is evaluated."""
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Yield all that is evaluated: base models, then each training, its last weights at the end."""
         for size in self.run.sizes:
-            yield f"{size}/base"
-        steps = [*self.kept_steps(), self.training.steps]
-        for size, method, seed in self.runs():
-            for step in steps:
-                yield self.checkpoint(size, method, seed, step)
+            yield Checkpoint(size)
+        for run in self.runs():
+            for step in (*self.kept_steps(), None):
+                yield Checkpoint.of(run, step)
 
     def evaluated(self) -> list[str]:
         """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
         return [*self.run.benchmarks, *self.evaluation.development]
 
-    def is_full(self, checkpoint: str) -> bool:
+    def is_full(self, checkpoint: Checkpoint) -> bool:
         """Return whether a checkpoint answers everything, so that tables may show it."""
-        step = checkpoint.split("/")[3:]
-        return not step or int(step[0].removeprefix("step")) in self.full_steps()
+        return checkpoint.step is None or checkpoint.step in self.full_steps()
 
-    def answered(self, checkpoint: str, decoding: str) -> list[str]:
+    def answered(self, checkpoint: Checkpoint, decoding: str) -> list[str]:
         """Return the benchmarks that a checkpoint answers under a decoding of the study."""
         if self.is_full(checkpoint):
             return self.evaluated()
         curve = self.evaluation.curve
         return curve.benchmarks if curve and curve.decoding == decoding else []
 
-    def cells(self, decoding: str) -> Iterator[tuple[str, str]]:
+    def cells(self, decoding: str) -> Iterator[tuple[Checkpoint, str]]:
         """Yield checkpoint and benchmark of everything that is evaluated under a decoding."""
         for checkpoint in self.checkpoints():
             for benchmark in self.answered(checkpoint, decoding):
                 yield checkpoint, benchmark
 
-    def table_cells(self, decoding: str) -> Iterator[tuple[str, str]]:
+    def table_cells(self, decoding: str) -> Iterator[tuple[Checkpoint, str]]:
         """Return those from which the table of a decoding is computed."""
         return (cell for cell in self.cells(decoding) if self.is_full(cell[0]))
 
@@ -175,126 +161,3 @@ class Study(Strict):
         engine = self.engine
         vllm = self.evaluation.backend == "vllm"
         return engine.data_parallel * engine.vllm_tensor_parallel if vllm else 0
-
-    def data_config(self) -> dict[str, Any]:
-        """Return what determines the training prompts."""
-        # Number and checksum only check: to write them into a study trains nothing anew.
-        data = self.data.model_dump(exclude={"unique_prompts", "sha256"})
-        return {"recipe": RECIPES["data"], "data": data}
-
-    def overlap_config(self) -> dict[str, Any]:
-        """Return what determines how many problems are training prompts, the prompts apart."""
-        benchmarks = {name: self.benchmark_config(name) for name in self.evaluated()}
-        return {"recipe": RECIPES["overlap"], "benchmarks": benchmarks}
-
-    def base_config(self, size: str) -> dict[str, Any]:
-        """Return what determines the base model of a size."""
-        return {"recipe": RECIPES["base"], "model": self.models[size].model_dump()}
-
-    def verifier_config(self) -> dict[str, Any]:
-        """Return what determines the verifier's directory; nothing without a verifier."""
-        verifier = self.evaluation.verifier
-        if verifier is None:
-            return {}
-        parts = {"hub", "revision"} | ({"template"} if verifier.template != "own" else set())
-        return verifier.model_dump(include=parts)
-
-    def train_config(self, size: str, method: str, seed: int) -> dict[str, Any]:
-        """Return what determines the final weights of a run, and nothing else."""
-        found = self.method(method)
-        without = {"checkpoint_every", "keep_checkpoints", "evaluate_every"}
-        if found.reads == "none":
-            without.add("statistics")  # They select nothing.
-        training = self.training_of(method).model_dump(exclude=without)
-        return {
-            "recipe": RECIPES["train"],
-            "base": self.base_config(size),
-            "data": self.data_config(),
-            "method": {k: v for k, v in asdict(found).items() if k not in NAMES_OF_METHODS},
-            "training": training,
-            "end_tokens": sorted(set(self.end_tokens)),
-            "seed": seed,
-        }
-
-    def checkpoint_config(self, checkpoint: str) -> dict[str, Any]:
-        """Return what determines a checkpoint, given as `checkpoints` yields it."""
-        size, *rest = checkpoint.split("/")
-        if rest == ["base"]:
-            return self.base_config(size)
-        method, seed, *step = rest
-        final = self.train_config(size, method, int(seed.removeprefix("seed")))
-        return {**final, "weights_of": step[0]} if step else final
-
-    def generate_config(self, checkpoint: str, decoding: str) -> dict[str, Any]:
-        """Return what determines the responses of a checkpoint, the benchmark apart."""
-        return {
-            "recipe": RECIPES["generate"],
-            "checkpoint": self.checkpoint_config(checkpoint),
-            "decoding": self.decodings[decoding].model_dump(),
-            "end_tokens": sorted(set(self.end_tokens)),
-            "evaluation": self.evaluation.model_dump(
-                exclude={"verifier", "verdict", "select", "development", "curve"}
-            ),
-        }
-
-    def benchmark_config(self, benchmark: str) -> dict[str, Any]:
-        """Return what determines the problems of a benchmark and how many responses each gets."""
-        return {
-            "task": benchmark_definitions()[benchmark],
-            "samples": self.benchmarks[benchmark].samples,
-        }
-
-    def score_fingerprint(self, checkpoint: str, decoding: str, benchmark: str) -> str:
-        """Return the fingerprint of everything that leads to the scores of one cell."""
-        generate = self.generate_config(checkpoint, decoding)
-        verifier = self.evaluation.verifier
-        judged_by = verifier.model_dump(exclude={"batch_size"}) if verifier else None
-        return fingerprint(
-            [RECIPES["score"], generate, self.benchmark_config(benchmark), judged_by]
-        )
-
-    def score_fingerprints(self, decoding: str) -> list[str]:
-        """Return the fingerprints of every score that the table of a decoding shows."""
-        return [self.score_fingerprint(c, decoding, b) for c, b in self.table_cells(decoding)]
-
-    def table_fingerprint(self, decoding: str) -> str:
-        """Return the fingerprint of what the table of a decoding shows."""
-        shown = self.evaluation.model_dump(include={"select", "development", "verdict"})
-        methods = [self.method(name) for name in self.run.methods]
-        names = [(method.title, method.source, method.revision) for method in methods]
-        return fingerprint([names, shown, self.compared(), self.score_fingerprints(decoding)])
-
-    def asked_fingerprint(self, checkpoint: str, decoding: str, benchmark: str) -> str:
-        """Return the fingerprint of what is asked of which weights; equal where only engines differ."""
-        generate = self.generate_config(checkpoint, decoding)
-        evaluation = {k: v for k, v in generate["evaluation"].items() if k not in ENGINE_SETTINGS}
-        asked = {**generate, "evaluation": evaluation}
-        return fingerprint([asked, self.benchmark_config(benchmark)])
-
-    def accuracy_fingerprint(self) -> str:
-        """Return the fingerprint of what the figure of accuracy shows."""
-        shown = self.evaluation.model_dump(include={"verdict", "curve"})
-        titles = [self.method(name).title for name in self.run.methods]
-        scores = [
-            self.score_fingerprint(c, d, b) for d in self.run.decodings for c, b in self.cells(d)
-        ]
-        return fingerprint([titles, shown, self.run.benchmarks, scores])
-
-    def report_fingerprint(self) -> str:
-        """Return the fingerprint of what the report shows of the scores."""
-        tables = [self.table_fingerprint(decoding) for decoding in self.run.decodings]
-        curves = self.accuracy_fingerprint() if self.kept_steps() else None
-        return fingerprint([self.name, tables, curves])
-
-    def score_identity(self, checkpoint: str, decoding: str, benchmark: str) -> dict[str, Any]:
-        """Return what a score file says of itself."""
-        return {
-            "asked": self.asked_fingerprint(checkpoint, decoding, benchmark),
-            "verifier": self.verifier_config(),
-            "fingerprint": self.score_fingerprint(checkpoint, decoding, benchmark),
-            "study": self.name,
-            "checkpoint": checkpoint,
-            "decoding": decoding,
-            "benchmark": benchmark,
-            "samples": self.benchmarks[benchmark].samples,
-        }

@@ -20,7 +20,8 @@ from stapo.canonical import canonical
 from stapo.cli import main
 from stapo.files import read_jsonl
 from stapo.repository import CATALOGUE
-from stapo.study import Study, merge, parse_study
+from stapo.study import Checkpoint, Study, merge, parse_study
+from stapo.study.identity import score_identity
 from stapo.study.loader import load_yaml
 
 pytestmark = pytest.mark.slow
@@ -65,7 +66,7 @@ def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
     base, prompts = paths.BASE_MODEL.format(**at), paths.PROMPTS.format(**at)
     model, metrics = paths.MODEL.format(**RUN), paths.METRICS.format(**RUN)
     responses, score = paths.COMPLETIONS.format(**at), paths.SCORES.format(**at)
-    identity = canonical(study.score_identity("tiny/base", "t1.0-p1.0", "chain-2"))
+    identity = canonical(score_identity(study, Checkpoint("tiny"), "t1.0-p1.0", "chain-2"))
     if name == "prompts":
         return [f"--config={canonical(study.data.model_dump())}", f"--out={prompts}"], [prompts]
     if name == "base":

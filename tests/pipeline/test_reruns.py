@@ -12,11 +12,10 @@ import pytest
 import yaml
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.figures import FIGURES
 from stapo.files import read_jsonl
 from stapo.repository import ROOT
-from stapo.study import merge, parse_study
+from stapo.study import TrainingRun, identity, merge, parse_study
 
 DRAWN = [name for name, figure in FIGURES.items() if figure.value]
 """The figures of a study without intermediate checkpoints."""
@@ -121,7 +120,11 @@ def test_a_failed_training_never_leaves_old_numbers_standing(workspace):
     workspace.write()
     study = parse_study(merge(CATALOGUE, workspace.study))
     directory = paths.TRAIN_WORK.format(study="smoke", size="tiny", method="stapo", seed=0)
-    obstacle = workspace.path / directory / fingerprint(study.train_config("tiny", "stapo", 0))
+    obstacle = (
+        workspace.path
+        / directory
+        / identity.train_fingerprint(study, TrainingRun("tiny", "stapo", 0))
+    )
     obstacle.write_text("a file where the work directory should be")
     failed = workspace.snakemake("--keep-going")
     assert failed.returncode != 0

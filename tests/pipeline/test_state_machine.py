@@ -24,7 +24,7 @@ from rich.console import Console
 from stapo import paths
 from stapo.operations.current import outputs
 from stapo.operations.plan import machine, plan
-from stapo.operations.status import answers, cells, print_status
+from stapo.operations.status import answers, print_status, trainings
 from stapo.repository import ROOT
 from stapo.study import Study, merge, parse_study
 
@@ -171,12 +171,12 @@ def event(world: World, rng: random.Random) -> str:
 def check_what_is_said(world: World) -> None:
     """Hold `status` and `plan` against the jobs that Snakemake announces."""
     study, jobs = world.study(), world.jobs()
-    trainings, evaluations = cells(study, world.path), answers(study, world.path)
+    trained, evaluations = trainings(study, world.path), answers(study, world.path)
     shown = outputs(study, world.path)
     stream = io.StringIO()
     print_status(study, Console(file=stream, width=120), world.path)
     said = (jobs, stream.getvalue())
-    done = {t.state for t in trainings} == {"done"}
+    done = {t.state for t in trained} == {"done"}
     scored = {a.state for a in evaluations} == {"scored"}
     there = set(shown.values()) == {"there"}
     assert (done and scored and there) == (not jobs), said
@@ -185,8 +185,8 @@ def check_what_is_said(world: World) -> None:
     if not scored:
         assert jobs & {"generate", "generate_curve", "score"}, said
     rows = {(row.stage, row.what): row for row in plan(study, machine("cpu"), world.path)}
-    for training in trainings:
-        row = rows["train", f"{training.size} {training.method}"]
+    for training in trained:
+        row = rows["train", f"{training.run.size} {training.run.method}"]
         # A training of which all steps are done has only its publishing left.
         assert training.state != "done" or row.hours == 0, said
         assert row.hours == 0 or training.state != "done", said

@@ -21,6 +21,8 @@ from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.operations.engine_check import compare_engines
 from stapo.operations.evaluate import checkpoint, study_of
+from stapo.study import Checkpoint
+from stapo.study.identity import score_identity
 from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel, Verifier
 from stapo.tasks import benchmark_definitions
 
@@ -133,7 +135,7 @@ def test_two_engines_are_within_chance_of_each_other(model, tmp_path):
     for backend in ("hf", "vllm"):
         settings = {"backend": backend, "batch_size": 50, "max_response_tokens": 32}
         study = study_of(found, [NAME], ["t1.0-p1.0"], settings)
-        identity = study.score_identity(f"{found.name}/base", "t1.0-p1.0", NAME)
+        identity = score_identity(study, Checkpoint(found.name), "t1.0-p1.0", NAME)
         answer(model, tmp_path / backend, backend)
         completions = tmp_path / backend / f"{NAME}.jsonl"
         score(completions, {**identity, "samples": 2}, tmp_path / f"{backend}.parquet")

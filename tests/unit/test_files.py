@@ -17,6 +17,7 @@ from stapo.files import (
 )
 from stapo.locks import BusyError, ForeignDirectoryError, work_directory
 from stapo.paths import checkpoint_path
+from stapo.study import Checkpoint
 
 
 def test_a_file_is_replaced_only_when_the_block_ends_well(tmp_path):
@@ -126,7 +127,10 @@ def test_a_second_process_is_refused_while_the_first_works(tmp_path):
 
 
 def test_paths_of_checkpoints():
-    assert checkpoint_path("smoke", "tiny/base") == "results/smoke/models/tiny/base"
-    assert (
-        checkpoint_path("smoke", "tiny/stapo/seed3") == "results/smoke/runs/tiny/stapo/seed3/model"
-    )
+    runs = "results/smoke/runs/tiny/stapo/seed3"
+    for name, path in {
+        "tiny/base": "results/smoke/models/tiny/base",
+        "tiny/stapo/seed3": f"{runs}/model",
+        "tiny/stapo/seed3/step20": f"{runs}/step20",
+    }.items():
+        assert checkpoint_path("smoke", Checkpoint.parse(name)) == path

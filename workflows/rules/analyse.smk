@@ -1,10 +1,9 @@
 # Tables, figures, the report, and named targets: table_<decoding>, figures, method_<name>.
 
-TITLES = [STUDY.method(name).title for name in RUN.methods]
 TABLES = paths.table_paths(STUDY)
 FIGURES = paths.figure_paths(STUDY)
 # Of every score: asked for once.
-REPORT_FINGERPRINT = STUDY.report_fingerprint()
+REPORT_FINGERPRINT = identity.report_fingerprint(STUDY)
 
 for name in RUN.decodings:
 
@@ -21,7 +20,7 @@ for name in RUN.decodings:
         localrule: True
         params:
             decoding=name,
-            fingerprint=STUDY.table_fingerprint(name),
+            fingerprint=identity.table_fingerprint(STUDY, name),
         shell:
             STAPO
             + " table --study {STUDY_JSON:q} --decoding {params.decoding} > {log} 2>&1"
@@ -36,11 +35,9 @@ rule figure:
         log_of("results/{study}/figures/{figure}"),
     params:
         fingerprint=lambda w: (
-            STUDY.accuracy_fingerprint()
+            identity.accuracy_fingerprint(STUDY)
             if paths.shows_scores(w.figure)
-            else fingerprint(
-                [TITLES, [STUDY.train_config(*run) for run in STUDY.runs()]]
-            )
+            else identity.metrics_fingerprint(STUDY)
         ),
     shell:
         STAPO + " figure --study {STUDY_JSON:q} --name {wildcards.figure} > {log} 2>&1"

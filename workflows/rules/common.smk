@@ -8,7 +8,7 @@ def at(path):
 
 def one_of(names):
     """The regular expression of some names."""
-    return "|".join(map(re.escape, names))
+    return "|".join(re.escape(str(name)) for name in names)
 
 
 def log_of(path):
@@ -18,7 +18,7 @@ def log_of(path):
 
 def verifier_options():
     """Options of `stapo base` for the study's verifier."""
-    config = STUDY.verifier_config()
+    config = identity.verifier_config(STUDY)
     wording = config.pop("template", None)
     parts = ["--config", canonical(config)]
     return shlex.join(parts + ["--template", canonical(wording)] * bool(wording))
@@ -29,6 +29,11 @@ def judge_options(directory):
     return f"--verifier {shlex.quote(str(directory))}" if directory else ""
 
 
+def checkpoint_of(w):
+    """The checkpoint of a job."""
+    return Checkpoint.parse(w.checkpoint)
+
+
 def trained_by(w):
     """The fingerprint of a training."""
-    return fingerprint(STUDY.train_config(w.size, w.method, int(w.seed)))
+    return identity.train_fingerprint(STUDY, TrainingRun(w.size, w.method, int(w.seed)))

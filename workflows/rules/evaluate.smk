@@ -3,17 +3,15 @@
 
 
 CURVE = STUDY.evaluation.curve
-FULL = [name for name in STUDY.checkpoints() if STUDY.is_full(name)]
-CURVE_ALONE = [name for name in STUDY.checkpoints() if not STUDY.is_full(name)]
+FULL = [one for one in STUDY.checkpoints() if STUDY.is_full(one)]
+CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
 
 
 rule generate:
     input:
-        model=lambda w: paths.checkpoint_path(STUDY.name, w.checkpoint),
+        model=lambda w: paths.checkpoint_path(STUDY.name, checkpoint_of(w)),
     output:
-        expand(
-            at(paths.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True
-        ),
+        expand(at(paths.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True),
     log:
         log_of(paths.RESPONSES),
     wildcard_constraints:
@@ -21,11 +19,8 @@ rule generate:
     resources:
         gpu=STUDY.gpus_of("generate"),
     params:
-        fingerprint=lambda w: fingerprint(
-            [
-                STUDY.score_fingerprint(w.checkpoint, w.decoding, name)
-                for name in STUDY.answered(w.checkpoint, w.decoding)
-            ]
+        fingerprint=lambda w: identity.responses_fingerprint(
+            STUDY, checkpoint_of(w), w.decoding
         ),
         out=at(paths.RESPONSES),
         work=at(paths.GENERATE_WORK),
@@ -62,7 +57,7 @@ rule score:
         gpu=STUDY.gpus_of("score"),
     params:
         identity=lambda w: canonical(
-            STUDY.score_identity(w.checkpoint, w.decoding, w.benchmark)
+            identity.score_identity(STUDY, checkpoint_of(w), w.decoding, w.benchmark)
         ),
         judge=lambda w, input: judge_options(input.verifier),
     shell:

@@ -9,7 +9,7 @@ rule prompts:
         log_of(paths.PROMPTS),
     params:
         config=canonical(STUDY.data.model_dump()),
-        fingerprint=fingerprint(STUDY.data_config()),
+        fingerprint=identity.data_fingerprint(STUDY),
     shell:
         STAPO
         + " prompts --config {params.config:q} --out {output.prompts} --record {output.record} > {log} 2>&1"
@@ -28,7 +28,7 @@ rule overlap:
     params:
         benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
         + ["--published"] * hasattr(STUDY.data, "hub"),
-        fingerprint=fingerprint(STUDY.overlap_config()),
+        fingerprint=identity.overlap_fingerprint(STUDY),
     shell:
         STAPO
         + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
@@ -42,7 +42,7 @@ rule base_model:
         log_of(paths.BASE_MODEL),
     params:
         config=lambda w: canonical(STUDY.models[w.size].model_dump()),
-        fingerprint=lambda w: fingerprint(STUDY.base_config(w.size)),
+        fingerprint=lambda w: identity.base_fingerprint(STUDY, w.size),
     shell:
         STAPO
         + " base --config {params.config:q} --out {output.model} --record {output.record} > {log} 2>&1"

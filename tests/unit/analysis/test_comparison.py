@@ -16,7 +16,7 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.notes import comparison_text, headline_texts, mark
 from stapo.analysis.rows import AVERAGE
 from stapo.analysis.tables import print_table, render
-from stapo.study import StudyError, parse_study
+from stapo.study import StudyError, identity, parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
@@ -175,10 +175,12 @@ def test_a_comparison_with_nothing_is_refused(raw_study):
 def test_what_is_compared_determines_tables_and_no_score(raw_study):
     one = parsed(raw_study, ["grpo", "stapo"])
     other = parsed(raw_study, ["grpo", "stapo"], {"target": "grpo", "baselines": ["stapo"]})
-    assert one.score_fingerprints(DECODING) == other.score_fingerprints(DECODING)
-    assert one.table_fingerprint(DECODING) != other.table_fingerprint(DECODING)
+    assert identity.score_fingerprints(one, DECODING) == identity.score_fingerprints(
+        other, DECODING
+    )
+    assert identity.table_fingerprint(one, DECODING) != identity.table_fingerprint(other, DECODING)
     said = parsed(raw_study, ["grpo", "stapo"], {"target": ["stapo"], "baselines": ["grpo"]})
-    assert said.table_fingerprint(DECODING) == one.table_fingerprint(DECODING)
+    assert identity.table_fingerprint(said, DECODING) == identity.table_fingerprint(one, DECODING)
 
 
 def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):

@@ -13,7 +13,7 @@ from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.figures import draw, draw_accuracy, moving_mean, write_figure
 from stapo.figures import FIGURES
 from stapo.files import read_jsonl
-from stapo.study import merge, parse_study
+from stapo.study import Checkpoint, merge, parse_study
 
 OF_METRICS = [name for name, figure in FIGURES.items() if figure.value]
 
@@ -100,7 +100,7 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
             checkpoints = [study.checkpoint("tiny", method, 0, step) for step in steps]
             values = [
                 measured(study, tmp_path, checkpoint, decoding, benchmarks)
-                for checkpoint in ("tiny/base", *checkpoints)
+                for checkpoint in (Checkpoint("tiny"), *checkpoints)
             ]
             # Sums in another order.
             assert line.get_ydata().tolist() == pytest.approx(values, rel=1e-12)

@@ -14,7 +14,7 @@ from stapo.analysis.columns import verdicts
 from stapo.analysis.comparison import main_table
 from stapo.analysis.rows import AVERAGE
 from stapo.analysis.tables import render
-from stapo.study import parse_study
+from stapo.study import Checkpoint, parse_study
 
 DECODING = "t1.0-p1.0"
 FLIPS = 3
@@ -58,7 +58,8 @@ def test_both_verdicts_are_shown_whichever_counts(judged_study):
     assert table.verifier
     assert [row.method for row in table.rows] == ["base", *study.run.methods]
     for row in table.rows:
-        checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
+        method = () if row.method == "base" else (row.method, 0)
+        checkpoint = Checkpoint("tiny", *method)
         for benchmark in study.run.benchmarks:
             own = rows[checkpoint, benchmark]
             right = np.mean([one["correct"] for one in own])

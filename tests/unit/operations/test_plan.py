@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stapo.canonical import fingerprint
 from stapo.files import write_json
 from stapo.operations.costs import ASSUMPTIONS, DEVICES
 from stapo.operations.plan import (
@@ -22,7 +21,7 @@ from stapo.operations.plan import (
 )
 from stapo.paths import COMPLETIONS, METRICS, RUN_PROVENANCE, TRAIN_WORK
 from stapo.repository import CATALOGUE
-from stapo.study import Study, StudyError, merge, parse_study
+from stapo.study import Study, StudyError, TrainingRun, identity, merge, parse_study
 from stapo.study.loader import load_yaml
 from stapo.study.schema import HubModel
 
@@ -73,7 +72,7 @@ def write_metrics(path: Path, steps: int) -> float:
 
 def work(root: Path, study: Study, method: str) -> Path:
     place = {"study": study.name, "size": "tiny", "method": method, "seed": 0}
-    own = fingerprint(study.train_config("tiny", method, 0))
+    own = identity.train_fingerprint(study, TrainingRun("tiny", method, 0))
     return root / TRAIN_WORK.format(**place) / own / "metrics.jsonl"
 
 
@@ -139,7 +138,7 @@ def test_a_published_training_is_done_if_it_has_the_settings_of_the_study(
 ):
     place = {"study": "smoke", "size": "tiny", "method": "stapo", "seed": 0}
     write_metrics(tmp_path / METRICS.format(**place), 96)
-    made_by = fingerprint(study.train_config("tiny", "stapo", 0))
+    made_by = identity.train_fingerprint(study, TrainingRun("tiny", "stapo", 0))
     record = {"fingerprint": made_by if settings == "the study's" else "0" * 16}
     write_json(tmp_path / RUN_PROVENANCE.format(**place), record)
     cell = {"study": "smoke", "checkpoint": "tiny/stapo/seed0", "decoding": "t1.0-p1.0"}

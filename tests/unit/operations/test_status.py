@@ -18,9 +18,15 @@ from stapo import paths
 from stapo.canonical import canonical, fingerprint
 from stapo.files import append_jsonl, write_json
 from stapo.locks import work_directory
-from stapo.operations.status import answers, cells, outputs, print_status, seconds_per_step
+from stapo.operations.status import (
+    answers,
+    outputs,
+    print_status,
+    seconds_per_step,
+    trainings,
+)
 from stapo.records.step import from_line
-from stapo.study import parse_study
+from stapo.study import TrainingRun, identity, parse_study
 from stapo.training.record import run_provenance
 
 HOLDER = """
@@ -64,7 +70,7 @@ def record(step: int, **others: Any) -> dict[str, Any]:
 
 def work_of(study, root: Path, steps: int = 10) -> Path:
     """The work directory of the only training, with records."""
-    config = study.train_config("tiny", "grpo", 0)
+    config = identity.train_config(study, TrainingRun("tiny", "grpo", 0))
     path = root / paths.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
     path.mkdir(parents=True, exist_ok=True)
     for step in range(1, steps + 1):
@@ -87,7 +93,7 @@ def shown(study, root: Path) -> tuple[bool, str]:
 
 
 def test_before_anything_ran(study, tmp_path):
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.note) == ("waiting", "no prompts yet, no base model yet")
     assert [(a.state, a.responses, a.wanted) for a in answers(study, tmp_path)] == [
         ("waiting", 0, 800)
@@ -105,17 +111,17 @@ def test_a_training_that_runs_here(study, tmp_path):
     # A torn end, and lines that no training writes.
     with (work / "metrics.jsonl").open("ab") as stream:
         stream.write(b'\xff\x00\n[1]\n{"step": "x"}\n{"step": 11, "rew')
-    with held(work, study.train_config("tiny", "grpo", 0)):
-        (training,) = cells(study, tmp_path)
+    with held(work, identity.train_config(study, TrainingRun("tiny", "grpo", 0))):
+        (training,) = trainings(study, tmp_path)
         # Looking took nothing from whoever holds it.
-        assert cells(study, tmp_path) == [training]
+        assert trainings(study, tmp_path) == [training]
         # Whatever its file says.
         (work / "lock").write_text("torn")
-        assert cells(study, tmp_path) == [training]
+        assert trainings(study, tmp_path) == [training]
     assert (training.state, training.step, training.reward) == ("training", 10, 0.25)
     # An update of 1 s and a quarter of a rollout of 8 s, for 86 steps more.
     assert training.seconds_left == pytest.approx(86 * 3.0)
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.step, training.seconds_left) == ("stopped", 10, None)
 
 
@@ -152,7 +158,7 @@ def test_why_a_training_ended(study, tmp_path, where, text, state, note):
     work = work_of(study, tmp_path)
     write(work / "lock", f"{os.uname().nodename} 1", age=60)
     write(tmp_path / where, text)
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.step) == (state, 10)
     assert training.note.startswith(note)
     fine, output = shown(study, tmp_path)
@@ -164,20 +170,20 @@ def test_an_error_of_an_earlier_attempt_is_over(study, tmp_path):
     work = work_of(study, tmp_path)
     write(tmp_path / LOG, "stapo: no space\n", age=60)
     write(work / "lock", f"{os.uname().nodename} 1", age=30)
-    assert cells(study, tmp_path)[0].state == "stopped"
-    with held(work, study.train_config("tiny", "grpo", 0)):
+    assert trainings(study, tmp_path)[0].state == "stopped"
+    with held(work, identity.train_config(study, TrainingRun("tiny", "grpo", 0))):
         write(tmp_path / LOG, "FutureWarning: x\nRuntimeError: caught and survived\n")
-        assert cells(study, tmp_path)[0].state == "training"
+        assert trainings(study, tmp_path)[0].state == "training"
 
 
 def test_a_job_on_another_host_is_judged_by_its_news(study, tmp_path):
     work = work_of(study, tmp_path)
     write(work / "lock", "node7 1", age=9000)
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.note) == ("training", "on node7")
     assert training.seconds_left == pytest.approx(258.0)
     os.utime(work / "metrics.jsonl", (time.time() - 7500,) * 2)
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert training.state == "silent"
     assert training.note.startswith("no news for 2 h 5 min from node7")
     write(work / "lock", f"{HOSTILE.split('[')[0]}node\x1b[2J 1", age=9000)
@@ -186,19 +192,19 @@ def test_a_job_on_another_host_is_judged_by_its_news(study, tmp_path):
 
 def test_what_failed_before_the_work_directory_was_there(study, tmp_path):
     base = write(tmp_path / "logs/smoke/models/tiny/base.log", "stapo: Hub: no\n")
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.note) == ("failed", "base model: stapo: Hub: no")
     base.unlink()
     write(tmp_path / LOG, "stapo: a prompt is a problem of chain-2\n")
-    assert cells(study, tmp_path)[0].state == "failed"
+    assert trainings(study, tmp_path)[0].state == "failed"
     write(tmp_path / LOG, "stapo: stopped; the same command continues\n")
-    assert cells(study, tmp_path)[0].state == "waiting"
+    assert trainings(study, tmp_path)[0].state == "waiting"
 
 
 def test_what_is_published_is_done_or_outdated(study, tmp_path):
     work = work_of(study, tmp_path, steps=96)
     write(work / "lock", f"{os.uname().nodename} 1")
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.note) == (
         "stopped",
         "all steps are done; the next run publishes them",
@@ -207,26 +213,26 @@ def test_what_is_published_is_done_or_outdated(study, tmp_path):
     write(tmp_path / paths.METRICS.format(**PUBLISHED), metrics)
     provenance = tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED)
     write_json(provenance, {"fingerprint": work.name})
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.step, training.reward) == ("done", 96, 0.25)
     for strange in ('{"fingerprint": "0"}', "[]", '{"fingerprint', "\xff"):
         write(provenance, strange)
-        (training,) = cells(study, tmp_path)
+        (training,) = trainings(study, tmp_path)
         assert training.note == "all steps are done; the next run publishes them"
     shutil.rmtree(work)
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.step) == ("outdated", 0)
 
 
 def test_a_training_without_the_weights_that_are_asked_for_is_not_done(raw_study, study, tmp_path):
     write(tmp_path / paths.METRICS.format(**PUBLISHED), "{}\n")
-    made_by = fingerprint(study.train_config("tiny", "grpo", 0))
+    made_by = identity.train_fingerprint(study, TrainingRun("tiny", "grpo", 0))
     outputs = {"model/model.safetensors": "0", "step48/model.safetensors": "0"}
     record = {"fingerprint": made_by, "outputs": outputs}
     write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record)
     for every, state in ((None, "done"), (48, "done"), (32, "outdated")):
         raw_study["training"]["evaluate_every"] = every
-        (training,) = cells(parse_study(raw_study), tmp_path)
+        (training,) = trainings(parse_study(raw_study), tmp_path)
         assert training.state == state
 
 
@@ -234,9 +240,9 @@ def test_the_error_of_other_settings_is_not_that_of_a_training(study, tmp_path):
     work = work_of(study, tmp_path)
     write(work / "lock", f"{os.uname().nodename} 1", age=100)
     write(tmp_path / LOG, f"configuration {work.name}\nstapo: no space\n")
-    assert cells(study, tmp_path)[0].state == "failed"
+    assert trainings(study, tmp_path)[0].state == "failed"
     write(tmp_path / LOG, "configuration 0123456789abcdef\nstapo: no space\n")
-    assert cells(study, tmp_path)[0].state == "stopped"
+    assert trainings(study, tmp_path)[0].state == "stopped"
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):
@@ -324,7 +330,7 @@ def test_weights_of_the_curve_have_a_row_and_one_decoding(raw_study, study, tmp_
         "tiny/grpo/seed0/step* (curve)", "2 scored, 1 waiting",
     ]  # fmt: skip
     write(tmp_path / paths.METRICS.format(**PUBLISHED), "{}\n")
-    made_by = fingerprint(study.train_config("tiny", "grpo", 0))
+    made_by = identity.train_fingerprint(study, TrainingRun("tiny", "grpo", 0))
     outputs = {f"step{step}/model.safetensors": "0" for step in study.kept_steps()}
     record = {"fingerprint": made_by, "outputs": outputs}
     write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record)
@@ -340,7 +346,7 @@ def test_a_report_with_another_curve_is_outdated(raw_study, tmp_path):
     curve = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t1.0-p1.0"}
     raw_study["evaluation"]["curve"] = curve
     study = parse_study(raw_study)
-    shown_by = f"Configuration {study.report_fingerprint()}."
+    shown_by = f"Configuration {identity.report_fingerprint(study)}."
     write(tmp_path / paths.REPORT.format(study="smoke"), shown_by)
     assert outputs(study, tmp_path)["report"] == "there"
     for other in ({**curve, "every": 32}, {**curve, "benchmarks": ["chain-2"]}, None):
@@ -351,9 +357,9 @@ def test_a_report_with_another_curve_is_outdated(raw_study, tmp_path):
 
 def test_tables_and_report_may_be_outdated_or_older_than_their_input(raw_study, study, tmp_path):
     table = {"study": "smoke", "decoding": "t1.0-p1.0", "suffix": "md"}
-    made_by = f"Configuration {study.table_fingerprint('t1.0-p1.0')}."
+    made_by = f"Configuration {identity.table_fingerprint(study, 't1.0-p1.0')}."
     path = write(tmp_path / paths.MAIN_TABLE.format(**table), made_by, age=100)
-    shown_by = f"Configuration {study.report_fingerprint()}."
+    shown_by = f"Configuration {identity.report_fingerprint(study)}."
     write(tmp_path / paths.REPORT.format(study="smoke"), f"<p>{shown_by}</p>", age=50)
     found = outputs(study, tmp_path)
     assert found == {
@@ -383,7 +389,7 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path):
         study="smoke", checkpoint="tiny/base", decoding="t1.0-p1.0", benchmark="chain-2"
     )
     write(tmp_path / scores, b"PAR1" + os.urandom(100) + b"PAR1")
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.state, training.step, training.reward) == ("failed", 0, None)
     assert answers(study, tmp_path)[0].state == "outdated"
     fine, output = shown(study, tmp_path)
@@ -393,21 +399,21 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path):
     assert max(map(len, output.splitlines())) <= 100
     (work / "metrics.jsonl").unlink()
     (work / "metrics.jsonl").mkdir()
-    assert cells(study, tmp_path)[0].step == 0
+    assert trainings(study, tmp_path)[0].step == 0
     (work / "metrics.jsonl").rmdir()
     write(work / "metrics.jsonl", deep + b'{"step": 3, "reward": 1e999, "entropy": "x"}\n')
-    (training,) = cells(study, tmp_path)
+    (training,) = trainings(study, tmp_path)
     assert (training.step, training.reward, training.entropy) == (3, None, None)
 
 
 def test_it_reads_what_the_pipeline_itself_writes(study, tmp_path):
     """The paths and formats are those of `stapo.paths`, not of this test."""
-    config = study.train_config("tiny", "grpo", 0)
+    config = identity.train_config(study, TrainingRun("tiny", "grpo", 0))
     path = tmp_path / paths.TRAIN_WORK.format(**PUBLISHED) / fingerprint(config)
     with work_directory(path, config):
         append_jsonl(path / "metrics.jsonl", record(1))
-        assert cells(study, tmp_path)[0].state == "training"
+        assert trainings(study, tmp_path)[0].state == "training"
     record_of_run = run_provenance(config, tmp_path, path / "lock", path, [path / "lock"])
     write_json(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), record_of_run)
     write(tmp_path / paths.METRICS.format(**PUBLISHED), (path / "metrics.jsonl").read_bytes())
-    assert cells(study, tmp_path)[0].state == "done"
+    assert trainings(study, tmp_path)[0].state == "done"

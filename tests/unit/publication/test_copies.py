@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stapo.publication.copies import _equal_cells, _moved
-from stapo.study import merge, parse_study
+from stapo.study import Checkpoint, merge, parse_study
 
 ONE, OTHER = ("t1.0-p1.0", "chain-2"), ("t1.0-p1.0", "chain-3")
 
@@ -32,4 +32,4 @@ def test_checkpoints_are_compared_in_what_both_answer():
 def test_neighbours_on_the_curve_may_answer_alike(raw_study, one, other, moved):
     change = {"steps": 1200, "learning_rate": 1e-6}
     study = parse_study(merge(raw_study, {"training": change}))
-    assert _moved(study, f"tiny/{one}", f"tiny/{other}") == moved
+    assert _moved(study, *(Checkpoint.parse(f"tiny/{name}") for name in (one, other))) == moved

@@ -4,10 +4,10 @@ import pytest
 
 from stapo.publication.metrics_check import Step
 from stapo.publication.trainings import _copied_metrics, acts_alike
-from stapo.study import parse_study
+from stapo.study import TrainingRun, parse_study
 
 STEP = Step(entropy=1.0, loss=-0.5, gradient_norm=0.25, kept_fraction=1.0)
-RUNS = ("tiny", "justrl", 0), ("tiny", "by-group", 0)
+RUNS = TrainingRun("tiny", "justrl", 0), TrainingRun("tiny", "by-group", 0)
 
 
 @pytest.mark.parametrize(("prompts", "alike"), [(1, True), (16, False)])

@@ -8,7 +8,7 @@ from studies import SMOKE
 import stapo.study.checks
 from stapo import paths
 from stapo.canonical import fingerprint
-from stapo.study import StudyError, merge, parse_study
+from stapo.study import Checkpoint, StudyError, TrainingRun, identity, merge, parse_study
 
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
 
@@ -27,19 +27,19 @@ def without_curve(raw):
 
 def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw):
     study = parse_study(raw)
-    steps = {c: int(c.rpartition("/step")[2]) for c in study.checkpoints() if "/step" in c}
+    steps = {c: c.step for c in study.checkpoints() if c.step is not None}
     assert list(steps.values()) == study.kept_steps() == [20, 40, 60, 80]
     assert [step for c, step in steps.items() if study.is_full(c)] == [40, 80]
-    own = "tiny/stapo/seed0"
-    assert study.answered(f"{own}/step20", "t0.7-p0.9") == ["chain-3"]
-    assert study.answered(f"{own}/step20", "t1.0-p1.0") == []
-    for checkpoint in ("tiny/base", f"{own}/step40", own):
+    own = TrainingRun("tiny", "stapo", 0)
+    assert study.answered(Checkpoint.of(own, 20), "t0.7-p0.9") == ["chain-3"]
+    assert study.answered(Checkpoint.of(own, 20), "t1.0-p1.0") == []
+    for checkpoint in (Checkpoint("tiny"), Checkpoint.of(own, 40), Checkpoint.of(own)):
         for decoding in study.run.decodings:
             assert study.answered(checkpoint, decoding) == ["chain-2", "chain-3"]
     before = without_curve(raw)
     assert list(study.cells("t1.0-p1.0")) == list(before.cells("t1.0-p1.0"))
     more = {*study.cells("t0.7-p0.9")} - {*before.cells("t0.7-p0.9")}
-    assert more == {(f"{own}/step{step}", "chain-3") for step in (20, 60)}
+    assert more == {(Checkpoint.of(own, step), "chain-3") for step in (20, 60)}
     assert list(study.table_cells("t0.7-p0.9")) == list(before.cells("t0.7-p0.9"))
     found = {*paths.published_paths(study)} - {*paths.published_paths(before)}
     assert len(found) == 2 * len(more)
@@ -48,25 +48,29 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
 def test_no_weights_scores_or_tables_depend_on_the_curve(raw):
     study, before = parse_study(raw), without_curve(raw)
     for checkpoint in before.checkpoints():
-        config = study.checkpoint_config(checkpoint)
-        assert fingerprint(config) == fingerprint(before.checkpoint_config(checkpoint))
+        config = identity.checkpoint_config(study, checkpoint)
+        assert fingerprint(config) == identity.checkpoint_fingerprint(before, checkpoint)
     for decoding in study.run.decodings:
-        assert study.score_fingerprints(decoding) == before.score_fingerprints(decoding)
-        assert study.table_fingerprint(decoding) == before.table_fingerprint(decoding)
+        assert identity.score_fingerprints(study, decoding) == identity.score_fingerprints(
+            before, decoding
+        )
+        assert identity.table_fingerprint(study, decoding) == identity.table_fingerprint(
+            before, decoding
+        )
     # A step of the curve that answers everything later keeps its scores.
     later = parse_study(merge(raw, {"training": {"evaluate_every": 20}}))
-    cell = ("tiny/stapo/seed0/step20", "t0.7-p0.9", "chain-3")
-    assert later.score_fingerprint(*cell) == study.score_fingerprint(*cell)
-    assert study.accuracy_fingerprint() != before.accuracy_fingerprint()
-    assert study.report_fingerprint() != before.report_fingerprint()
+    cell = (Checkpoint("tiny", "stapo", 0, 20), "t0.7-p0.9", "chain-3")
+    assert identity.score_fingerprint(later, *cell) == identity.score_fingerprint(study, *cell)
+    assert identity.accuracy_fingerprint(study) != identity.accuracy_fingerprint(before)
+    assert identity.report_fingerprint(study) != identity.report_fingerprint(before)
 
 
 def test_a_method_named_as_a_step_is_none(raw):
     raw["methods"] = {"step5": {"base": "stapo"}}
     raw["run"]["methods"] = ["step5"]
     study = parse_study(raw)
-    assert study.is_full("tiny/step5/seed0")
-    assert not study.is_full("tiny/step5/seed0/step20")
+    assert study.is_full(Checkpoint.parse("tiny/step5/seed0"))
+    assert not study.is_full(Checkpoint.parse("tiny/step5/seed0/step20"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,4 +134,4 @@ def test_a_curve_that_cannot_be_drawn_is_refused(raw, change, lines):
 def test_a_curve_may_be_of_development_benchmarks(raw):
     raw["evaluation"] |= {"development": ["chain-4"], "curve": {**CURVE, "benchmarks": ["chain-4"]}}
     study = parse_study(raw)
-    assert study.answered("tiny/stapo/seed0/step20", CURVE["decoding"]) == ["chain-4"]
+    assert study.answered(Checkpoint("tiny", "stapo", 0, 20), CURVE["decoding"]) == ["chain-4"]

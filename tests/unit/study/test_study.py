@@ -13,7 +13,16 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from stapo.canonical import canonical, fingerprint
 from stapo.methods import METHODS
 from stapo.repository import ROOT
-from stapo.study import StudyError, merge, parse_study, read_study, study_schema
+from stapo.study import (
+    Checkpoint,
+    StudyError,
+    TrainingRun,
+    identity,
+    merge,
+    parse_study,
+    read_study,
+    study_schema,
+)
 from stapo.study.loader import load_yaml
 from stapo.tasks import benchmark_definitions
 
@@ -107,7 +116,9 @@ def test_fingerprints_ignore_order_and_what_does_not_matter(raw_study):
     raw_study["name"] = "other"
     raw_study["methods"] = {"stapo": {"title": "Ours"}}
     other = parse_study(raw_study)
-    assert other.train_config("tiny", "stapo", 0) == study.train_config("tiny", "stapo", 0)
+    assert identity.train_config(other, TrainingRun("tiny", "stapo", 0)) == identity.train_config(
+        study, TrainingRun("tiny", "stapo", 0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +137,10 @@ def test_a_training_depends_on_what_determines_it(raw_study, section, key, value
     raw_study.setdefault(section, {})[key] = value
     after = parse_study(raw_study)
     for method in ("grpo", "stapo"):
-        configs = [study.train_config("tiny", method, 0) for study in (before, after)]
+        configs = [
+            identity.train_config(study, TrainingRun("tiny", method, 0))
+            for study in (before, after)
+        ]
         assert (fingerprint(configs[0]) != fingerprint(configs[1])) == (method in changed)
 
 
@@ -137,11 +151,12 @@ def test_scores_carry_everything_above_them(raw_study):
     after = parse_study(raw_study)
     cells = [
         (checkpoint, benchmark)
-        for checkpoint in ("tiny/stapo/seed0", "tiny/grpo/seed0")
+        for checkpoint in (Checkpoint("tiny", "stapo", 0), Checkpoint("tiny", "grpo", 0))
         for benchmark in ("chain-2", "chain-3")
     ]
     changed = [
-        before.score_fingerprint(c, "t1.0-p1.0", b) != after.score_fingerprint(c, "t1.0-p1.0", b)
+        identity.score_fingerprint(before, c, "t1.0-p1.0", b)
+        != identity.score_fingerprint(after, c, "t1.0-p1.0", b)
         for c, b in cells
     ]
     assert changed == [True, True, True, False]
@@ -221,7 +236,9 @@ def test_the_training_of_a_method_is_part_of_its_fingerprint_and_checked(raw_stu
     raw_study["methods"] = {"stapo": {"training": {"group_size": 16}}}
     after = parse_study(raw_study)
     for method in ("grpo", "stapo"):
-        changed = before.train_config("tiny", method, 0) != after.train_config("tiny", method, 0)
+        changed = identity.train_config(
+            before, TrainingRun("tiny", method, 0)
+        ) != identity.train_config(after, TrainingRun("tiny", method, 0))
         assert changed == (method == "stapo")
     raw_study["methods"] = {"stapo": {"training": {"prompts_per_mini_batch": 5}}}
     with pytest.raises(StudyError, match=r"methods.stapo.training.prompts_per_mini_batch: 5 does"):
@@ -331,11 +348,15 @@ def test_a_verdict_of_a_verifier_needs_one(raw_study):
     raw_study["evaluation"]["verifier"] = {"revision": "0" * 40}
     found = parse_study(raw_study)
     # Responses stay, scores are made anew; which verdict is shown changes no score.
-    where = ("tiny/base", "t1.0-p1.0")
-    assert found.generate_config(*where) == before.generate_config(*where)
-    assert found.score_fingerprint(*where, "chain-2") != before.score_fingerprint(*where, "chain-2")
+    where = (Checkpoint("tiny"), "t1.0-p1.0")
+    assert identity.generate_config(found, *where) == identity.generate_config(before, *where)
+    assert identity.score_fingerprint(found, *where, "chain-2") != identity.score_fingerprint(
+        before, *where, "chain-2"
+    )
     shown = study_of(raw_study, verdict="rule")
-    assert found.score_fingerprint(*where, "chain-2") == shown.score_fingerprint(*where, "chain-2")
+    assert identity.score_fingerprint(found, *where, "chain-2") == identity.score_fingerprint(
+        shown, *where, "chain-2"
+    )
 
 
 def study_of(raw, **evaluation):
@@ -353,7 +374,9 @@ def test_a_study_extends_another_down_to_the_catalogue():
     assert small.models == paper.models  # Of the catalogue.
     ablation = read_study(STUDIES_DIRECTORY / "ablation-v5.yaml")
     # Two steps down, the same training to the last digit: `stapo` of both need not run twice.
-    assert ablation.train_config("1.7B", "stapo", 0) == paper.train_config("1.7B", "stapo", 0)
+    assert identity.train_config(
+        ablation, TrainingRun("1.7B", "stapo", 0)
+    ) == identity.train_config(paper, TrainingRun("1.7B", "stapo", 0))
 
 
 @pytest.mark.parametrize(
@@ -388,18 +411,22 @@ def test_to_write_the_found_checksum_into_a_study_trains_nothing_anew():
     paper = parse_study({"name": "mine", "extends": "paper"})
     data = {"sha256": "0" * 64, "unique_prompts": 7}
     pinned = parse_study({"name": "mine", "extends": "paper", "data": data})
-    assert paper.train_config("1.7B", "stapo", 0) == pinned.train_config("1.7B", "stapo", 0)
+    assert identity.train_config(paper, TrainingRun("1.7B", "stapo", 0)) == identity.train_config(
+        pinned, TrainingRun("1.7B", "stapo", 0)
+    )
     kept = parse_study({"name": "mine", "extends": "paper", "data": {"wrapper": "keep"}})
-    assert paper.train_config("1.7B", "stapo", 0) != kept.train_config("1.7B", "stapo", 0)
+    assert identity.train_config(paper, TrainingRun("1.7B", "stapo", 0)) != identity.train_config(
+        kept, TrainingRun("1.7B", "stapo", 0)
+    )
 
 
 def test_end_tokens_hold_for_training_and_evaluation(raw_study):
     before = parse_study(raw_study)
     assert before.end_tokens == ["<|im_end|>"]
     after = parse_study({**raw_study, "end_tokens": ["<|im_end|>", "</answer>"]})
-    for config in ("train_config", "generate_config"):
-        args = ("tiny", "stapo", 0) if config == "train_config" else ("tiny/base", "t1.0-p1.0")
-        assert getattr(before, config)(*args) != getattr(after, config)(*args)
+    run, cell = TrainingRun("tiny", "stapo", 0), (Checkpoint("tiny"), "t1.0-p1.0")
+    assert identity.train_config(before, run) != identity.train_config(after, run)
+    assert identity.generate_config(before, *cell) != identity.generate_config(after, *cell)
 
 
 def test_the_old_place_of_the_end_tokens_says_where_they_are_now(raw_study):
@@ -419,7 +446,7 @@ def test_a_reward_of_ones_own_is_part_of_what_determines_a_training(raw_study):
     for changes in ({}, OWN, {**OWN, "reward_sha256": "1" * 64}, {"overlong_buffer_tokens": 8}):
         training = {**raw_study["training"], **changes}
         study = parse_study({**raw_study, "training": training})
-        found.append(fingerprint(study.train_config("tiny", "stapo", 0)))
+        found.append(identity.train_fingerprint(study, TrainingRun("tiny", "stapo", 0)))
     assert len(set(found)) == len(found)
 
 
@@ -583,6 +610,6 @@ def test_the_order_of_end_tokens_and_doubles_change_no_fingerprint(raw_study):
     configs = []
     for tokens in (["a", "b"], ["b", "a", "b"], ["a"]):
         found = parse_study({**raw_study, "end_tokens": tokens})
-        cell = found.generate_config("tiny/base", "t1.0-p1.0")
-        configs.append([found.train_config("tiny", "stapo", 0), cell])
+        cell = identity.generate_config(found, Checkpoint("tiny"), "t1.0-p1.0")
+        configs.append([identity.train_config(found, TrainingRun("tiny", "stapo", 0)), cell])
     assert configs[0] == configs[1] != configs[2]

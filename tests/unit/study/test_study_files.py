@@ -18,14 +18,14 @@ from studies import broken_studies, studies
 from transformers import set_seed
 
 from stapo import paths
-from stapo.canonical import canonical, fingerprint
+from stapo.canonical import canonical
 from stapo.cli.common import study_of
 from stapo.evaluation.engines import SeededSampling
 from stapo.evaluation.sampling import Sampling
 from stapo.methods import METHODS
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
-from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study import Study, StudyError, identity, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
 from stapo.training.run import trainer_config
@@ -55,8 +55,12 @@ def study_or_lines(read: Callable[[], Study]) -> Study | None:
 
 def fingerprints(study: Study) -> list[str]:
     return [
-        *(fingerprint(study.train_config(*run)) for run in study.runs()),
-        *(found for name in study.run.decodings for found in study.score_fingerprints(name)),
+        *(identity.train_fingerprint(study, run) for run in study.runs()),
+        *(
+            found
+            for name in study.run.decodings
+            for found in identity.score_fingerprints(study, name)
+        ),
     ]
 
 

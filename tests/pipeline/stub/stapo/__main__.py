@@ -64,11 +64,11 @@ def directory(path: Path, content: str) -> None:
 def train(o: dict[str, Any]) -> None:
     from stapo.canonical import fingerprint
     from stapo.locks import work_directory
-    from stapo.study import parse_study
+    from stapo.study import TrainingRun, identity, parse_study
     from stapo.training.publish import finished
 
     study = parse_study(json.loads(o["study"]))
-    config = study.train_config(o["size"], o["method"], int(o["seed"]))
+    config = identity.train_config(study, TrainingRun(o["size"], o["method"], int(o["seed"])))
     work, out, metrics = Path(o["work"]), Path(o["out"]), Path(o["metrics"])
     print("configuration", fingerprint(config), flush=True)
     steps = {f"step{step}" for step in study.kept_steps()}
@@ -109,13 +109,14 @@ def train(o: dict[str, Any]) -> None:
 def generate(o: dict[str, Any]) -> None:
     from stapo.canonical import fingerprint
     from stapo.locks import work_directory
-    from stapo.study import parse_study
+    from stapo.study import Checkpoint, identity, parse_study
 
     study = parse_study(json.loads(o["study"]))
-    config = study.generate_config(o["checkpoint"], o["decoding"])
+    checkpoint = Checkpoint.parse(o["checkpoint"])
+    config = identity.generate_config(study, checkpoint, o["decoding"])
     print("configuration", fingerprint(config), flush=True)
     with work_directory(Path(o["work"]), {"kind": "responses"}):
-        for name in study.answered(o["checkpoint"], o["decoding"]):
+        for name in study.answered(checkpoint, o["decoding"]):
             write(Path(o["out"]) / f"{name}.jsonl", digest(config, name, Path(o["model"])) + "\n")
 
 
@@ -135,7 +136,7 @@ def score(o: dict[str, Any]) -> None:
 
 def show(o: dict[str, Any], command: str) -> None:
     from stapo import paths
-    from stapo.study import parse_study
+    from stapo.study import identity, parse_study
 
     study = parse_study(json.loads(o["study"]))
     if command == "figure":
@@ -147,7 +148,7 @@ def show(o: dict[str, Any], command: str) -> None:
             )
     elif command == "table":
         scores = paths.table_score_paths(study, o["decoding"])
-        made_by = study.table_fingerprint(o["decoding"])
+        made_by = identity.table_fingerprint(study, o["decoding"])
         text = f"{digest(*map(Path, scores))}\nConfiguration {made_by}.\n"
         for suffix in paths.SUFFIXES:
             at = {"study": study.name, "decoding": o["decoding"], "suffix": suffix}
@@ -155,7 +156,7 @@ def show(o: dict[str, Any], command: str) -> None:
     elif command == "report":
         shown = [*paths.table_paths(study), *paths.figure_paths(study)]
         text = "".join(Path(path).read_text() for path in shown)
-        made_by = f"Configuration {study.report_fingerprint()}."
+        made_by = f"Configuration {identity.report_fingerprint(study)}."
         write(Path(paths.REPORT.format(study=study.name)), f"{text}\n{made_by}\n")
     else:
         files = [p for p in paths.published_paths(study) if not p.endswith("/provenance.json")]
