@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import sys
+from pathlib import Path
 
 from snakemake.utils import min_version
 
@@ -19,7 +20,12 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import paths, locks
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, write_origin
-from stapo.canonical import canonical
+from stapo.study.resolved import (
+    VARIABLE,
+    read_resolved,
+    resolved_path,
+    write_resolved,
+)
 from stapo.study import Checkpoint, StudyError, TrainingRun, identity, read_study
 
 min_version("9.27")
@@ -27,10 +33,15 @@ min_version("9.27")
 
 try:
     # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
-    STUDY = read_study(
-        *workflow.overwrite_configfiles, changes=workflow.config_settings.config
-    )
-    check_origin(STUDY, workflow.overwrite_configfiles)
+    if workflow.is_main_process or VARIABLE not in os.environ:
+        STUDY = read_study(
+            *workflow.overwrite_configfiles, changes=workflow.config_settings.config
+        )
+        check_origin(STUDY, workflow.overwrite_configfiles)
+    else:
+        # A job that starts Snakemake again, on a cluster: its study is the one that it was made for,
+        # whatever the files say by now.
+        STUDY = read_resolved(Path(os.environ[VARIABLE]))
 except StudyError as error:
     # A misspelt --workflow-profile is ignored by Snakemake without a word.
     hint = "none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
@@ -40,9 +51,10 @@ except StudyError as error:
 
 RUN = STUDY.run
 PUBLISHED = paths.published_paths(STUDY)
-STUDY_JSON = canonical(STUDY.model_dump(mode="json", exclude_none=True))
+STUDY_FILE = resolved_path(STUDY)
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
+os.environ[VARIABLE] = STUDY_FILE
 os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.name))
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
@@ -84,6 +96,7 @@ onstart:
         print(f"study: {error}", file=sys.stderr)
         sys.exit(2)
     write_origin(STUDY, workflow.overwrite_configfiles)
+    write_resolved(STUDY)
 
 
 # Must stand here: a rule of an included file cannot be the default target.

@@ -13,3 +13,16 @@ def canonical(value: Any) -> str:
 def fingerprint(value: Any) -> str:
     """Return 16 hex digits of the SHA-256 of the canonical JSON of a value."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their places, such as `training.learning_rate`.
+
+    Lists, and mappings without keys, are values.
+    """
+    if not isinstance(value, dict) or not value:
+        return {place: value}
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        found |= leaves(inner, f"{place}.{key}" if place else str(key))
+    return found

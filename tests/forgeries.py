@@ -64,8 +64,7 @@ class Forger:
         for path in self.folder.glob("runs/*/*/*/provenance.json") if commands else ():
             record = json.loads(path.read_text())
             for attempt in record["attempts"]:
-                place = attempt["command"].index("--study") + 1
-                attempt["command"][place] = json.dumps(self.json("provenance.json")["study"])
+                attempt["study"] = self.json("provenance.json")["study"]
             path.write_text(json.dumps(record))
 
     def change_metrics(

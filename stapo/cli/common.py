@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
-from stapo.study import Checkpoint, Study, StudyError, parse_study, read_study
-from stapo.study.loader import parse_json
-from stapo.study.validation import validate
+from stapo.study import Checkpoint, Study, StudyError, read_study
+from stapo.study.resolved import read_resolved
+from stapo.study.schema import Verifier
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,9 +22,15 @@ app = typer.Typer(
 BAD_INPUT = 2
 """Exit code for errors in the input."""
 
-StudyArgument = Annotated[str, typer.Option("--study", help="Study file, or its merged JSON")]
+StudyOption = Annotated[
+    Path, typer.Option("--study", help="Study file; or the .json that Snakemake writes of it")
+]
 StudyFile = Annotated[Path, typer.Argument(help="Study file")]
-ConfigOption = Annotated[str, typer.Option("--config", help="JSON, as `snakemake -p` prints it")]
+SizeOption = Annotated[str, typer.Option("--size", help="Model size of the study")]
+CheckpointOption = Annotated[
+    str, typer.Option("--checkpoint", help="size/base, or size/method/seedK with /stepN")
+]
+DecodingOption = Annotated[str, typer.Option("--decoding", help="Decoding of the study")]
 OutOption = Annotated[Path, typer.Option("--out", help="Output path, written atomically")]
 WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
 GpusOption = Annotated[
@@ -34,25 +39,9 @@ GpusOption = Annotated[
 ]
 
 
-def study_of(text: str) -> Study:
-    """Return the study of a file or of merged JSON."""
-    if text.lstrip().startswith("{"):
-        return parse_study(parse_json(text, "--study"))
-    return read_study(Path(text))
-
-
-def settings_of(option: str, text: str, kind: Any) -> Any:
-    """Return the settings that an option contains as JSON.
-
-    Args:
-        option: name of the option, for errors.
-        text: JSON.
-        kind: type to which pydantic converts it.
-
-    Raises:
-        StudyError: the JSON is invalid; the message lists every error.
-    """
-    return validate(TypeAdapter(kind), parse_json(text, option), option)
+def study_of(path: Path) -> Study:
+    """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
+    return read_resolved(path) if path.suffix == ".json" else read_study(path)
 
 
 def require(option: str, name: str, known: Iterable[str]) -> None:
@@ -74,6 +63,17 @@ def checkpoint_of(study: Study, name: str) -> Checkpoint:
     """
     require("--checkpoint", name, map(str, study.checkpoints()))
     return Checkpoint.parse(name)
+
+
+def verifier_of(study: Study) -> Verifier:
+    """Return the settings of a study's verifier.
+
+    Raises:
+        StudyError: it has none.
+    """
+    if study.evaluation.verifier is None:
+        raise StudyError(["--study: has no evaluation.verifier; add it, or leave out --verifier"])
+    return study.evaluation.verifier
 
 
 def list_paths(paths: list[Path]) -> None:

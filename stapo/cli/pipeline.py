@@ -12,23 +12,25 @@ from typing import Annotated, Any
 import typer
 
 from stapo.cli.common import (
-    ConfigOption,
+    CheckpointOption,
+    DecodingOption,
     GpusOption,
     OutOption,
-    StudyArgument,
+    SizeOption,
+    StudyOption,
     WorkOption,
     app,
     checkpoint_of,
     list_paths,
     require,
-    settings_of,
     study_of,
+    verifier_of,
 )
 from stapo.files import write_json
 from stapo.paths import figure_names
 from stapo.study import Study, StudyError, TrainingRun, identity
-from stapo.study.loader import parse_json
-from stapo.study.schema import Data, EngineSettings, HubData, Model, Template, Verifier
+from stapo.study.resolved import resolved_content
+from stapo.study.schema import HubData
 from stapo.tasks import benchmark_definitions
 from stapo.training.launch import LAUNCHED
 from stapo.training.publish import finished
@@ -37,15 +39,15 @@ from stapo.training.publish import publish as publish_trained
 
 @app.command()
 def prompts(
-    config: ConfigOption,
+    study: StudyOption,
     out: OutOption,
     record: Annotated[Path | None, typer.Option(help="JSON file that counts them")] = None,
 ) -> None:
     """Write the training prompts, and say how many they are and their checksum.
 
-    Example: stapo prompts --config '{"builder": "tiny-arithmetic", "prompts": 64}' --out p.jsonl
+    Example: stapo prompts --study workflows/studies/smoke.yaml --out p.jsonl
     """
-    data = settings_of("--config", config, Data)
+    data = study_of(study).data
     from stapo.training.prompts import write_prompts
 
     found = write_prompts(data, out, record)
@@ -85,30 +87,42 @@ def _overlap(prompts: Path, benchmarks: list[str], published: bool) -> dict[str,
 
 @app.command()
 def base(
-    config: ConfigOption,
+    study: StudyOption,
     out: OutOption,
+    size: Annotated[str | None, typer.Option(help="Model size of the study")] = None,
+    verifier: Annotated[
+        bool, typer.Option("--verifier", help="The study's verifier, with its template")
+    ] = False,
     record: Annotated[Path | None, typer.Option(help="JSON file that says from what")] = None,
-    template: Annotated[
-        str | None, typer.Option(help="JSON: where the wording of a verifier's prompt is")
-    ] = None,
 ) -> None:
-    """Build or download a base model, or a verifier with its template.
+    """Build or download the base model of a size, or the verifier.
 
-    Example: stapo base --config '{"builder": "tiny-arithmetic", "supervised_steps": 400}' --out m
+    Example: stapo base --study workflows/studies/smoke.yaml --size tiny --out m
     """
-    settings = settings_of("--config", config, Model).model_dump()
-    wording = settings_of("--template", template, Template) if template else None
+    found = study_of(study)
+    if (size is None) == (not verifier):
+        raise StudyError(["--size, --verifier: expected one of them"])
+    template = None
+    if size is not None:
+        require("--size", size, found.run.sizes)
+        settings = found.models[size].model_dump()
+        made_from = settings
+    else:
+        judge = verifier_of(found)
+        settings = judge.model_dump(include={"hub", "revision"})
+        made_from = identity.verifier_config(found)
+        template = judge.template if judge.template != "own" else None
     from stapo.models.base import write_base
 
-    write_base(settings, out, wording)
+    write_base(settings, out, template)
     if record:
-        write_json(record, settings | ({"template": wording.model_dump()} if wording else {}))
+        write_json(record, made_from)
 
 
 @app.command()
 def train(
-    study: StudyArgument,
-    size: Annotated[str, typer.Option(help="Model size of the study")],
+    study: StudyOption,
+    size: SizeOption,
     method: Annotated[str, typer.Option(help="Method of the study")],
     seed: Annotated[int, typer.Option(help="Training seed")],
     base: Annotated[Path, typer.Option(help="Base model")],
@@ -161,6 +175,7 @@ def train(
         metrics_path=metrics,
         kept_steps=found.kept_steps(),
         engine=found.engine,
+        study=resolved_content(found),
     )
     run.train(job)
 
@@ -188,9 +203,9 @@ def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
 
 @app.command()
 def generate(
-    study: StudyArgument,
-    checkpoint: Annotated[str, typer.Option(help="size/base, or size/method/seedK with /stepN")],
-    decoding: Annotated[str, typer.Option(help="Decoding of the study")],
+    study: StudyOption,
+    checkpoint: CheckpointOption,
+    decoding: DecodingOption,
     model: Annotated[Path, typer.Option(help="Directory of the checkpoint")],
     work: WorkOption,
     out: Annotated[Path, typer.Option(help="Directory of the responses")],
@@ -229,21 +244,29 @@ def generate(
 
 @app.command()
 def score(
-    completions: Annotated[Path, typer.Option(help="Responses of one cell")],
-    identity: Annotated[str, typer.Option(help="JSON: fingerprint, checkpoint, ...")],
+    study: StudyOption,
+    checkpoint: CheckpointOption,
+    decoding: DecodingOption,
+    benchmark: Annotated[str, typer.Option(help="Benchmark of the study")],
+    completions: Annotated[Path, typer.Option(help="Responses of this cell")],
     out: OutOption,
-    verifier: Annotated[Path | None, typer.Option(help="Directory of a verifier model")] = None,
-    study: Annotated[
-        str | None, typer.Option(help="Study file, or its merged JSON; with a verifier")
+    verifier: Annotated[
+        Path | None, typer.Option(help="Directory of the verifier, if the study has one")
     ] = None,
     gpus: GpusOption = None,
 ) -> None:
     """Grade the responses of one cell; with a verifier, it judges what the rules reject.
 
-    Example: stapo score --completions by-hand/chain-3.jsonl --identity '{}' --out chain-3.parquet
+    Example: stapo score --study workflows/studies/smoke.yaml --checkpoint tiny/base --decoding t1.0-p1.0
+    --benchmark chain-3 --completions by-hand/chain-3.jsonl --out chain-3.parquet
     """
-    cell = parse_json(identity, "--identity")
-    settings = _verifier_settings(study) if verifier else None
+    found = study_of(study)
+    of = checkpoint_of(found, checkpoint)
+    require("--decoding", decoding, found.run.decodings)
+    require("--benchmark", benchmark, found.answered(of, decoding))
+    settings = verifier_of(found) if verifier else None
+    if found.evaluation.verifier and not verifier:
+        raise StudyError(["--verifier: missing; the study has evaluation.verifier"])
     _take(gpus)
     from stapo.evaluation.scores import score as run
 
@@ -251,20 +274,12 @@ def score(
     if verifier and settings:
         from stapo.evaluation import verifier as asked
 
-        judge = partial(asked.judge, asked.JudgeModel(verifier, *settings))
-    _begin(str(cell.get("fingerprint", "")))
+        how = settings, found.evaluation.backend, found.engine
+        judge = partial(asked.judge, asked.JudgeModel(verifier, *how))
+    cell = identity.score_identity(found, of, decoding, benchmark)
+    _begin(cell["fingerprint"])
     average = run(completions, cell, out, judge)
     typer.echo(f"{completions}: {100 * average:.2f} %")
-
-
-def _verifier_settings(study: str | None) -> tuple[Verifier, str, EngineSettings]:
-    """Return the settings of a study's verifier, and what runs it."""
-    if study is None:
-        raise StudyError(["--study: missing; it says how the verifier is asked"])
-    found = study_of(study)
-    if found.evaluation.verifier is None:
-        raise StudyError(["--study: has no evaluation.verifier; add it, or leave out --verifier"])
-    return found.evaluation.verifier, found.evaluation.backend, found.engine
 
 
 def _begin(made_by: str) -> None:
@@ -280,7 +295,7 @@ def _take(gpus: int | None) -> None:
 
 
 @app.command()
-def table(study: StudyArgument, decoding: Annotated[str, typer.Option()]) -> None:
+def table(study: StudyOption, decoding: DecodingOption) -> None:
     """Write the table of one decoding as Markdown, LaTeX and CSV.
 
     Example: stapo table --study workflows/studies/smoke.yaml --decoding t1.0-p1.0
@@ -293,7 +308,7 @@ def table(study: StudyArgument, decoding: Annotated[str, typer.Option()]) -> Non
 
 
 @app.command()
-def figure(study: StudyArgument, name: Annotated[str, typer.Option(help="Which one")]) -> None:
+def figure(study: StudyOption, name: Annotated[str, typer.Option(help="Which one")]) -> None:
     """Write one figure of the trainings.
 
     Example: stapo figure --study workflows/studies/smoke.yaml --name entropy
@@ -306,7 +321,7 @@ def figure(study: StudyArgument, name: Annotated[str, typer.Option(help="Which o
 
 
 @app.command()
-def report(study: StudyArgument) -> None:
+def report(study: StudyOption) -> None:
     """Write the report, one HTML page.
 
     Example: stapo report --study workflows/studies/smoke.yaml
@@ -317,7 +332,7 @@ def report(study: StudyArgument) -> None:
 
 
 @app.command()
-def provenance(study: StudyArgument) -> None:
+def provenance(study: StudyOption) -> None:
     """Write where a finished study comes from, and the checksums of its files.
 
     Example: stapo provenance --study workflows/studies/smoke.yaml

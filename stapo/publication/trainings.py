@@ -33,7 +33,7 @@ def training_errors(results: Results) -> Iterator[str]:
         )
         for attempt in record["attempts"]:
             last = attempt is record["attempts"][-1]
-            faults = list(command_faults(study, run, attempt["command"], last))
+            faults = list(command_faults(study, run, attempt, last))
             yield from (f"{place}/provenance.json: its command {fault}" for fault in faults)
     yield from _copied_metrics(study, steps)
 

@@ -70,6 +70,11 @@ def verifier_config(study: Study) -> dict[str, Any]:
     return verifier.model_dump(include=parts)
 
 
+def verifier_fingerprint(study: Study) -> str:
+    """Return the fingerprint of the verifier's directory."""
+    return fingerprint(verifier_config(study))
+
+
 def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     """Return what determines the final weights of a training."""
     method = study.method(run.method)

@@ -4,7 +4,6 @@ A study says what to compare; `workflows/catalogue.yaml` says what can be chosen
 Snakemake merges configuration files: mappings deeply, lists replaced.
 """
 
-import shlex
 from collections.abc import Mapping
 from functools import cache, reduce
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stapo.canonical import canonical
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
@@ -20,9 +18,6 @@ from stapo.study.loader import Document, StudyError, document_of, line_of, load_
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
 from stapo.tasks import benchmark_definitions
-
-MAX_CHARACTERS = 100_000
-"""Of a study as JSON, quoted for the shell."""
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,8 +113,6 @@ def _study(document: Document) -> Study:
         for (place, _), line in zip(problems, lines(problems), strict=True)
         if not any(place[: len(one)] == one for one in unread)
     ]
-    if study is not None and not errors:
-        errors = _too_long(study)
     if errors or study is None:
         raise StudyError(errors)
     return study
@@ -128,17 +121,6 @@ def _study(document: Document) -> Study:
 @cache
 def _schema() -> dict[str, Any]:
     return Study.model_json_schema()
-
-
-def _too_long(study: Study) -> list[str]:
-    """Refuse a study that does not fit into a command: Linux takes 128 KiB as one argument."""
-    characters = len(shlex.quote(canonical(study.model_dump(mode="json"))))
-    if characters <= MAX_CHARACTERS:
-        return []
-    return [
-        f"too long: {characters} characters as JSON, and every command is told the whole study; "
-        f"at most {MAX_CHARACTERS}"
-    ]
 
 
 def study_schema() -> dict[str, Any]:

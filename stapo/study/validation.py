@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from stapo.study.fields import IN_WORDS
-from stapo.study.loader import Place, StudyError
+from stapo.study.loader import Place
 from stapo.text import shorten
 
 Problem = tuple[Place, str]
@@ -30,19 +30,6 @@ MAX_SHOWN = 60
 def lines(problems: Iterable[Problem]) -> list[str]:
     """Return one line for each problem."""
     return [": ".join(filter(None, (".".join(map(str, at)), what))) for at, what in problems]
-
-
-def validate(adapter: TypeAdapter[Any], value: Any, name: str) -> Any:
-    """Return the validated value of a command-line option.
-
-    Raises:
-        StudyError: the value is invalid; each error starts with the name of the option.
-    """
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        problems = field_problems(error, value, adapter.json_schema())
-        raise StudyError([f"{name}: {line}" for line in lines(problems)]) from error
 
 
 def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) -> list[Problem]:

@@ -23,12 +23,13 @@ METRICS = "metrics.jsonl"
 
 
 @contextmanager
-def attempt(work: Path, first_step: int) -> Iterator[None]:
+def attempt(work: Path, first_step: int, study: dict[str, Any] | None = None) -> Iterator[None]:
     """Write down that a training goes on, and at its end what that took; a kill leaves only the first.
 
     Args:
         work: directory of the run, seen by all ranks.
         first_step: the optimiser steps that were done before.
+        study: that the command names by a file, which is not published.
     """
     state = PartialState()
     started, before = time.monotonic(), energy_joules()
@@ -39,6 +40,8 @@ def attempt(work: Path, first_step: int) -> Iterator[None]:
         "host": os.uname().nodename,
         "processes": state.num_processes,
     }
+    if study is not None:
+        record["study"] = study
     if state.is_main_process:
         attempts(work)  # Report a damaged line now, not after the last step.
         append_jsonl(work / ATTEMPTS, record)

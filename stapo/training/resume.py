@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -18,7 +19,9 @@ from stapo.training.record import METRICS, attempt
 from stapo.training.trainer import StapoTrainer
 
 
-def train_from_newest(trainer: StapoTrainer, work: Path, kept: Mapping[int, Path]) -> None:
+def train_from_newest(
+    trainer: StapoTrainer, work: Path, kept: Mapping[int, Path], study: dict[str, Any] | None = None
+) -> None:
     """Train from the newest checkpoint that can be loaded, or from the base model where there is none.
 
     Raises:
@@ -28,7 +31,7 @@ def train_from_newest(trainer: StapoTrainer, work: Path, kept: Mapping[int, Path
     while True:
         _announce(resume, work, trainer.args.max_steps)
         try:
-            with attempt(work, step_of(resume) if resume else 0):
+            with attempt(work, step_of(resume) if resume else 0, study):
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             return
         except UnreadableCheckpointError as error:

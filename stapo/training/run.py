@@ -60,6 +60,8 @@ class TrainingJob:
     with the rest."""
     end_tokens: Sequence[str] = ()
     """Of the study; the tokenizer's own always ends a response."""
+    study: dict[str, Any] | None = None
+    """The resolved study as JSON, for the record of attempts."""
 
     @property
     def metrics(self) -> Path:
@@ -200,7 +202,7 @@ def train(job: TrainingJob) -> None:
         state.wait_for_everyone()
         stop = StopBetweenSteps()
         trainer, too_long = _trainer(job, stop)
-        train_from_newest(trainer, job.work, job.kept)
+        train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
         if stop.asked and done < steps:
             raise KeyboardInterrupt

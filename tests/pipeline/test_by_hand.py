@@ -62,7 +62,7 @@ def test_the_program_does_a_step_by_hand_and_says_what_is_wrong(finished, tmp_pa
     again = stapo("table", "--study", "study.yaml", "--decoding", "t1.0-p1.0")
     assert again.stdout.splitlines()[0] == "results/smoke/tables/main-t1.0-p1.0.md"
     unwritable = stapo(
-        *("prompts", "--config", '{"builder": "tiny-arithmetic", "prompts": 4}'),
+        *("prompts", "--study", "study.yaml"),
         *("--out", "study.yaml/below/a/file.jsonl"),
     )
     assert unwritable.returncode == 1

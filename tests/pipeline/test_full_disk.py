@@ -16,13 +16,12 @@ import pytest
 import torch
 
 from stapo import paths
-from stapo.canonical import canonical
 from stapo.cli import main
 from stapo.files import read_jsonl
 from stapo.repository import CATALOGUE
-from stapo.study import Checkpoint, Study, merge, parse_study
-from stapo.study.identity import score_identity
+from stapo.study import Study, merge, parse_study
 from stapo.study.loader import load_yaml
+from stapo.study.resolved import resolved_path, write_resolved
 
 pytestmark = pytest.mark.slow
 
@@ -61,17 +60,15 @@ def resize(path: Path, free: int | None) -> None:
 
 def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
     """Return the arguments of a stage and what it writes; a path that ends with / is a directory."""
-    merged = canonical(study.model_dump(mode="json", exclude_none=True))
-    of_study, at = ["--study", merged], {**RUN, **CELL}
+    write_resolved(study)
+    of_study, at = ["--study", resolved_path(study)], {**RUN, **CELL}
     base, prompts = paths.BASE_MODEL.format(**at), paths.PROMPTS.format(**at)
     model, metrics = paths.MODEL.format(**RUN), paths.METRICS.format(**RUN)
     responses, score = paths.COMPLETIONS.format(**at), paths.SCORES.format(**at)
-    identity = canonical(score_identity(study, Checkpoint("tiny"), "t1.0-p1.0", "chain-2"))
     if name == "prompts":
-        return [f"--config={canonical(study.data.model_dump())}", f"--out={prompts}"], [prompts]
+        return [*of_study, f"--out={prompts}"], [prompts]
     if name == "base":
-        config = canonical({**study.models["tiny"].model_dump(), "supervised_steps": 25})
-        return [f"--config={config}", f"--out={base}"], [f"{base}/"]
+        return [*of_study, "--size=tiny", f"--out={base}"], [f"{base}/"]
     if name == "train":
         run = [
             "--size=tiny",
@@ -87,7 +84,8 @@ def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
         out = paths.RESPONSES.format(**CELL)
         return [*of_study, *cell, "--work=work/generate", f"--out={out}"], [responses]
     if name == "score":
-        return [f"--completions={responses}", f"--identity={identity}", f"--out={score}"], [score]
+        cell = ["--checkpoint=tiny/base", "--decoding=t1.0-p1.0", "--benchmark=chain-2"]
+        return [*of_study, *cell, f"--completions={responses}", f"--out={score}"], [score]
     if name == "table":
         wildcards = {"study": "smoke", "decoding": "t1.0-p1.0"}
         tables = [paths.MAIN_TABLE.format(**wildcards, suffix=s) for s in ("md", "tex", "csv")]
@@ -143,7 +141,10 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(
     finished, small, monkeypatch, capsys, name
 ):
     torch.set_num_threads(1)
-    study = parse_study(merge(load_yaml(CATALOGUE).content, finished.study))
+    raw = merge(load_yaml(CATALOGUE).content, finished.study)
+    if name == "base":
+        raw = merge(raw, {"models": {"tiny": {"supervised_steps": 25}}})
+    study = parse_study(raw)
     shutil.copytree(finished.path / "results", small / "results")
     monkeypatch.chdir(small)
     arguments, outputs = stage(name, study)

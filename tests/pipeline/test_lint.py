@@ -9,8 +9,8 @@ from stapo.repository import ROOT
 NOT_FOR_US = (
     # One locked environment for everything, made by `make`; per-rule ones would split the lock.
     "Specify a conda environment or container for each rule.",
-    # The study is no file to be tracked: each rule tracks the fingerprint of its own part of it.
-    "Shell command directly uses variable STUDY_JSON from outside of the rule",
+    # The study is no file to be tracked: each rule tracks the settings of its own part of it.
+    "Shell command directly uses variable STUDY_FILE from outside of the rule",
     # Where the interpreter is: Snakemake compares commands before they are filled in, so that a checkout
     # that was moved reruns nothing.
     "Shell command directly uses variable sys from outside of the rule",

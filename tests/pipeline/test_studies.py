@@ -1,6 +1,5 @@
 """Every study that comes with the project expands into the jobs that it should, without running any."""
 
-import shlex
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +13,8 @@ from stapo import paths
 from stapo.canonical import canonical
 from stapo.repository import ROOT, STUDIES
 from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study.identity import study_fingerprint
+from stapo.study.resolved import read_resolved, resolved_path, write_resolved
 
 PROFILES = ROOT / "workflows" / "profiles"
 JOBS = {
@@ -209,7 +210,10 @@ def test_what_check_passes_passes_snakemake(tmp_path):
         workspace.write()
         done = workspace.snakemake("-n", "-p")
         assert done.returncode == 0, done.stdout + done.stderr
-        text = canonical(study.model_dump(mode="json", exclude_none=True))
-        # The commands hold the study whole, however its texts are quoted.
-        assert f"--study {shlex.quote(text)} " in done.stdout
+        # The commands name the study, which a dry run does not write.
+        assert f"--study {resolved_path(study)} " in done.stdout
+        assert not (tmp_path / "work").exists()
+        write_resolved(study, tmp_path / "elsewhere")
+        again = read_resolved(tmp_path / "elsewhere" / resolved_path(study))
+        assert study_fingerprint(again) == study_fingerprint(study)
         assert f"--size {study.run.sizes[0]} --method {study.run.methods[0]} " in done.stdout

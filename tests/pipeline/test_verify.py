@@ -355,10 +355,18 @@ def test_what_was_given_up_before_there_were_results_was_no_choice(published):
     study = read_published_study(published)
     (run, *_), raw = study.runs(), study.model_dump(mode="json", exclude_none=True)
     raw["run"]["benchmarks"] = [*raw["run"]["benchmarks"], "chain-4"]
-    command = ["python", "-m", "stapo", "train", "--study", canonical(raw)]
-    assert list(command_faults(study, run, command, last=False)) == []
-    (line,) = command_faults(study, run, command, last=True)
-    assert line == "lists benchmarks that are not shown: chain-4"
+    command = ["python", "-m", "stapo", "train", "--study"]
+    # Commands held the study themselves before they named a file.
+    before = {"command": [*command, canonical(raw)]}
+    now = {"command": [*command, "work/smoke/studies/0123456789abcdef.json"], "study": raw}
+    for attempt in (before, now):
+        assert list(command_faults(study, run, attempt, last=False)) == []
+        (line,) = command_faults(study, run, attempt, last=True)
+        assert line == "lists benchmarks that are not shown: chain-4"
+    del now["study"]
+    (line,) = command_faults(study, run, now, last=True)
+    assert line.endswith("0123456789abcdef.json, a study that the attempt does not record")
+    assert not list(command_faults(study, run, {"command": [*command, "mine.yaml"]}, last=True))
 
 
 def test_another_folder_is_bad_input(tmp_path):
@@ -382,6 +390,8 @@ def test_a_run_says_what_it_was_made_from_and_with(finished):
     (attempt,) = run["attempts"]
     assert attempt["after_step"] == 0
     assert attempt["command"][:4] == [Path(sys.executable).name, "-m", "stapo", "train"]
+    named = attempt["command"][attempt["command"].index("--study") + 1]
+    assert attempt["study"] == json.loads((finished.path / named).read_text())
     # The steps are most of the attempt, and none of it twice.
     assert 0.3 * attempt["seconds"] < run["seconds"] < attempt["seconds"]
     assert run["environment"]["packages"]["torch"].startswith("2.13.0")

@@ -23,7 +23,7 @@ for name in RUN.decodings:
             fingerprint=identity.table_fingerprint(STUDY, name),
         shell:
             STAPO
-            + " table --study {STUDY_JSON:q} --decoding {params.decoding} > {log} 2>&1"
+            + " table --study {STUDY_FILE} --decoding {params.decoding} > {log} 2>&1"
 
 
 rule figure:
@@ -40,7 +40,7 @@ rule figure:
             else identity.metrics_fingerprint(STUDY)
         ),
     shell:
-        STAPO + " figure --study {STUDY_JSON:q} --name {wildcards.figure} > {log} 2>&1"
+        STAPO + " figure --study {STUDY_FILE} --name {wildcards.figure} > {log} 2>&1"
 
 
 rule report:
@@ -54,7 +54,7 @@ rule report:
     params:
         fingerprint=REPORT_FINGERPRINT,
     shell:
-        STAPO + " report --study {STUDY_JSON:q} > {log} 2>&1"
+        STAPO + " report --study {STUDY_FILE} > {log} 2>&1"
 
 
 rule provenance:
@@ -68,7 +68,7 @@ rule provenance:
     params:
         fingerprint=REPORT_FINGERPRINT,
     shell:
-        STAPO + " provenance --study {STUDY_JSON:q} > {log} 2>&1"
+        STAPO + " provenance --study {STUDY_FILE} > {log} 2>&1"
 
 
 rule figures:

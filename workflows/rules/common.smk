@@ -16,14 +16,6 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
-def verifier_options():
-    """Options of `stapo base` for the study's verifier."""
-    config = identity.verifier_config(STUDY)
-    wording = config.pop("template", None)
-    parts = ["--config", canonical(config)]
-    return shlex.join(parts + ["--template", canonical(wording)] * bool(wording))
-
-
 def judge_options(directory):
     """Options of `stapo score` for the study's verifier, none without one."""
     return f"--verifier {shlex.quote(str(directory))}" if directory else ""

@@ -25,7 +25,7 @@ rule generate:
         out=at(paths.RESPONSES),
         work=at(paths.GENERATE_WORK),
     shell:
-        STAPO + " generate --study {STUDY_JSON:q} --checkpoint {wildcards.checkpoint}"
+        STAPO + " generate --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
         " --out {params.out} --gpus {resources.gpu} > {log} 2>&1"
 
@@ -56,11 +56,12 @@ rule score:
     resources:
         gpu=STUDY.gpus_of("score"),
     params:
-        identity=lambda w: canonical(
-            identity.score_identity(STUDY, checkpoint_of(w), w.decoding, w.benchmark)
+        fingerprint=lambda w: identity.score_fingerprint(
+            STUDY, checkpoint_of(w), w.decoding, w.benchmark
         ),
         judge=lambda w, input: judge_options(input.verifier),
     shell:
-        STAPO
-        + " score --completions {input.completions} --identity {params.identity:q}"
-        " --study {STUDY_JSON:q} --out {output} {params.judge} --gpus {resources.gpu} > {log} 2>&1"
+        STAPO + " score --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
+        " --decoding {wildcards.decoding} --benchmark {wildcards.benchmark}"
+        " --completions {input.completions} --out {output} {params.judge}"
+        " --gpus {resources.gpu} > {log} 2>&1"

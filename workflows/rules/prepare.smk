@@ -8,11 +8,10 @@ rule prompts:
     log:
         log_of(paths.PROMPTS),
     params:
-        config=canonical(STUDY.data.model_dump()),
         fingerprint=identity.data_fingerprint(STUDY),
     shell:
         STAPO
-        + " prompts --config {params.config:q} --out {output.prompts} --record {output.record} > {log} 2>&1"
+        + " prompts --study {STUDY_FILE} --out {output.prompts} --record {output.record} > {log} 2>&1"
 
 
 # An input of the tables alone: as an input of the trainings a new benchmark would train all anew, and
@@ -41,11 +40,10 @@ rule base_model:
     log:
         log_of(paths.BASE_MODEL),
     params:
-        config=lambda w: canonical(STUDY.models[w.size].model_dump()),
         fingerprint=lambda w: identity.base_fingerprint(STUDY, w.size),
     shell:
         STAPO
-        + " base --config {params.config:q} --out {output.model} --record {output.record} > {log} 2>&1"
+        + " base --study {STUDY_FILE} --size {wildcards.size} --out {output.model} --record {output.record} > {log} 2>&1"
 
 
 if STUDY.evaluation.verifier:
@@ -58,7 +56,7 @@ if STUDY.evaluation.verifier:
             log_of(paths.VERIFIER),
         localrule: True
         params:
-            options=verifier_options(),
+            fingerprint=identity.verifier_fingerprint(STUDY),
         shell:
             STAPO
-            + " base {params.options} --out {output.model} --record {output.record} > {log} 2>&1"
+            + " base --study {STUDY_FILE} --verifier --out {output.model} --record {output.record} > {log} 2>&1"

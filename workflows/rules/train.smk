@@ -25,7 +25,7 @@ rule train:
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
         STAPO
-        + " train --study {STUDY_JSON:q} --size {wildcards.size} --method {wildcards.method}"
+        + " train --study {STUDY_FILE} --size {wildcards.size} --method {wildcards.method}"
         " --seed {wildcards.seed} --base {input.base} --prompts {input.prompts}"
         " --work {params.work}/{params.fingerprint}"
         f" --out {TRAINED}/model --metrics {TRAINED}/metrics.jsonl"

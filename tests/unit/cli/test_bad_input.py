@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from stapo.files import DamagedFileError
 from stapo.repository import STUDIES
 
 STUDY = str(STUDIES / "smoke.yaml")
+CELL = "--checkpoint tiny/base --decoding t1.0-p1.0 --benchmark chain-2"
+JUDGED = '{"extends":"smoke","name":"x","evaluation":{"verifier":{"hub":"a/b","revision":"main"}}}'
 TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
 
 
@@ -37,58 +40,69 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
         ("overlap --prompts nope --benchmark chain-9 --out o", 2, "--benchmark: unknown name"),
         ("regrade nope --benchmark chain-9", 2, "--benchmark: unknown name"),
-        ("score --completions nope --identity {} --out o", 1, "nope: no responses"),
+        (f"score --study {STUDY} {CELL} --completions nope --out o", 1, "nope: no responses"),
+        (
+            f"score --study {STUDY} {CELL.replace('chain-2', 'chain-9')} --completions c --out o",
+            2,
+            "--benchmark: unknown name 'chain-9'; known: chain-2",
+        ),
         (f"plan {STUDY} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
         ("verify nope", 2, "nope: no results folder"),
-        ("table --decoding x --study {", 2, "--study: not JSON"),
+        ("table --decoding x --study {", 2, "study.json: not JSON"),
         (
             'table --decoding x --study {"name":1,"name":2}',
             2,
-            "--study: the key 'name' is given twice",
+            "study.json: the key 'name' is given twice",
         ),
-        ("table --decoding x --study " + '{"a":' * 500, 2, "--study: not JSON"),
+        ("table --decoding x --study " + '{"a":' * 500, 2, "study.json: not JSON"),
         (
             "table --decoding x --study " + '{"a":' * 50 + "1" + "}" * 50,
             2,
-            "--study: nested more than",
+            "study.json: nested more than",
         ),
-        ("prompts --out o --config [1]", 2, "--config: expected a JSON object"),
-        ("prompts --out o --config " + "[" * 10**5, 2, "--config: nested more than"),
+        ("prompts --out o --study [1]", 2, "study.json: expected a JSON object"),
+        ("prompts --out o --study " + "[" * 10**5, 2, "study.json: nested more than"),
+        ('prompts --out o --study {"a":NaN}', 2, "study.json: NaN is not allowed"),
         (
-            'prompts --out o --config {"builder":"tiny-arithmetic"}',
+            'prompts --out o --study {"extends":"smoke","name":"x","data":{"hub":"a/b","revison":"main"}}',
             2,
-            "--config: prompts: missing; add it",
-        ),
-        (
-            'base --out o --config {"hub":"/abs","revision":"main"}',
-            2,
-            "--config: hub: expected a repository",
+            "data.revison: unknown key; did you",
         ),
         (
-            'base --out o --config {"hub":"a/b","revison":"main"}',
+            'prompts --out o --study {"extends":"smoke","name":"x","models":{"x":{"hub":"/abs"}}}',
             2,
-            "--config: revison: unknown key; did you",
+            "models.x.hub: expected a repository",
+        ),
+        ("prompts --out o --study work/x/studies/1.json", 2, "snakemake writes it when it starts"),
+        (f"base --out o --study {STUDY}", 2, "--size, --verifier: expected one of them"),
+        (f"base --out o --study {STUDY} --size 8B", 2, "--size: unknown name '8B'; known: tiny"),
+        (f"base --out o --study {STUDY} --verifier", 2, "--study: has no evaluation.verifier"),
+        (
+            f"score --study {STUDY} {CELL} --out o --completions c --verifier v",
+            2,
+            "--study: has no evaluation.verifier; add it",
         ),
         (
-            'score --out o --completions c --identity {"a":NaN}',
+            f"score --study {JUDGED} {CELL} --out o --completions c",
             2,
-            "--identity: NaN is not allowed",
+            "--verifier: missing; the study has evaluation.verifier",
         ),
         (
-            'base --out o --config {"hub":"a/b","revision":"main"} --template {"github":"a/b"}',
+            'base --out o --verifier --study {"extends":"smoke","name":"x","evaluation":{"verifier":'
+            '{"hub":"a/b","revision":"main","template":{"github":"a/b"}}}}',
             2,
-            "--template: revision: missing; add it",
-        ),
-        (
-            "score --out o --completions c --identity {} --verifier v",
-            2,
-            "--study: missing; it says how the verifier is asked",
+            "evaluation.verifier.template.revision: missing; add it",
         ),
     ],
 )
 def test_one_line_and_the_right_code(tmp_path, monkeypatch, capsys, arguments, code, line):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["stapo", *arguments.split()])
+    words = arguments.split()
+    at = words.index("--study") + 1 if "--study" in words else 0
+    if at and words[at].startswith(("{", "[")):
+        Path("study.json").write_text(words[at])
+        words[at] = "study.json"
+    monkeypatch.setattr(sys, "argv", ["stapo", *words])
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err

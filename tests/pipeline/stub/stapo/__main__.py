@@ -64,10 +64,11 @@ def directory(path: Path, content: str) -> None:
 def train(o: dict[str, Any]) -> None:
     from stapo.canonical import fingerprint
     from stapo.locks import work_directory
-    from stapo.study import TrainingRun, identity, parse_study
+    from stapo.study import TrainingRun, identity
+    from stapo.study.resolved import read_resolved
     from stapo.training.publish import finished
 
-    study = parse_study(json.loads(o["study"]))
+    study = read_resolved(Path(o["study"]))
     config = identity.train_config(study, TrainingRun(o["size"], o["method"], int(o["seed"])))
     work, out, metrics = Path(o["work"]), Path(o["out"]), Path(o["metrics"])
     print("configuration", fingerprint(config), flush=True)
@@ -109,9 +110,10 @@ def train(o: dict[str, Any]) -> None:
 def generate(o: dict[str, Any]) -> None:
     from stapo.canonical import fingerprint
     from stapo.locks import work_directory
-    from stapo.study import Checkpoint, identity, parse_study
+    from stapo.study import Checkpoint, identity
+    from stapo.study.resolved import read_resolved
 
-    study = parse_study(json.loads(o["study"]))
+    study = read_resolved(Path(o["study"]))
     checkpoint = Checkpoint.parse(o["checkpoint"])
     config = identity.generate_config(study, checkpoint, o["decoding"])
     print("configuration", fingerprint(config), flush=True)
@@ -124,21 +126,29 @@ def score(o: dict[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    print("configuration", json.loads(o["identity"])["fingerprint"], flush=True)
+    from stapo.study import Checkpoint, identity
+    from stapo.study.resolved import read_resolved
+
+    study = read_resolved(Path(o["study"]))
+    cell = Checkpoint.parse(o["checkpoint"]), o["decoding"], o["benchmark"]
+    about = identity.score_identity(study, *cell)
+    print("configuration", about["fingerprint"], flush=True)
     table = pa.table({"made": [digest(Path(o["completions"]))]})
     out = Path(o["out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(
-        table.replace_schema_metadata({"stapo": o["identity"]}), out.with_name(f".{out.name}.aside")
+        table.replace_schema_metadata({"stapo": json.dumps(about)}),
+        out.with_name(f".{out.name}.aside"),
     )
     out.with_name(f".{out.name}.aside").replace(out)
 
 
 def show(o: dict[str, Any], command: str) -> None:
     from stapo import paths
-    from stapo.study import identity, parse_study
+    from stapo.study import identity
+    from stapo.study.resolved import read_resolved
 
-    study = parse_study(json.loads(o["study"]))
+    study = read_resolved(Path(o["study"]))
     if command == "figure":
         made = digest(*map(Path, paths.figure_sources(study, o["name"])))
         for suffix in ("svg", "png"):
@@ -170,18 +180,22 @@ def fails(command: str) -> bool:
 
 
 def main() -> None:
+    from stapo.study.resolved import read_resolved
+
     join_jobs()
     command, o = sys.argv[1], options(sys.argv[2:])
     if command != "train" and fails(command):
         raise RuntimeError("stapo: made to fail")
     if command == "prompts":
-        write(Path(o["out"]), digest(o["config"]) + "\n")
-        write(Path(o["record"]), json.dumps(digest(o["config"])))
+        made = digest(read_resolved(Path(o["study"])).data.model_dump())
+        write(Path(o["out"]), made + "\n")
+        write(Path(o["record"]), json.dumps(made))
     elif command == "overlap":
         write(Path(o["out"]), json.dumps(digest(Path(o["prompts"]))))
     elif command == "base":
-        directory(Path(o["out"]), digest(o["config"]))
-        write(Path(o["record"]), o["config"])
+        config = read_resolved(Path(o["study"])).models[o["size"]].model_dump()
+        directory(Path(o["out"]), digest(config))
+        write(Path(o["record"]), json.dumps(config))
     elif command == "publish":
         from stapo.training.publish import publish
 

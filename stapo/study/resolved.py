@@ -1,0 +1,48 @@
+"""The study as the commands of a run read it: merged, in one file that is named by its content.
+
+A file of its own for every form of the study: jobs that wait on a cluster, and those that outlive their
+Snakemake, go on with the one that they were made for. The files are small; none is ever changed or removed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from stapo.files import write_json
+from stapo.study.identity import study_fingerprint
+from stapo.study.loader import StudyError, parse_json
+from stapo.study.reading import parse_study
+from stapo.study.study import Study
+
+RESOLVED = "work/{study}/studies/{fingerprint}.json"
+VARIABLE = "STAPO_STUDY"
+"""Set for the jobs of a study: the file that they read it from."""
+
+
+def resolved_path(study: Study) -> str:
+    """Return where the resolved study lies, from the working directory."""
+    return RESOLVED.format(study=study.name, fingerprint=study_fingerprint(study))
+
+
+def resolved_content(study: Study) -> dict[str, Any]:
+    """Return a study as JSON has it, from which it can be read again."""
+    return study.model_dump(mode="json", exclude_none=True)
+
+
+def write_resolved(study: Study, root: Path = Path()) -> None:
+    """Write the resolved study atomically, unless it is there."""
+    path = root / resolved_path(study)
+    if not path.exists():
+        write_json(path, resolved_content(study))
+
+
+def read_resolved(path: Path) -> Study:
+    """Return the study of a resolved file.
+
+    Raises:
+        StudyError: it is missing, or damaged.
+    """
+    try:
+        return parse_study(parse_json(path.read_text(), str(path)))
+    except FileNotFoundError as error:
+        remedy = "snakemake writes it when it starts, and a dry run does not; name the study file"
+        raise StudyError([f"{path}: no such file; {remedy}, such as STUDY.yaml"]) from error

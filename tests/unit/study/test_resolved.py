@@ -1,0 +1,41 @@
+"""The file from which commands read the study."""
+
+import pytest
+
+from stapo.study import StudyError, merge, parse_study
+from stapo.study.resolved import read_resolved, resolved_path, write_resolved
+
+
+def test_a_study_is_read_as_it_was_written(raw_study, tmp_path):
+    raw_study["methods"] = {f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}
+    study = parse_study(raw_study)
+    write_resolved(study, tmp_path)
+    path = tmp_path / resolved_path(study)
+    # More than Linux takes as one argument.
+    assert path.stat().st_size > 2**15
+    assert read_resolved(path) == study
+
+
+def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
+    before = parse_study(raw_study)
+    after = parse_study(merge(raw_study, {"training": {"learning_rate": 1e-4}}))
+    write_resolved(before, tmp_path)
+    first = tmp_path / resolved_path(before)
+    written = first.stat().st_mtime_ns
+    for study in (after, before, after):
+        write_resolved(study, tmp_path)
+    assert first.stat().st_mtime_ns == written
+    assert len(list(first.parent.iterdir())) == 2
+    assert read_resolved(first) == before
+    assert read_resolved(tmp_path / resolved_path(after)) == after
+
+
+def test_a_missing_or_damaged_file_is_one_line(raw_study, tmp_path):
+    study = parse_study(raw_study)
+    path = tmp_path / resolved_path(study)
+    with pytest.raises(StudyError, match="no such file; snakemake writes it when it starts"):
+        read_resolved(path)
+    write_resolved(study, tmp_path)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(StudyError, match="not JSON"):
+        read_resolved(path)
