@@ -275,7 +275,7 @@ def test_a_benchmark_is_answered_under_a_decoding_and_graded_by_lm_eval(finished
 
 
 QUICK = (
-    "numerics/test_against_oracle.py",
+    "numerics/test_against_oracle.py::test_selections_are_all_there",
     "numerics/test_methods.py",
     "unit/test_docs.py",
     "unit/test_layers.py",
