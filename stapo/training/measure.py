@@ -1,6 +1,6 @@
-"""What is recorded of a mini-batch, and how much the scope of the token selection matters in it.
+"""The record of a mini-batch, with the effect of the scope of the token selection.
 
-B sequences of the whole mini-batch, T response positions; shares are of its response tokens.
+B sequences of the whole mini-batch, T response positions; fractions are of all its response tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from stapo.records.step import QUANTILES, StepRecord
 from stapo.training.minibatch import MiniBatch
 
 Select = Callable[[Tensor], Tensor]
-"""(R,) rows of the mini-batch to the (R, T) tokens kept when these rows are all there is."""
+"""(R,) rows of the mini-batch -> (R, T) mask of the tokens kept in a mini-batch of these rows alone."""
 
 
 class Counted(NamedTuple):
-    """Sums over the mini-batch that come with its gradient."""
+    """Sums over the mini-batch that are computed together with its gradient."""
 
     loss: float
     kl: float
@@ -36,19 +36,19 @@ def measure(
     counted: Counted,
     scopes: dict[str, dict[str, int]] | None,
 ) -> StepRecord:
-    """Return the record of a mini-batch, as far as its update knows it.
+    """Return a record with the fields that are known in the update of a mini-batch.
 
     Args:
         batch: the whole mini-batch.
-        statistics: (B, T) log-probabilities and entropies that the selection saw.
+        statistics: (B, T) log-probs and entropies that the selection used.
         keep: (B, T) bool, tokens that contribute to the loss.
-        method: of the training.
-        counted: sums that came with the gradient.
-        scopes: of `mask_scope`.
+        method: method of the training.
+        counted: sums computed together with the gradient.
+        scopes: result of `mask_scope`, None for a selection without threshold.
     """
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
-    # The paper's for a method without one of its own: its candidates are counted for every method.
+    # Candidates are counted for every method: with its own tau_p, or with the paper's if it has none.
     tau_p = float(method.arguments.get("tau_p", TAU_P.default))
     candidates = spurious_candidates(statistics[0], batch.advantages, batch.mask, tau_p)
     entropies = batch.old_entropies[batch.mask].double()
@@ -78,18 +78,18 @@ def measure(
 def mask_scope(
     select: Select, mask: Tensor, keep: Tensor, scopes: Mapping[str, list[Tensor]]
 ) -> dict[str, dict[str, int]]:
-    """Return how far the selection would have differed, had its threshold had a smaller scope.
+    """Return how much the selection would differ with a threshold of smaller scope.
 
     Args:
-        select: the method's selection, of any rows.
+        select: the method's selection, for any rows.
         mask: (B, T) bool, response tokens.
-        keep: (B, T) bool, what the mini-batch's own threshold keeps.
-        scopes: name of a scope to the parts of the mini-batch that would have had thresholds of their
-            own; together they hold every row once.
+        keep: (B, T) bool, tokens kept with the threshold of the mini-batch.
+        scopes: name of a scope -> rows of its parts, each with its own threshold; the parts together
+            contain each row once.
 
     Returns:
-        Per scope, and for the mini-batch itself, `num_dropped`: response tokens left out, and
-        `num_different`: tokens on which it and the mini-batch disagree.
+        For each scope, and for the mini-batch itself: `num_dropped`, the number of response tokens that are
+        not kept, and `num_different`, the number of tokens with another decision than in the mini-batch.
     """
     record = {"mini_batch": {"num_dropped": int((mask & ~keep).sum()), "num_different": 0}}
     for name, parts in scopes.items():

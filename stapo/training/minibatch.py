@@ -1,7 +1,8 @@
-"""A mini-batch, and how it is dealt to ranks and cut into micro-batches.
+"""A mini-batch, and its division among ranks and into micro-batches.
 
-B sequences, T response positions. How it is dealt and cut changes no result: thresholds and divisors are
-those of the whole mini-batch; ranks and micro-batches only decide what is computed where and together.
+B sequences, T response positions. The division does not change the result: thresholds and divisors are
+those of the whole mini-batch; ranks and micro-batches only decide where sequences are computed, and which
+are computed together.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -13,26 +14,27 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatch:
-    """What an update is given of one optimiser step: the responses of all ranks and micro-batches.
+    """Input of the update of one optimiser step: the responses of all ranks and micro-batches.
 
-    The same on every rank; the responses of a prompt are consecutive rows. Log-probs and entropies in nats.
+    It is the same on every rank. The responses of a prompt are consecutive rows. Log-probs and entropies
+    are in nats.
     """
 
     mask: Tensor
     """(B, T) bool, true on response tokens; responses start at position 0."""
     advantages: Tensor
-    """(B,)."""
+    """(B,) advantage of each response."""
     old_logps: Tensor
-    """(B, T), of the policy that produced the responses."""
+    """(B, T) log-probs of the policy that produced the responses."""
     old_entropies: Tensor
-    """(B, T), of the policy that produced the responses."""
+    """(B, T) entropies of the policy that produced the responses."""
     ref_logps: Tensor | None = None
-    """(B, T), of the reference; a KL term needs it."""
+    """(B, T) log-probs of the reference model; required for a KL term."""
     prompt_lengths: Tensor | None = None
-    """(B,) tokens; they count towards the size of a micro-batch. None: as if there were none."""
+    """(B,) tokens of each prompt, which count towards the size of a micro-batch; None counts as 0."""
 
     def take(self, rows: Tensor) -> Self:
-        """Return some rows, (R, T) and (R,)."""
+        """Return the mini-batch of some rows, with tensors (R, T) and (R,)."""
         tables = {one.name: getattr(self, one.name) for one in fields(self)}
         return replace(self, **{k: v[rows] for k, v in tables.items() if v is not None})
 
@@ -45,58 +47,60 @@ class MiniBatch:
         return prompts, responses
 
 
-def cut(
+def micro_batches(
     prompt_lengths: Tensor, response_lengths: Tensor, rows: Tensor, token_budget: int
 ) -> list[Tensor]:
-    """Return micro-batches of similar length, the longest first.
+    """Return micro-batches of sequences of similar length, the longest sequences first.
 
     Args:
         prompt_lengths: (B,) tokens of each prompt.
         response_lengths: (B,) tokens of each response.
-        rows: (R,) indices of the sequences to cut.
-        token_budget: upper limit of rows x (longest prompt + longest response); a single sequence
-            that is longer gets a micro-batch of its own.
+        rows: (R,) indices of the sequences to compute.
+        token_budget: upper limit of rows x (longest prompt + longest response); a sequence longer than
+            this gets a micro-batch of its own.
 
     Returns:
-        Index tensors that together hold each of `rows` once.
+        Index tensors that together contain each of `rows` once.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
-    micro_batches: list[list[int]] = []
+    found: list[list[int]] = []
     longest_prompt = longest_response = 0
     for row in rows[order].tolist():
         prompt = max(longest_prompt, int(prompt_lengths[row]))
         response = max(longest_response, int(response_lengths[row]))
-        if micro_batches and (len(micro_batches[-1]) + 1) * (prompt + response) <= token_budget:
-            micro_batches[-1].append(row)
+        if found and (len(found[-1]) + 1) * (prompt + response) <= token_budget:
+            found[-1].append(row)
         else:
-            micro_batches.append([row])
+            found.append([row])
             prompt, response = int(prompt_lengths[row]), int(response_lengths[row])
         longest_prompt, longest_response = prompt, response
-    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in micro_batches]
+    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
 
 
-def deal(
+def micro_batches_by_rank(
     prompt_lengths: Tensor,
     response_lengths: Tensor,
     rows: Tensor,
     token_budget: int,
     num_ranks: int,
 ) -> list[list[Tensor]]:
-    """Return the micro-batches of every rank: as many on each, of about the same work.
+    """Return the micro-batches of each rank: the same number for each, with about the same work.
 
-    Every rank computes the whole plan from lengths that all know, so nothing needs to be agreed on.
-    A rank that has fewer gets empty ones at its end: sharded parameters are gathered by all ranks
-    together, so a rank with nothing left to do must go through as many passes as the others.
+    Every rank computes the whole result from the same lengths, so the ranks need not communicate. A rank
+    with fewer micro-batches gets empty ones at the end: all ranks gather sharded parameters together, so
+    all of them must run the same number of passes.
 
     Args:
         prompt_lengths: (B,) tokens of each prompt.
         response_lengths: (B,) tokens of each response.
         rows: (R,) indices of the sequences to compute.
-        token_budget: as in `cut`.
-        num_ranks: among how many to deal.
+        token_budget: as for `micro_batches`.
+        num_ranks: number of ranks.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
-    hands = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
-    parts = [cut(prompt_lengths, response_lengths, hand, token_budget) for hand in hands]
-    most = max(len(part) for part in parts)
-    return [part + [rows[:0]] * (most - len(part)) for part in parts]
+    rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
+    by_rank = [
+        micro_batches(prompt_lengths, response_lengths, own, token_budget) for own in rows_by_rank
+    ]
+    most = max(len(parts) for parts in by_rank)
+    return [parts + [rows[:0]] * (most - len(parts)) for parts in by_rank]

@@ -1,8 +1,8 @@
-"""What the ranks of a distributed training tell each other.
+"""Communication between the ranks of a distributed training.
 
-After a rollout every rank holds all of it: threshold, divisor and mask of a mini-batch are then the
-same numbers everywhere, the composition of a mini-batch does not depend on the number of ranks, and
-its sequences can be dealt so that all ranks have about the same work.
+After a rollout, its tensors are gathered on every rank. Each rank then computes the same threshold, divisor
+and mask of a mini-batch, the composition of a mini-batch does not depend on the number of ranks, and its
+sequences can be divided so that all ranks have about the same work.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,13 +19,13 @@ PADDED_ON_THE_LEFT = ("prompt_ids", "prompt_mask")
 def whole_rollout(
     accelerator: Accelerator, rollout: dict[str, Tensor], pad_token_id: int
 ) -> dict[str, Tensor]:
-    """Return a rollout's tensors with the rows of all ranks, in the order of the data.
+    """Return the tensors of a rollout with the rows of all ranks, in the order of the data.
 
     Args:
-        accelerator: of the training.
-        rollout: (b, P) prompts padded on the left, (b, T) responses padded on the right; P and T are
-            each rank's own.
-        pad_token_id: for the ids; everything else is padded with 0.
+        accelerator: Accelerator of the training.
+        rollout: (b, P) prompts padded on the left, (b, T) responses padded on the right; P and T may
+            differ between ranks.
+        pad_token_id: padding of token ids; all other tensors are padded with 0.
 
     Returns:
         The same names with (B, longest P) and (B, longest T), B = ranks x b.
@@ -33,7 +33,7 @@ def whole_rollout(
     if accelerator.num_processes == 1:
         return rollout
     gathered = {}
-    # All ranks in the same order: the gathering waits for the others.
+    # Sorted, since all ranks must gather the tensors in the same order.
     for name in sorted(rollout):
         padded = accelerator.pad_across_processes(
             rollout[name],
@@ -46,11 +46,11 @@ def whole_rollout(
 
 
 class Ranks:
-    """What an update asks of the ranks that share it; this one is alone.
+    """The operations on ranks that an update needs, here for a single rank.
 
     Attributes:
-        index: of this rank, from 0.
-        number: of ranks.
+        index: index of this rank, from 0.
+        number: number of ranks.
     """
 
     index, number = 0, 1
@@ -76,8 +76,8 @@ class AcceleratorRanks(Ranks):
     """The processes of an Accelerator.
 
     Args:
-        accelerator: of the training.
-        model: policy, wrapped for the launch.
+        accelerator: Accelerator of the training.
+        model: policy, as wrapped by the Accelerator.
     """
 
     def __init__(self, accelerator: Accelerator, model: Any) -> None:
@@ -92,20 +92,23 @@ class AcceleratorRanks(Ranks):
         return total
 
     def largest(self, value: int) -> int:
-        """Return the largest of the ranks' numbers."""
+        """Return the largest value of all ranks."""
         if self.number == 1:
             return value
         one = torch.tensor([value], device=self.accelerator.device)
         return int(self.accelerator.gather(one).max())
 
     def backward(self, loss: Tensor) -> None:
-        """Accumulate the gradient; Accelerate's engines take the mean over ranks where a sum is meant."""
+        """Accumulate the gradient of this rank's loss, times the number of ranks.
+
+        Accelerate averages gradients over ranks; the factor turns the mean into a sum.
+        """
         self.accelerator.backward(loss * self.number)
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of one pass: replicas need to exchange gradients once only.
+        """Return the context of one backward pass; replicas exchange gradients only in the last one.
 
-        Sharded gradients are exchanged in every pass, since whole ones would not fit.
+        Sharded gradients are exchanged in every pass, since unsharded ones would not fit into memory.
         """
         replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
         if last or self.accelerator.distributed_type not in replicated:

@@ -22,7 +22,7 @@ from trl.trainer.utils import split_tensor_dict
 from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, ROLLOUT, UPDATE, StepRecord
-from stapo.training.minibatch import MiniBatch, cut
+from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
 from stapo.training.update import update, without_gradient
@@ -183,7 +183,7 @@ class StapoTrainer(ResumableTrainer):
         responses = attention_mask[:, -logits_to_keep:].sum(dim=1)
         prompts = attention_mask[:, :-logits_to_keep].sum(dim=1)
         rows = torch.arange(len(responses), device=input_ids.device)
-        parts = cut(prompts, responses, rows, self.args.micro_batch_tokens)
+        parts = micro_batches(prompts, responses, rows, self.args.micro_batch_tokens)
         ranks = AcceleratorRanks(self.accelerator, model)
         parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
         forward = partial(self._forward, model, input_ids, attention_mask, logits_to_keep)

@@ -1,7 +1,8 @@
-"""The update: from the mini-batch's statistics to its token selection, weights, loss and gradient.
+"""The update: token selection, token weights, loss and gradient of a mini-batch.
 
-Threshold and divisor are those of the mini-batch, however it is cut into micro-batches and spread over
-ranks. Nothing here knows a trainer: the model is a function of rows, the ranks are four operations.
+Threshold and divisor are computed on the whole mini-batch, for any micro-batches and any number of ranks.
+This module does not depend on a trainer: it gets the model as a function of rows, and the communication of
+ranks as four operations.
 
 B sequences, T response positions; log-probs and entropies in nats.
 """
@@ -17,17 +18,17 @@ from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
 from stapo.training.measure import Counted, mask_scope, measure
-from stapo.training.minibatch import MiniBatch, cut, deal
+from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
-"""(R,) rows to the current policy's log-probs and entropies, (max(R, 1), W) each, W at least the longest of
-their responses, with a gradient unless torch.no_grad() says otherwise. No rows: other ranks have a pass left;
-it takes part in that with any row. A reference has no entropies."""
+"""A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
+longest response of these rows; with gradient, except under torch.no_grad(). With R = 0, other ranks have
+another pass, and this rank must take part in it with any row. A reference model returns no entropies."""
 
 Statistics = Literal["behaviour", "current"]
-"""Whose probabilities and entropies select tokens: of the policy that produced the responses, or of the
-current one, which costs a forward pass over what the selection reads."""
+"""The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
+current one, which costs a forward pass over the rows that the selection reads."""
 
 NUM_SUMS = 4
 """Loss, KL, tokens clipped low, tokens clipped high."""
@@ -44,20 +45,21 @@ def update(
     statistics: Statistics = "behaviour",
     seed: int = 0,
 ) -> tuple[Tensor, StepRecord]:
-    """Return the loss of a whole mini-batch, its gradient accumulated in what `forward` depends on.
+    """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
     Args:
-        forward: the current policy.
+        forward: forward pass of the current policy.
         batch: the whole mini-batch, the same on every rank.
         method: selection, clip, KL coefficient, aggregation.
-        ranks: among which the mini-batch is dealt.
+        ranks: the ranks that compute the mini-batch together.
         group_size: responses per prompt, consecutive rows.
         micro_batch_tokens: token budget (prompt and response, padded) of one forward and backward pass.
-        statistics: whose probabilities and entropies select tokens.
-        seed: of a selection that draws; another one for every step.
+        statistics: the policy whose probabilities and entropies select tokens.
+        seed: seed for a random selection, different for every step.
 
     Returns:
-        The loss, () without gradient, and the record as far as an update knows it, the same on every rank.
+        The loss, () without gradient, and a record with the fields that are known here; both are the same
+        on every rank.
     """
     logps, entropies = batch.old_logps, batch.old_entropies
     if statistics == "current" and method.reads != "none":
@@ -69,9 +71,10 @@ def update(
 
     keep = kept(slice(None))
     weights = token_weights(keep, method.aggregation, group_size)
-    # Without a KL term a sequence of zero advantage has no gradient: neither pass is needed.
+    # Without a KL term, a sequence with zero advantage has no gradient, so both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
-    parts = _share(batch, (weights > 0).any(dim=1) & has_gradient, ranks, micro_batch_tokens)
+    needed = (weights > 0).any(dim=1) & has_gradient
+    parts = _own_micro_batches(batch, needed, ranks, micro_batch_tokens)
     sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts))
     counted = Counted(*sums.tolist())
     scopes = None
@@ -84,17 +87,18 @@ def update(
 def select(
     method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, seed: int
 ) -> Tensor:
-    """Return the (R, T) tokens that a method keeps of these rows, had the mini-batch no others.
+    """Return the (R, T) mask of tokens that a method keeps in a mini-batch of these rows alone.
 
-    Which of several equal entropies is left out is not left to rounding.
+    Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
+    equal ones.
 
     Args:
-        method: whose selection.
-        logps: (R, T) log-probs that decide.
-        entropies: (R, T), likewise.
-        advantages: (R,).
+        method: method with the selection.
+        logps: (R, T) log-probs for the selection.
+        entropies: (R, T) entropies for the selection.
+        advantages: (R,) advantages.
         mask: (R, T) bool, response tokens.
-        seed: of a selection that draws.
+        seed: seed for a random selection.
     """
     drawn = {"seed": seed} if method.spec.draws else {}
     chosen = SELECTIONS[method.selection]
@@ -106,13 +110,13 @@ def select(
 def without_gradient(
     forward: Forward, parts: list[Tensor], like: Tensor, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probs and entropies of the rows in `parts`, 0 for all others.
+    """Return (B, T) log-probs and entropies of the rows in `parts`, 0 for all other rows.
 
     Args:
-        forward: policy or reference.
+        forward: forward pass of the policy or of the reference model.
         parts: micro-batches, (R,) rows each.
-        like: (B, T), whose shape and device both have.
-        dtype: of both.
+        like: (B, T) tensor with the shape and device of the result.
+        dtype: data type of the result.
     """
     logps = torch.zeros(like.shape, dtype=dtype, device=like.device)
     entropies = torch.zeros_like(logps)
@@ -128,21 +132,21 @@ def without_gradient(
 def _current(
     forward: Forward, batch: MiniBatch, method: Method, ranks: Ranks, budget: int
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the current policy where the selection reads them."""
+    """Return (B, T) log-probs and entropies of the current policy, 0 for rows that no selection reads."""
     needed = batch.mask.any(dim=1)
     if method.reads == "positive":
         needed &= batch.advantages > 0
-    parts = _share(batch, needed, ranks, budget)
+    parts = _own_micro_batches(batch, needed, ranks, budget)
     own = without_gradient(forward, parts, batch.mask, batch.old_logps.dtype)
-    # A row is computed by one rank and 0 on the others.
+    # Each row is computed by one rank and is 0 on the others.
     logps, entropies = (ranks.sum(values) for values in own)
     return logps, entropies
 
 
-def _share(batch: MiniBatch, needed: Tensor, ranks: Ranks, budget: int) -> list[Tensor]:
+def _own_micro_batches(batch: MiniBatch, needed: Tensor, ranks: Ranks, budget: int) -> list[Tensor]:
     """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
     rows = needed.nonzero().flatten()
-    return deal(*batch.lengths(), rows, budget, ranks.number)[ranks.index]
+    return micro_batches_by_rank(*batch.lengths(), rows, budget, ranks.number)[ranks.index]
 
 
 def _accumulate(
@@ -158,7 +162,7 @@ def _accumulate(
     for index, rows in enumerate(parts):
         with ranks.synchronised(last=index == len(parts) - 1):
             logps, _ = forward(rows)
-            loss = logps.sum() * 0.0  # No rows: other ranks have a pass left, take part in it.
+            loss = logps.sum() * 0.0  # Without rows, take part in the pass of the other ranks.
             if len(rows):
                 loss, counted = micro_batch_loss(logps, batch.take(rows), weights[rows], method)
                 sums += counted
@@ -169,12 +173,12 @@ def _accumulate(
 def micro_batch_loss(
     logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of some sequences, to be summed over all micro-batches and ranks.
+    """Return the loss of some sequences; the sum over all micro-batches and ranks is the loss of the batch.
 
     Args:
         logps: (R, W) current log-probs, with gradient.
-        batch: of the same sequences, (R, W) or wider.
-        weights: (R, W) or wider, `token_weights` of the whole mini-batch.
+        batch: the same sequences, (R, W) or wider.
+        weights: their rows of `token_weights` of the whole mini-batch, (R, W) or wider.
         method: clip, KL coefficient.
 
     Returns:
@@ -195,7 +199,7 @@ def micro_batch_loss(
             raise ValueError("ref_logps: missing; the method has a KL term")
         kl = kl_k3(logps, batch.ref_logps[:, :width])
         values = values - method.kl_coefficient * kl
-    # A position beyond a response may hold anything: out before it meets a weight of 0.
+    # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
     loss = -(values.masked_fill(~mask, 0.0) * weights[:, :width]).sum()
     ratio, sign = torch.exp(logps.detach() - old_logps), advantages.unsqueeze(1)
     sums = [
@@ -208,9 +212,9 @@ def micro_batch_loss(
 
 
 def _scopes(batch: MiniBatch, ranks: Ranks, budget: int) -> dict[str, list[Tensor]]:
-    """Return what the mask-scope meter compares with: a threshold per micro-batch and per rank."""
+    """Return the parts of the mini-batch for `mask_scope`: its micro-batches, and the rows of each rank."""
     rows = torch.arange(len(batch.mask), device=batch.mask.device)
     return {
-        "micro_batch": cut(*batch.lengths(), rows, budget),
+        "micro_batch": micro_batches(*batch.lengths(), rows, budget),
         "rank": list(rows.chunk(ranks.number)),
     }

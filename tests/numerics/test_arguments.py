@@ -23,7 +23,7 @@ from stapo.objective import (
     token_quadrants,
 )
 from stapo.objective.aggregation import token_weights
-from stapo.training.minibatch import cut, deal
+from stapo.training.minibatch import micro_batches, micro_batches_by_rank
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], dict[str, float]]] = {
@@ -156,13 +156,13 @@ def test_results_lie_where_the_arguments_lie(name: str) -> None:
 def test_micro_batches_and_weights_lie_where_the_mini_batch_lies() -> None:
     lengths, rows, keep = torch.tensor([3, 1, 2]), torch.arange(3), tensor("keep")
     with torch.device("meta"):
-        parts = cut(lengths, lengths, rows, 4)
-        hands = deal(lengths, lengths, rows, 4, 2)
+        parts = micro_batches(lengths, lengths, rows, 4)
+        by_rank = micro_batches_by_rank(lengths, lengths, rows, 4, 2)
         weights = [
             token_weights(keep, name, 1)
             for name in ("token_mean", "group_token_mean", "sequence_mean")
         ]
-    for value in (*parts, *(part for hand in hands for part in hand), *weights):
+    for value in (*parts, *(part for own in by_rank for part in own), *weights):
         assert value.device == rows.device
 
 

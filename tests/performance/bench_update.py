@@ -34,7 +34,7 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.methods import METHODS
 from stapo.models.tiny import build_tokenizer
 from stapo.training import update as update_module
-from stapo.training.minibatch import cut
+from stapo.training.minibatch import micro_batches
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
 GROUP_SIZE = 8
@@ -252,7 +252,7 @@ def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
         with_statistics(ours, batch)
         rows = torch.arange(scale.num_sequences, device=device)
         lengths = (batch["prompt_mask"].sum(dim=1), batch["completion_mask"].sum(dim=1))
-        by_length = cut(*lengths, rows, scale.micro_batch_tokens)
+        by_length = micro_batches(*lengths, rows, scale.micro_batch_tokens)
         updates = {
             f"TRL, {size} rows": (
                 trl.model,

@@ -1,4 +1,4 @@
-"""Cutting changes nothing: every sequence once, within the budget, and the same sums."""
+"""The division into micro-batches changes no result: each sequence once, in the budget, and the same sums."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stapo.methods import METHODS
 from stapo.objective import SELECTIONS, group_token_mean, sequence_mean, token_mean
 from stapo.objective.aggregation import token_weights
-from stapo.training.minibatch import MiniBatch, cut, deal
+from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.update import micro_batch_loss
 
 # The smallest mini-batch that fails says little more than any, and takes minutes to find.
@@ -24,7 +24,7 @@ PHASES = (Phase.explicit, Phase.generate)
 )
 def test_each_sequence_once_and_within_the_budget(lengths, budget):
     prompts, responses = torch.tensor(lengths).T
-    parts = cut(prompts, responses, torch.arange(len(lengths)), budget)
+    parts = micro_batches(prompts, responses, torch.arange(len(lengths)), budget)
     assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
     for part in parts:
         size = len(part) * int(prompts[part].max() + responses[part].max())
@@ -33,9 +33,9 @@ def test_each_sequence_once_and_within_the_budget(lengths, budget):
 
 def test_only_the_given_rows_longest_first():
     lengths = torch.tensor([5, 9, 1, 7])
-    parts = cut(torch.ones(4, dtype=torch.long), lengths, torch.tensor([0, 1, 3]), 20)
+    parts = micro_batches(torch.ones(4, dtype=torch.long), lengths, torch.tensor([0, 1, 3]), 20)
     assert [part.tolist() for part in parts] == [[1, 3], [0]]
-    assert cut(lengths, lengths, torch.tensor([], dtype=torch.long), 20) == []
+    assert micro_batches(lengths, lengths, torch.tensor([], dtype=torch.long), 20) == []
 
 
 @pytest.mark.parametrize(
@@ -68,24 +68,25 @@ def test_weights_are_the_aggregation(name, mean):
 )
 def test_all_ranks_have_as_many_passes_and_together_each_sequence_once(lengths, budget, num_ranks):
     prompts, responses = torch.tensor(lengths).T
-    hands = deal(prompts, responses, torch.arange(len(lengths)), budget, num_ranks)
-    assert len(hands) == num_ranks
-    assert len({len(parts) for parts in hands}) == 1
-    rows = [row for parts in hands for part in parts for row in part.tolist()]
-    assert sorted(rows) == list(range(len(lengths)))
-    # Dealt by length: no rank has more than one sequence more than another.
-    counts = [sum(len(part) for part in parts) for parts in hands]
+    rows = torch.arange(len(lengths))
+    by_rank = micro_batches_by_rank(prompts, responses, rows, budget, num_ranks)
+    assert len(by_rank) == num_ranks
+    assert len({len(parts) for parts in by_rank}) == 1
+    found = [row for parts in by_rank for part in parts for row in part.tolist()]
+    assert sorted(found) == list(range(len(lengths)))
+    # Sequences are divided by length: no rank has more than one sequence more than another.
+    counts = [sum(len(part) for part in parts) for parts in by_rank]
     assert max(counts) - min(counts) <= 1
-    work = [sum(int((prompts + responses)[part].sum()) for part in parts) for parts in hands]
+    work = [sum(int((prompts + responses)[part].sum()) for part in parts) for parts in by_rank]
     assert max(work) - min(work) <= max(map(sum, lengths))
 
 
-def test_equal_lengths_are_dealt_and_cut_in_the_order_of_the_rows():
-    """Every rank computes the plan by itself: no two may sort ties differently."""
+def test_sequences_of_equal_length_are_divided_in_the_order_of_the_rows():
+    """Every rank computes the division by itself: no two may sort ties differently."""
     lengths = torch.ones(4000, dtype=torch.long)  # long enough for an unstable sort to shuffle
     rows = torch.arange(4000)
-    assert torch.equal(torch.cat(cut(lengths, lengths, rows, 100)), rows)
-    for rank, parts in enumerate(deal(lengths, lengths, rows, 100, 2)):
+    assert torch.equal(torch.cat(micro_batches(lengths, lengths, rows, 100)), rows)
+    for rank, parts in enumerate(micro_batches_by_rank(lengths, lengths, rows, 100, 2)):
         assert torch.equal(torch.cat(parts), rows[rank::2])
 
 
@@ -98,7 +99,7 @@ def test_equal_lengths_are_dealt_and_cut_in_the_order_of_the_rows():
     shuffled=st.booleans(),
     by_group=st.booleans(),
 )
-def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
+def test_loss_and_gradient_do_not_depend_on_micro_batches_ranks_and_order(
     seed, name, budget, num_ranks, shuffled, by_group
 ):
     """Every method, its mask and divisor of the whole mini-batch, summed over ranks and micro-batches."""
@@ -115,7 +116,7 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
     )
     logps = batch.old_logps + 0.4 * torch.randn(size, width, generator=generator)
 
-    def update(order, hands):
+    def update(order, by_rank):
         rows = batch.take(order)
         leaf = logps[order].clone().requires_grad_()
         mask = rows.mask
@@ -123,9 +124,9 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
             rows.old_logps, rows.old_entropies, rows.advantages, mask, **method.selection_args
         )
         weights, total = token_weights(keep, aggregation, group_size=4), 0.0
-        for part in (part for hand in hands for part in hand if len(part)):
-            cut_to = max(int(mask[part].sum(dim=1).max()), 1)
-            loss, _ = micro_batch_loss(leaf[part, :cut_to], rows.take(part), weights[part], method)
+        for part in (part for own in by_rank for part in own if len(part)):
+            longest = max(int(mask[part].sum(dim=1).max()), 1)
+            loss, _ = micro_batch_loss(leaf[part, :longest], rows.take(part), weights[part], method)
             loss.backward()
             total += loss.item()
         gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
@@ -138,8 +139,8 @@ def test_loss_and_gradient_do_not_depend_on_cutting_ranks_and_order(
     if shuffled:  # Whole groups, which stay together.
         order = order.view(-1, 4)[torch.randperm(size // 4, generator=generator)].flatten()
     ones = torch.ones(size, dtype=torch.long)
-    hands = deal(ones, lengths[order], torch.arange(size), budget, num_ranks)
-    found = update(order, hands)
+    by_rank = micro_batches_by_rank(ones, lengths[order], torch.arange(size), budget, num_ranks)
+    found = update(order, by_rank)
     # Double precision, except that weights are rounded to single, the same ones on both sides.
     assert found[0] == pytest.approx(whole[0], rel=1e-9, abs=1e-12)
     torch.testing.assert_close(found[1], whole[1], rtol=1e-9, atol=1e-12)

@@ -30,7 +30,7 @@ from one_update import (
 from torch import Tensor
 
 from stapo.methods import Method
-from stapo.training.minibatch import cut
+from stapo.training.minibatch import micro_batches
 from stapo.training.update import select
 
 pytestmark = pytest.mark.rounding
@@ -249,7 +249,8 @@ def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) ->
     keep_apart: list[Any] = [None] * len(ROWS)
     mask = batch["completion_mask"].bool()
     prompts = batch["prompt_mask"].sum(dim=1)
-    for rows in cut(prompts, torch.tensor(LENGTHS), torch.arange(len(ROWS)), 2 * (PROMPT + WIDTH)):
+    responses, budget = torch.tensor(LENGTHS), 2 * (PROMPT + WIDTH)
+    for rows in micro_batches(prompts, responses, torch.arange(len(ROWS)), budget):
         part = {key: value[rows] for key, value in batch.items()}
         kept_here = kept(method, (part["old_per_token_logps"], part["old_entropies"]), part)
         for row, row_kept in zip(rows.tolist(), kept_here, strict=True):
