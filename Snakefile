@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import sys
+from functools import cache, partial
 from pathlib import Path
 
 from snakemake.utils import min_version
@@ -26,7 +27,14 @@ from stapo.study.resolved import (
     resolved_path,
     write_resolved,
 )
-from stapo.study import Checkpoint, StudyError, TrainingRun, identity, read_study
+from stapo.study import (
+    Checkpoint,
+    StudyError,
+    TrainingRun,
+    identity,
+    read_study,
+    settings,
+)
 
 min_version("9.27")
 

@@ -75,6 +75,12 @@ def verifier_fingerprint(study: Study) -> str:
     return fingerprint(verifier_config(study))
 
 
+def judge_config(study: Study) -> dict[str, Any] | None:
+    """Return what determines the verifier's verdicts, None without a verifier."""
+    verifier = study.evaluation.verifier
+    return verifier.model_dump(exclude={"batch_size"}) if verifier else None
+
+
 def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     """Return what determines the final weights of a training."""
     method = study.method(run.method)
@@ -148,9 +154,8 @@ def asked_fingerprint(study: Study, checkpoint: Checkpoint, decoding: str, bench
 def score_fingerprint(study: Study, checkpoint: Checkpoint, decoding: str, benchmark: str) -> str:
     """Return the fingerprint of everything that leads to the scores of one cell."""
     generate = generate_config(study, checkpoint, decoding)
-    verifier = study.evaluation.verifier
-    judged_by = verifier.model_dump(exclude={"batch_size"}) if verifier else None
-    return fingerprint([RECIPES["score"], generate, benchmark_config(study, benchmark), judged_by])
+    task, judge = benchmark_config(study, benchmark), judge_config(study)
+    return fingerprint([RECIPES["score"], generate, task, judge])
 
 
 def responses_fingerprint(study: Study, checkpoint: Checkpoint, decoding: str) -> str:

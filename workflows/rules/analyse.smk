@@ -3,7 +3,18 @@
 TABLES = paths.table_paths(STUDY)
 FIGURES = paths.figure_paths(STUDY)
 # Of every score: asked for once.
-REPORT_FINGERPRINT = identity.report_fingerprint(STUDY)
+REPORT_FINGERPRINT = with_all(identity.report_fingerprint(STUDY))
+
+DRAWN = {
+    False: settings.metrics_settings(STUDY),
+    True: settings.accuracy_settings(STUDY),
+}
+
+
+def figure_settings(figure):
+    """The settings of a figure: of one of scores, or of one of metrics."""
+    return DRAWN[paths.shows_scores(figure)]
+
 
 for name in RUN.decodings:
 
@@ -19,8 +30,9 @@ for name in RUN.decodings:
             log_of(paths.MAIN_TABLE).format(decoding=name, suffix="all"),
         localrule: True
         params:
+            *the_same(settings.table_settings(STUDY)),
             decoding=name,
-            fingerprint=identity.table_fingerprint(STUDY, name),
+            fingerprint=with_all(identity.table_fingerprint(STUDY, name)),
         shell:
             STAPO
             + " table --study {STUDY_FILE} --decoding {params.decoding} > {log} 2>&1"
@@ -34,7 +46,8 @@ rule figure:
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
-        fingerprint=lambda w: (
+        *one_by_one(lambda w: figure_settings(w.figure), DRAWN.values()),
+        fingerprint=lambda w: with_all(
             identity.accuracy_fingerprint(STUDY)
             if paths.shows_scores(w.figure)
             else identity.metrics_fingerprint(STUDY)
@@ -52,6 +65,7 @@ rule report:
     log:
         log_of(paths.REPORT),
     params:
+        *the_same(settings.report_settings(STUDY)),
         fingerprint=REPORT_FINGERPRINT,
     shell:
         STAPO + " report --study {STUDY_FILE} > {log} 2>&1"
@@ -66,6 +80,7 @@ rule provenance:
     log:
         log_of(paths.PROVENANCE),
     params:
+        *the_same(settings.report_settings(STUDY)),
         fingerprint=REPORT_FINGERPRINT,
     shell:
         STAPO + " provenance --study {STUDY_FILE} > {log} 2>&1"

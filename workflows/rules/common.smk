@@ -26,6 +26,40 @@ def checkpoint_of(w):
     return Checkpoint.parse(w.checkpoint)
 
 
+def run_of(w):
+    """The training of a job."""
+    return TrainingRun(w.size, w.method, int(w.seed))
+
+
 def trained_by(w):
     """The fingerprint of a training."""
-    return identity.train_fingerprint(STUDY, TrainingRun(w.size, w.method, int(w.seed)))
+    return identity.train_fingerprint(STUDY, run_of(w))
+
+
+def with_all(made_by):
+    """A param for what is not among a job's own settings, so that a reason says which of them it is."""
+    return f"fingerprint={made_by}"
+
+
+def one_by_one(of, kinds):
+    """Params, one for each setting, so that a reason names what changed.
+
+    Snakemake compares the params of a job as a set: a setting that only other jobs of the rule have
+    repeats one that the job has.
+
+    Args:
+        of: the settings of a job, from its wildcards.
+        kinds: the settings of one job of each kind that the rule has.
+    """
+
+    def param(key):
+        return lambda w: of(w).get(key) or next(iter(of(w).values()))
+
+    return [
+        param(key) for key in dict.fromkeys(key for found in kinds for key in found)
+    ]
+
+
+def the_same(found):
+    """Params, one for each setting, of a rule whose jobs all have the same."""
+    return one_by_one(lambda w: found, [found])

@@ -5,6 +5,8 @@
 CURVE = STUDY.evaluation.curve
 FULL = [one for one in STUDY.checkpoints() if STUDY.is_full(one)]
 CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
+generate_settings = cache(partial(settings.generate_settings, STUDY))
+score_settings = cache(partial(settings.score_settings, STUDY))
 
 
 rule generate:
@@ -19,8 +21,16 @@ rule generate:
     resources:
         gpu=STUDY.gpus_of("generate"),
     params:
-        fingerprint=lambda w: identity.responses_fingerprint(
-            STUDY, checkpoint_of(w), w.decoding
+        *one_by_one(
+            lambda w: generate_settings(checkpoint_of(w), w.decoding),
+            [
+                generate_settings(one, decoding)
+                for one in FULL[:1] + CURVE_ALONE[:1]
+                for decoding in RUN.decodings
+            ],
+        ),
+        fingerprint=lambda w: with_all(
+            identity.responses_fingerprint(STUDY, checkpoint_of(w), w.decoding)
         ),
         out=at(paths.RESPONSES),
         work=at(paths.GENERATE_WORK),
@@ -56,8 +66,14 @@ rule score:
     resources:
         gpu=STUDY.gpus_of("score"),
     params:
-        fingerprint=lambda w: identity.score_fingerprint(
-            STUDY, checkpoint_of(w), w.decoding, w.benchmark
+        *one_by_one(
+            lambda w: score_settings(w.benchmark),
+            map(score_settings, STUDY.evaluated()),
+        ),
+        fingerprint=lambda w: with_all(
+            identity.score_fingerprint(
+                STUDY, checkpoint_of(w), w.decoding, w.benchmark
+            )
         ),
         judge=lambda w, input: judge_options(input.verifier),
     shell:

@@ -8,7 +8,7 @@ rule prompts:
     log:
         log_of(paths.PROMPTS),
     params:
-        fingerprint=identity.data_fingerprint(STUDY),
+        *the_same(settings.data_settings(STUDY)),
     shell:
         STAPO
         + " prompts --study {STUDY_FILE} --out {output.prompts} --record {output.record} > {log} 2>&1"
@@ -25,12 +25,16 @@ rule overlap:
     log:
         log_of(paths.OVERLAP),
     params:
+        *the_same(settings.overlap_settings(STUDY)),
         benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
         + ["--published"] * hasattr(STUDY.data, "hub"),
-        fingerprint=identity.overlap_fingerprint(STUDY),
+        fingerprint=with_all(identity.overlap_fingerprint(STUDY)),
     shell:
         STAPO
         + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
+
+
+base_settings = cache(partial(settings.base_settings, STUDY))
 
 
 rule base_model:
@@ -40,7 +44,7 @@ rule base_model:
     log:
         log_of(paths.BASE_MODEL),
     params:
-        fingerprint=lambda w: identity.base_fingerprint(STUDY, w.size),
+        *one_by_one(lambda w: base_settings(w.size), map(base_settings, RUN.sizes)),
     shell:
         STAPO
         + " base --study {STUDY_FILE} --size {wildcards.size} --out {output.model} --record {output.record} > {log} 2>&1"
@@ -56,7 +60,7 @@ if STUDY.evaluation.verifier:
             log_of(paths.VERIFIER),
         localrule: True
         params:
-            fingerprint=identity.verifier_fingerprint(STUDY),
+            *the_same(settings.verifier_settings(STUDY)),
         shell:
             STAPO
             + " base --study {STUDY_FILE} --verifier --out {output.model} --record {output.record} > {log} 2>&1"

@@ -5,6 +5,9 @@
 TRAINED = f"{{params.work}}/{{params.fingerprint}}/{paths.TRAINED}"
 
 
+train_settings = cache(partial(settings.train_settings, STUDY))
+
+
 rule train:
     input:
         base=at(paths.BASE_MODEL),
@@ -18,7 +21,11 @@ rule train:
         gpu=STUDY.gpus_of("train"),
         nodes=1,
     params:
-        fingerprint=trained_by,
+        *one_by_one(
+            lambda w: train_settings(run_of(w)), map(train_settings, STUDY.runs())
+        ),
+        # Of a function of the output, and so not compared: all that it is made of is, one by one.
+        fingerprint=lambda w, output: trained_by(w),
         steps=STUDY.kept_steps(),
         work=at(paths.TRAIN_WORK),
         run=subpath(output.metrics, parent=True),
