@@ -1,8 +1,8 @@
-"""Step checkpoints: written aside, sealed, renamed; read only when whole and of this run.
+"""Step checkpoints: written to a temporary directory, sealed and renamed; read only if complete and unchanged.
 
-A kill at any moment leaves either the old checkpoint or the old and the new one. The seal lists every
-file with its SHA-256, and has one itself, so that a checkpoint that was truncated or changed later (a full
-disk, a copy that broke off, a flipped bit) or that belongs to another run is recognised and skipped.
+A kill at any moment leaves either the old checkpoint, or the old and the new one. The seal lists every file
+with its SHA-256, and contains a checksum of itself. A checkpoint that was truncated or changed later (by a
+full disk, an interrupted copy, a flipped bit), or that belongs to another run, is detected and skipped.
 """
 
 import errno
@@ -21,9 +21,9 @@ from stapo.provenance import file_sums
 SEAL = "seal.json"
 ASIDE = "writing"
 OF_A_RANK = re.compile(r"(?:__|rng_state_)(\d+)")
-"""How the names of files begin that one rank of several writes: its shards, its random state."""
+"""Start of the names of files that each rank writes: its shards and its random state."""
 STATES_PER_PARAMETER = 3
-"""Weights and the two moments of Adam."""
+"""Number of values per parameter: the weight and the two moments of Adam."""
 
 
 def checkpoints(directory: Path) -> list[Path]:
@@ -33,34 +33,34 @@ def checkpoints(directory: Path) -> list[Path]:
 
 
 def step_of(checkpoint: Path) -> int:
-    """Return after which optimiser step a checkpoint was written."""
+    """Return the optimiser step after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def require_space(directory: Path, num_bytes: int) -> None:
-    """Check that a checkpoint fits before any of it is written.
+    """Check that there is enough space for a checkpoint, before writing it.
 
     Raises:
-        OSError: too little space; what is there stays whole.
+        OSError: there is too little space; existing checkpoints are not changed.
     """
     free = shutil.disk_usage(directory).free
     if free < num_bytes:
         raise OSError(
             errno.ENOSPC,
-            f"a checkpoint needs {num_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; the last one is "
-            "whole: make some space and run the same command again, it continues",
+            f"a checkpoint needs {num_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; the last "
+            "checkpoint is complete: free some space and run the same command again to continue from it",
             str(directory),
         )
 
 
 class UnreadableCheckpointError(RuntimeError):
-    """A checkpoint is whole but cannot be loaded; raised on all ranks alike."""
+    """Raised on all ranks if a checkpoint is complete but cannot be loaded."""
 
 
 def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[str, Any]:
-    """Bring the files that a rank wrote to the disk and return their checksums.
+    """Flush the files that a rank wrote to the disk and return their checksums.
 
-    Each file is read once, by the rank that wrote it and still has it in memory.
+    Each file is read once, by the rank that wrote it, whose page cache still contains it.
     """
     names = []
     for path in sorted(directory.rglob("*")):
@@ -76,12 +76,12 @@ def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[st
 
 
 def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) -> None:
-    """Write down what belongs to a checkpoint, and bring that to the disk.
+    """Write the seal of a checkpoint and flush it to the disk.
 
     Args:
-        directory: a checkpoint that is written completely.
+        directory: a completely written checkpoint.
         identity: `fingerprint` of the run, `layout` of the states, `num_processes`.
-        files: as `checksums_of_rank`, of all ranks.
+        files: results of `checksums_of_rank` of all ranks together.
     """
     record = {**identity, "step": step_of(directory), "files": dict(files)}
     record["checksum"] = fingerprint(record)
@@ -92,9 +92,9 @@ def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) ->
 
 
 def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
-    """Rename a sealed checkpoint into `output`; only then remove all but the last `keep`.
+    """Rename a sealed checkpoint into `output`, then remove all but the last `keep` checkpoints.
 
-    Later steps are checkpoints that were skipped: they do not count as the last ones.
+    Checkpoints of later steps were skipped when the run was resumed: they are neither counted nor removed.
     """
     target = output / aside.name
     shutil.rmtree(target, ignore_errors=True)
@@ -112,17 +112,17 @@ def newest_whole(
     say: Callable[[str], None],
     before: int | None = None,
 ) -> Path | None:
-    """Return the newest checkpoint that can be continued from, or None.
+    """Return the newest checkpoint from which a run can be resumed, None without one.
 
     Args:
-        directory: with `checkpoint-N` in it.
-        identity: as for `seal`, of the run that wants to continue.
-        say: called with one line for each checkpoint that is skipped, with the reason.
-        before: a step; its checkpoint and later ones are not looked at.
+        directory: directory with checkpoints `checkpoint-N`.
+        identity: as for `seal`, of the run to resume.
+        say: called for each skipped checkpoint with a line that contains the reason.
+        before: step; its checkpoint and later ones are ignored.
 
     Raises:
-        ValueError: the run's own checkpoint, but in a layout that this launch cannot read.
-        OSError: a checkpoint that this user may not read, or the machine cannot read now.
+        ValueError: a checkpoint of this run has a layout that this launch cannot read.
+        OSError: a checkpoint cannot be read for another reason than damage, such as missing permission.
     """
     for checkpoint in reversed(checkpoints(directory)):
         if before is not None and step_of(checkpoint) >= before:
@@ -135,7 +135,7 @@ def newest_whole(
 
 
 def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
-    """Return why a checkpoint cannot be continued from, None where it can."""
+    """Return why a run cannot be resumed from a checkpoint, None if it can."""
     try:
         record = json.loads((checkpoint / SEAL).read_bytes().decode())
         checksum = record.pop("checksum")
@@ -145,23 +145,23 @@ def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return "truncated or corrupt: its seal is unreadable, or of an earlier version"
     if checksum != fingerprint(record):
-        return "truncated or corrupt: its seal is not what was written"
+        return "truncated or corrupt: its seal was changed"
     if (record["fingerprint"], record["step"]) != (identity["fingerprint"], step_of(checkpoint)):
-        return "foreign: another run wrote it"
+        return "written by another run, or for another step"
     if layout != identity["layout"]:
         raise ValueError(
-            f"{checkpoint}: written under {layout}, this launch is {identity['layout']}; start it with the "
-            "configuration that it was started with"
+            f"{checkpoint}: written with {layout}, but this launch uses {identity['layout']}; use the launch "
+            "configuration with which the training was started"
         )
     for name, stated in files.items():
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != stated["bytes"]:
-            return f"truncated or corrupt: {name} is missing or not as long as it was"
+            return f"truncated or corrupt: {name} is missing or has another size"
     try:
         found = file_sums(checkpoint, files)
     except OSError as error:
-        if error.errno != errno.EIO:  # Not the checkpoint's: no permission, no descriptors left.
+        if error.errno != errno.EIO:  # No damage, but missing permission or too many open files.
             raise
         return f"truncated or corrupt: {error.filename or checkpoint}: {error.strerror}"
     changed = [name for name, stated in files.items() if found[name] != stated["sha256"]]
-    return f"truncated or corrupt: {changed[0]} is not what was written" if changed else None
+    return f"truncated or corrupt: {changed[0]} was changed" if changed else None

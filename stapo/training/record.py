@@ -1,4 +1,4 @@
-"""What a run leaves behind besides weights and metrics: its attempts, and what it was made from and with."""
+"""The attempts of a training run, and the provenance of its result."""
 
 import os
 import sys
@@ -19,17 +19,19 @@ from stapo.records.step import PHASES, from_line
 
 ATTEMPTS = "attempts.jsonl"
 METRICS = "metrics.jsonl"
-"""Of the steps done, in the work directory; every checkpoint holds a copy."""
+"""Records of the completed steps, in the work directory; every checkpoint contains a copy."""
 
 
 @contextmanager
 def attempt(work: Path, first_step: int, study: dict[str, Any] | None = None) -> Iterator[None]:
-    """Write down that a training goes on, and at its end what that took; a kill leaves only the first.
+    """Record an attempt to train: a line at the start, and another with time and energy at the end.
+
+    An attempt that is killed leaves only the first line.
 
     Args:
-        work: directory of the run, seen by all ranks.
-        first_step: the optimiser steps that were done before.
-        study: that the command names by a file, which is not published.
+        work: directory of the run, shared by all ranks.
+        first_step: number of optimiser steps that were completed before.
+        study: the resolved study, whose file the command names; that file is not published.
     """
     state = PartialState()
     started, before = time.monotonic(), energy_joules()
@@ -52,17 +54,17 @@ def attempt(work: Path, first_step: int, study: dict[str, Any] | None = None) ->
     if state.is_main_process:
         joules = [part for part in everywhere if part is not None]
         record["seconds"] = time.monotonic() - started
-        # One rank without a meter would make the sum a wrong number.
+        # With one rank without an energy meter, the sum would be too small.
         record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
         append_jsonl(work / ATTEMPTS, record)
 
 
 def attempts(work: Path) -> list[dict[str, Any]]:
-    """Return one record for each attempt; without `seconds` where it did not come to its end."""
+    """Return one record for each attempt; attempts that were killed have no `seconds`."""
     found: dict[str, dict[str, Any]] = {}
     for record in read_jsonl(
         work / ATTEMPTS,
-        "remove this line; the attempt is then not counted, and `stapo verify` may miss it",
+        "remove this line; its attempt is then not counted, and `stapo verify` may report it as missing",
     ):
         found[f"{record['started']} {record['after_step']}"] = record
     return list(found.values())
@@ -76,15 +78,16 @@ def run_provenance(
     outputs: list[Path],
     too_long: int = 0,
 ) -> dict[str, Any]:
-    """Return what a finished run was made from and with, and the checksums of what it made.
+    """Return the provenance of a finished run: its inputs, environment, costs, and checksums of its outputs.
 
     Args:
-        config: all that determines the result.
+        config: everything that determines the result.
         base: directory of the base model.
-        prompts: the training prompts.
+        prompts: file of the training prompts.
         work: directory of the run.
-        outputs: published files and directories, side by side; their paths are kept from there.
-        too_long: how many of the prompts it left out for their length.
+        outputs: published files and directories, all in the same directory; recorded paths are relative
+            to it.
+        too_long: number of prompts that were left out because of their length.
     """
     metrics = [from_line(line) for line in read_jsonl(work / METRICS)]
     seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
@@ -101,7 +104,7 @@ def run_provenance(
         "outputs": checksums(outputs, outputs[0].parent),
         "attempts": tried,
         "steps": len(metrics),
-        # Of the steps that count; steps that a kill threw away are in the attempts alone.
+        # Only of steps in the result; steps that were lost by a kill count only in the attempts.
         "seconds": seconds,
         "gpu_seconds": seconds * PartialState().num_processes if environment_now["gpus"] else 0.0,
         "joules": sum(known) if known and len(known) == len(tried) else None,

@@ -1,4 +1,4 @@
-"""A GRPOTrainer whose checkpoints are sealed, hold the rollout in use, and load on all ranks or on none."""
+"""A GRPOTrainer with sealed checkpoints that contain the current rollout, and load on all ranks or on none."""
 
 import shutil
 from collections.abc import Callable
@@ -25,27 +25,28 @@ from stapo.training.checkpoints import (
 )
 
 ROLLOUT_FILE = "rollout.safetensors"
-"""In a checkpoint from the middle of a rollout: the whole rollout."""
+"""File with the whole rollout, in checkpoints written before the last mini-batch of a rollout."""
 NOT_THE_CHECKPOINTS = (
     MemoryError, torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError,
 )  # fmt: skip
-"""Errors of the machine while a checkpoint is loaded; an older one would not help."""
+"""Errors of the machine, not of the checkpoint that is loaded; loading an older one would not help."""
 
 
 class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
-    """Saves and loads; `_step` and `_buffered_inputs` are TRL's place in the rollout.
+    """GRPOTrainer that saves and loads sealed checkpoints.
 
-    Its arguments are those of GRPOTrainer, with a `run_fingerprint` among the settings.
+    TRL's `_step` and `_buffered_inputs` are the position in the rollout. The arguments are those of
+    GRPOTrainer; the settings must have a `run_fingerprint`.
     """
 
     logs: tuple[Path, ...] = ()
-    """Files that every checkpoint holds a copy of."""
+    """Files that are copied into every checkpoint."""
     _buffered_inputs: Any
 
     # Saving
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write the checkpoint aside, seal and rename it; only then are older ones removed."""
+        """Write the checkpoint to a temporary directory, seal and rename it; then remove older ones."""
         output, main = Path(self.args.output_dir), self.accelerator.is_main_process
         parameters = sum(p.numel() * p.element_size() for p in self.model.parameters())
         require_space(output, STATES_PER_PARAMETER * parameters)
@@ -56,7 +57,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.args.output_dir = str(aside)
         try:
-            # Past GRPOTrainer, which would add a model card to every checkpoint.
+            # Not by GRPOTrainer's method, which would add a model card to every checkpoint.
             Trainer._save_checkpoint(self, model, trial)
         finally:
             self.args.output_dir, self.args.save_total_limit = str(output), limit
@@ -77,7 +78,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         self.accelerator.wait_for_everyone()
 
     def _save_rollout(self, checkpoint: Path) -> None:
-        """Write the rollout if mini-batches of it are still to come; every rank holds all of it."""
+        """Write the rollout if it has mini-batches left; every rank holds the whole rollout."""
         if self._step % self.args.steps_per_generation:
             parts = self._buffered_inputs
             names = [name for name, value in parts[0].items() if value is not None]
@@ -90,7 +91,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         """Train as the Trainer does.
 
         Raises:
-            UnreadableCheckpointError: on all ranks, when one of them cannot load its part.
+            UnreadableCheckpointError: a rank cannot load its part; raised on all ranks.
         """
         if isinstance(resume_from_checkpoint, str):
             self._load(resume_from_checkpoint, lambda: _check_state(Path(resume_from_checkpoint)))
@@ -105,7 +106,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         self._load(checkpoint, lambda: load(checkpoint))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load the random state, the last thing before the next step, and the rollout in use."""
+        """Load the random state, which the Trainer loads last, and the current rollout."""
         load = super()._load_rng_state
         self._load(checkpoint, lambda: load(checkpoint))
         self._load(checkpoint, lambda: self._load_rollout(checkpoint))
@@ -120,14 +121,14 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             self._buffered_inputs = split_tensor_dict(whole, slices)
 
     def _load(self, checkpoint: str | None, load: Callable[[], Any]) -> None:
-        """Load a part of a checkpoint; if that fails on one rank, it fails on all."""
+        """Load a part of a checkpoint; if this fails on one rank, raise an error on all of them."""
         fault = None
         try:
             load()
         except NOT_THE_CHECKPOINTS:
             raise
-        except (Exception, CheckpointException) as error:  # The latter is no Exception.
-            causes = list(getattr(error, "failures", {}).values())  # Of the ranks that could not.
+        except (Exception, CheckpointException) as error:  # CheckpointException is no Exception.
+            causes = list(getattr(error, "failures", {}).values())  # One for each rank that failed.
             cause = causes[0][0] if causes else error
             fault = f"{type(cause).__name__}: {' '.join(str(cause).split())[:120]}"
         faults = [one for one in gather_object([fault]) if one]
@@ -135,7 +136,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             raise UnreadableCheckpointError(f"cannot be loaded: {faults[0]}")
 
     def checkpoint_identity(self) -> dict[str, Any]:
-        """Return what a checkpoint must agree with to be continued by this trainer."""
+        """Return the properties that a checkpoint must have so that this trainer can resume from it."""
         return {
             "fingerprint": self.args.run_fingerprint,
             "layout": "FSDP" if self.is_fsdp_enabled else "whole states",

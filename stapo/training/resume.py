@@ -1,4 +1,4 @@
-"""Where a training goes on: from the newest checkpoint that is whole and can be loaded."""
+"""Resuming a training from its newest checkpoint that is complete and can be loaded."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +22,18 @@ from stapo.training.trainer import StapoTrainer
 def train_from_newest(
     trainer: StapoTrainer, work: Path, kept: Mapping[int, Path], study: dict[str, Any] | None = None
 ) -> None:
-    """Train from the newest checkpoint that can be loaded, or from the base model where there is none.
+    """Train from the newest checkpoint that can be loaded, or from the base model without any checkpoint.
+
+    Args:
+        trainer: trainer of the run.
+        work: directory of the run.
+        kept: step -> directory of the weights that are kept after it.
+        study: the resolved study, for the record of attempts.
 
     Raises:
-        RuntimeError: there are whole checkpoints, and none of them can be loaded.
+        RuntimeError: there are complete checkpoints, but none of them can be loaded.
     """
-    resume = _newest(trainer, work, before=_again(kept, work))
+    resume = _newest(trainer, work, before=_step_to_repeat(kept, work))
     while True:
         _announce(resume, work, trainer.args.max_steps)
         try:
@@ -39,17 +45,17 @@ def train_from_newest(
             say(f"{resume}: skipped, {error}")
             older = _newest(trainer, work, before=step_of(resume))
             if older is None:
-                # Its checksums are right: other packages wrote it, or the machine cannot read it now.
-                # Days of training are not started again for that.
+                # Its checksums are correct: it was written with other packages, or the machine has a
+                # temporary problem. This must not restart days of training from step 0.
                 raise RuntimeError(
-                    f"{resume}: {error}; no older checkpoint is left: run it again with the packages that "
-                    "wrote it, or remove it to train from step 0"
+                    f"{resume}: {error}; there is no older checkpoint: use the package versions that wrote "
+                    "it, or remove it to train from step 0"
                 ) from error
             resume = older
 
 
-def _again(kept: Mapping[int, Path], work: Path) -> int | None:
-    """Return the first step that must be done again, since its weights are wanted and not there."""
+def _step_to_repeat(kept: Mapping[int, Path], work: Path) -> int | None:
+    """Return the first step whose kept weights are missing or damaged, so that it must be done again."""
     if not PartialState().is_main_process:
         return None
     for step, path in sorted(kept.items()):
@@ -66,7 +72,7 @@ def _again(kept: Mapping[int, Path], work: Path) -> int | None:
 
 
 def _newest(trainer: StapoTrainer, work: Path, before: int | None) -> Path | None:
-    """Return the checkpoint to continue from, the main process's choice for all."""
+    """Return the checkpoint to resume from, chosen by the main process for all processes."""
     found: list[Path | None] = [None]
     if trainer.accelerator.is_main_process:
         found = [newest_whole(work, trainer.checkpoint_identity(), say, before)]
@@ -75,13 +81,13 @@ def _newest(trainer: StapoTrainer, work: Path, before: int | None) -> Path | Non
 
 
 def _announce(resume: Path | None, work: Path, steps: int) -> None:
-    """Say from where the training goes on, and take back the records of steps that are done again."""
+    """Print the step after which the training continues, and remove the records of later steps."""
     if not PartialState().is_main_process:
         return
     if resume is None:
         (work / METRICS).unlink(missing_ok=True)
         if checkpoints(work):
-            say("no checkpoint is left to continue from: training starts at step 0")
+            say("no checkpoint can be used: training starts at step 0")
         return
     with replace_file(work / METRICS, "wb") as stream:
         stream.write((resume / METRICS).read_bytes())
@@ -89,11 +95,11 @@ def _announce(resume: Path | None, work: Path, steps: int) -> None:
     say(
         f"resuming after step {done} of {steps}"
         if done < steps
-        else f"all {done} steps were done before: nothing to train, publishing their result"
+        else f"all {done} steps were done before: nothing to train, publishing the result"
     )
 
 
 def say(line: str) -> None:
-    """Print a line, once for all processes."""
+    """Print a line on the main process only."""
     if PartialState().is_main_process:
         print(line, flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""One training run: from prompts and base model to published weights and metrics."""
+"""One training run: trains a base model on prompts and publishes weights and metrics."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -33,44 +33,43 @@ from stapo.training.trainer import StapoConfig, StapoTrainer
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """What one training is made from, how it runs, and where its results go."""
+    """Inputs, settings and output paths of one training."""
 
     config: dict[str, Any]
-    """All that determines the result; `work` is bound to it."""
+    """Everything that determines the result; `work` can only be used with this configuration."""
     training: TrainingSettings
-    """What the methods share."""
+    """Settings that all methods share."""
     method: Method
-    """Objective of the run."""
+    """Method of the run."""
     seed: int
-    """Of data order, rollouts and everything else."""
+    """Seed of data order, rollouts and everything else."""
     base: Path
     """Directory of the base model and its tokenizer."""
     prompts: Path
     """JSON lines with question and answer."""
     work: Path
-    """Directory for step checkpoints, of this run alone."""
+    """Directory of the step checkpoints, used by this run alone."""
     model_path: Path
-    """Where the final weights appear, by one rename."""
+    """Output directory of the final weights, created by one rename."""
     metrics_path: Path
-    """Where the metrics appear, before the weights."""
+    """Output file of the metrics, written before the weights."""
     engine: EngineSettings = field(default_factory=EngineSettings)
-    """How it runs; nothing in it determines the result."""
+    """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
-    """Steps before the last after which the weights are kept, and published beside `model_path` as `stepN`
-    with the rest."""
+    """Steps before the last whose weights are kept, and published at the end as `stepN` beside `model_path`."""
     end_tokens: Sequence[str] = ()
-    """Of the study; the tokenizer's own always ends a response."""
+    """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
     """The resolved study as JSON, for the record of attempts."""
 
     @property
     def metrics(self) -> Path:
-        """The records of the steps done so far."""
+        """File with the records of the completed steps."""
         return self.work / METRICS
 
     @property
     def kept(self) -> dict[int, Path]:
-        """Step to the directory in which its weights are kept until they are published."""
+        """Step -> directory in which its weights are kept until they are published."""
         return {step: self.work / "weights" / f"step{step}" for step in self.kept_steps}
 
 
@@ -82,17 +81,25 @@ def trainer_config(
     run_fingerprint: str,
     end_token_ids: Sequence[int],
 ) -> StapoConfig:
-    """Return the trainer's settings for a study's.
+    """Return the settings of the trainer for the settings of a study.
+
+    Args:
+        training: settings that all methods share.
+        engine: settings of the engine, which do not determine the result.
+        seed: seed of data order, rollouts and everything else.
+        output: directory of the step checkpoints.
+        run_fingerprint: fingerprint of everything that determines the result.
+        end_token_ids: ids of the tokens that end a response.
 
     Raises:
-        ValueError: the mini-batch cannot be shared by this many processes.
+        ValueError: the mini-batch cannot be divided among this number of processes.
     """
     num_processes = PartialState().num_processes
     mini_batch = training.prompts_per_mini_batch * training.group_size
     if mini_batch % num_processes:
         raise ValueError(
-            f"training: {num_processes} processes cannot share a mini-batch of {mini_batch} responses; "
-            f"start a number of processes that divides {mini_batch}"
+            f"training: a mini-batch of {mini_batch} responses cannot be divided among {num_processes} "
+            f"processes; start a number of processes that divides {mini_batch}"
         )
     return StapoConfig(
         output_dir=str(output),
@@ -108,7 +115,7 @@ def trainer_config(
         micro_batch_tokens=training.micro_batch_tokens,
         advantage_epsilon=training.advantage_epsilon,
         disable_dropout=True,
-        trust_remote_code=False,  # Also of the reference model and of vLLM.
+        trust_remote_code=False,  # Also applies to the reference model and to vLLM.
         save_strategy="steps",
         save_steps=training.checkpoint_every,
         save_total_limit=training.keep_checkpoints,
@@ -131,7 +138,7 @@ def _optimiser(training: TrainingSettings) -> dict[str, Any]:
 
 
 def _rollouts(training: TrainingSettings) -> dict[str, Any]:
-    """Return TRL's settings of rollouts, whatever generates them."""
+    """Return TRL's settings of rollouts that do not depend on the engine."""
     return {
         "steps_per_generation": training.prompts_per_batch // training.prompts_per_mini_batch,
         "num_generations": training.group_size,
@@ -144,7 +151,7 @@ def _rollouts(training: TrainingSettings) -> dict[str, Any]:
 
 
 def _launch(engine: EngineSettings) -> dict[str, Any]:
-    """Return the Trainer's settings of the machine and of what it logs."""
+    """Return the Trainer's settings of machine and logging."""
     accelerator = torch.cuda.is_available()
     return {
         "bf16": accelerator,
@@ -174,25 +181,24 @@ def _vllm(
         "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
         "vllm_server_base_url": engine.vllm_server,
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
-        # The ends are the study's, as in evaluation, not those of the checkpoint.
+        # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
         "generation_kwargs": {"stop_token_ids": list(end_token_ids), "ignore_eos": True},
-        # The paper's objective has no such factor; the mismatch is recorded instead.
+        # The paper's objective contains no importance-sampling correction.
         "vllm_importance_sampling_correction": False,
     }
 
 
 def train(job: TrainingJob) -> None:
-    """Train, resuming from the newest whole step checkpoint, and publish the result.
+    """Train, resuming from the newest complete step checkpoint, and publish the result.
 
-    Started by `accelerate launch`, all its processes call this with the same job and see the same file
-    system.
+    All processes of `accelerate launch` call this with the same job, and share a file system.
 
     Raises:
-        BusyError: another process trains in its work directory.
-        ForeignDirectoryError: the work directory holds another run.
-        DamagedFileError: the base model is not what was written.
-        FloatingPointError: a loss or gradient that is not finite.
-        KeyboardInterrupt: stopped between two steps; resumable.
+        BusyError: another process uses the work directory.
+        ForeignDirectoryError: the work directory belongs to another run.
+        DamagedFileError: the base model differs from its checksums.
+        FloatingPointError: a loss or gradient is not finite.
+        KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     with ExitStack() as stack:
@@ -208,8 +214,8 @@ def train(job: TrainingJob) -> None:
             raise KeyboardInterrupt
         if done < steps:
             raise RuntimeError(
-                f"the training ended after step {done} of {steps} "
-                "although nobody asked it to; nothing was published"
+                f"the training ended after step {done} of {steps} for an unknown reason; "
+                "nothing was published"
             )
         published = _publish(trainer, job)
         if state.is_main_process:
@@ -220,22 +226,20 @@ def train(job: TrainingJob) -> None:
 
 
 def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, int]:
-    """Return the trainer of a job, and how many of its prompts are too long.
+    """Return the trainer of a job, and the number of its prompts that are too long.
 
     Raises:
         StudyError: the tokenizer has no end token.
     """
     training = job.training
-    # The configuration says how base model and prompts are made; not everywhere to the same bits.
+    # With checksums, since the same configuration may give a base model or prompts with other bits.
     made_from = [job.config, sums_of(job.base), file_sha256(job.prompts)]
     tokenizer = load_tokenizer(job.base, padding_side="left")
-    if tokenizer.eos_token_id is None:  # TRL needs one.
-        raise StudyError(
-            [f"{job.base}: the tokenizer has no end token of its own; choose another model"]
-        )
+    if tokenizer.eos_token_id is None:  # TRL needs it.
+        raise StudyError([f"{job.base}: the tokenizer has no end token; choose another model"])
     ends = end_token_ids(tokenizer, job.end_tokens)
     model = load_model(job.base, torch.float32)
-    # TRL ends responses, and masks what follows, by what the model declares.
+    # TRL ends responses at the end tokens of the generation configuration, and masks what follows.
     model.generation_config.eos_token_id = list(ends)
     records, too_long = _records(job.prompts, training, tokenizer)
     progress = Progress(job.method.title)
@@ -262,26 +266,31 @@ def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, in
 
 
 class KeepWeights(TrainerCallback):  # type: ignore[misc]
-    """Writes the weights after certain steps, before the step's checkpoint is sealed."""
+    """Writes the weights after certain steps, before the checkpoint of the step is written.
+
+    Args:
+        trainer: trainer of the run.
+        paths: step -> directory of its weights.
+    """
 
     def __init__(self, trainer: StapoTrainer, paths: Mapping[int, Path]) -> None:
         self.trainer, self.paths = trainer, paths
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write them, all ranks together."""
+        """Write the weights if they are kept after this step; all ranks must call this."""
         if state.global_step in self.paths:
             _write_weights(self.trainer, self.paths[state.global_step])
 
 
 def _write_weights(trainer: StapoTrainer, path: Path) -> None:
-    """Write weights and tokenizer as a directory that appears whole, from the main process."""
-    # Sharded weights are gathered by all processes together.
+    """Write weights and tokenizer atomically on the main process; all processes must call this."""
+    # All processes together gather sharded weights.
     weights = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
     if trainer.accelerator.is_main_process:
         with replace_directory(path) as aside:
             model = trainer.accelerator.unwrap_model(trainer.model)
             if weights is not None and model.config.tie_word_embeddings:
-                # Gathered one by one, tied weights look like several.
+                # Gathering copies each tied weight; without this, it would be saved several times.
                 weights = {k: v for k, v in weights.items() if k not in model._tied_weights_keys}
             model.save_pretrained(aside, state_dict=weights)
             trainer.processing_class.save_pretrained(aside)
@@ -289,7 +298,7 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
 
 
 def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
-    """Write metrics and weights where the pipeline expects them, from the main process; return the paths."""
+    """Write metrics and weights to their output paths on the main process; return the paths."""
     steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
     if trainer.accelerator.is_main_process:
         for target, path in steps.items():
@@ -299,7 +308,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
             stream.write(job.metrics.read_text())
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
-        # The published weights are what a later run starts from; the full states may go.
+        # Only the last checkpoint is kept, from which a changed output can be published again.
         for path in checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
@@ -309,7 +318,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
 def _records(
     prompts: Path, training: TrainingSettings, tokenizer: Any
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the prompts that are short enough, and how many are not."""
+    """Return the prompts that are short enough, and the number of the others."""
     found = read_prompts(prompts)
     limit = training.max_prompt_tokens
     kept = without_long(found, training.instruction, tokenizer, limit)
@@ -319,7 +328,7 @@ def _records(
 
 
 def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> Dataset:
-    # Of the last rollout the steps may need a part only.
+    # Rounded up, since the steps may need only a part of the last rollout.
     rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
     order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
     rows = [

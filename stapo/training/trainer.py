@@ -1,8 +1,8 @@
-"""StapoTrainer: what ties the update to TRL's GRPOTrainer.
+"""StapoTrainer: TRL's GRPOTrainer with the update of this project.
 
-One optimiser step is one mini-batch of whole prompts. Old log-probs and entropies come from one pass
-without gradient after the rollout. Rollouts, data loading, optimiser and sharding are TRL's and
-Accelerate's; the update is `stapo.training.update`.
+One optimiser step uses one mini-batch, which contains all responses of its prompts. Old log-probs and
+entropies are computed in one pass without gradient after the rollout. Rollouts, data loading, optimiser and
+sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 """
 
 import os
@@ -31,47 +31,47 @@ TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
-"""What is taken of TRL's rollout."""
+"""Tensors of TRL's rollout that are used."""
 
 
 @dataclass
 class StapoConfig(GRPOConfig):  # type: ignore[misc]
-    """TRL's settings and ours; `per_device_train_batch_size` is a rank's share of the mini-batch."""
+    """TRL's settings and ours; `per_device_train_batch_size` is the part of the mini-batch of one rank."""
 
     method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
     statistics: str = field(
         default="behaviour",
-        metadata={"help": "Whose probabilities and entropies select tokens: behaviour or current"},
+        metadata={"help": "Policy whose statistics select tokens: behaviour or current"},
     )
     micro_batch_tokens: int = field(
         default=32768, metadata={"help": "Token budget of one forward and backward pass, padded"}
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
     run_fingerprint: str = field(
-        default="", metadata={"help": "Written into checkpoints; another run's are not continued"}
+        default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}
     )
 
     def __post_init__(self) -> None:
         if self.use_cpu:
-            # Of several processes each would have a `cpu:0`, to which torch.load restores nothing.
+            # Otherwise the device of each of several processes is `cpu:0`, which torch.load cannot map to.
             os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
         super().__post_init__()
 
 
 class StapoTrainer(ResumableTrainer):
-    """Trains with any method of `stapo.methods`, otherwise used as TRL's GRPOTrainer.
+    """Trains with any method of `stapo.methods`; otherwise used like TRL's GRPOTrainer.
 
     Args:
-        model: as GRPOTrainer, a path or a model.
-        reward_funcs: as GRPOTrainer.
+        model: as for GRPOTrainer, a path or a model.
+        reward_funcs: as for GRPOTrainer.
         args: settings.
-        *others: as GRPOTrainer, from `train_dataset` on.
+        *others: as for GRPOTrainer, from `train_dataset` on.
         method: overrides `args.method`, for a method that has no name.
         on_metrics: called on the main process with the record of every optimiser step.
-        **named: as GRPOTrainer.
+        **named: as for GRPOTrainer.
 
     Raises:
-        ValueError: settings that this update does not know.
+        ValueError: the update does not support the settings.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class StapoTrainer(ResumableTrainer):
         self.on_metrics = on_metrics
         if args.gradient_accumulation_steps != 1 or args.num_iterations != 1:
             raise ValueError(
-                "gradient_accumulation_steps and num_iterations: expected 1; micro-batches are cut "
-                "by micro_batch_tokens inside one mini-batch"
+                "gradient_accumulation_steps and num_iterations: expected 1; a mini-batch is divided into "
+                "micro-batches according to micro_batch_tokens"
             )
         if args.statistics not in ("behaviour", "current"):
             raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
-        # The rest of the clip and the aggregation are the method's; TRL's loss is not used.
+        # TRL loads a reference model if beta is not 0. Its loss, with clip and aggregation, is not used.
         args.beta = self.method.kl_coefficient
         if isinstance(model, str):
-            # TRL says itself that no code of the model is run, but would read pickled weights.
+            # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
-        self._behaviour_entropies: Any = None  # Set on the way by TRL's rollout.
+        self._behaviour_entropies: Any = None  # Set during TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
         self._mini_batch: dict[str, Tensor] = {}
@@ -111,7 +111,10 @@ class StapoTrainer(ResumableTrainer):
     # Rollout
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
-        """Return the next mini-batch: whole prompts in data order (TRL shuffles sequences)."""
+        """Return the next mini-batch, with all responses of its prompts, in data order.
+
+        TRL would shuffle the sequences of a rollout.
+        """
         if not self.model.training:
             inputs: dict[str, Tensor] = super()._prepare_inputs(generation_batch)
             return inputs
@@ -128,7 +131,7 @@ class StapoTrainer(ResumableTrainer):
         start = perf_counter()
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
         if self._behaviour_entropies is None:
-            # With a single mini-batch per rollout TRL leaves the old log-probs out.
+            # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             with torch.no_grad():
                 output["old_per_token_logps"], _, _ = self._get_per_token_logps_and_entropies(
                     self.model,
@@ -174,10 +177,10 @@ class StapoTrainer(ResumableTrainer):
         *_: Any,
         **__: Any,
     ) -> tuple[Tensor, Tensor, None]:
-        """Return log-probs and entropies (b, T) of this rank's rows, in micro-batches of similar length.
+        """Return log-probs and entropies (b, T) of this rank's rows, computed in micro-batches.
 
-        TRL calls this for the old and for the reference log-probs; only the policy's entropies are
-        kept, for the token selection.
+        TRL calls this for the old log-probs and for those of the reference model; only the entropies of the
+        policy are kept, for the token selection.
         """
         start = perf_counter()
         responses = attention_mask[:, -logits_to_keep:].sum(dim=1)
@@ -198,23 +201,23 @@ class StapoTrainer(ResumableTrainer):
     def _forward(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, rows: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Return log-probs and entropies of some rows, trimmed to their own longest response.
+        """Return log-probs and entropies of some rows, trimmed to the longest response of these rows.
 
         Args:
-            model: policy or reference.
+            model: policy or reference model.
             input_ids: (B, P + T), prompts padded on the left, responses on the right.
             attention_mask: (B, P + T).
             width: T.
-            rows: (R,) indices; none means that other ranks have a pass left, and takes part in it with
-                the shortest row.
+            rows: (R,) indices; with R = 0, the shortest row is computed, to take part in a pass of the
+                other ranks.
 
         Returns:
-            Two (max(R, 1), longest response) tensors in nats; no entropies from the reference.
+            Two (max(R, 1), longest response) tensors in nats; None instead of entropies for the reference.
         """
         if len(rows) == 0:
             rows = attention_mask.sum(dim=1).argmin().unsqueeze(0)
         longest_prompt = int(attention_mask[rows, :-width].sum(dim=1).max())
-        # One position at least: a row whose response is masked out altogether has no token.
+        # At least one position, since a row whose response is completely masked has no token.
         longest_response = max(int(attention_mask[rows, -width:].sum(dim=1).max()), 1)
         first = input_ids.shape[1] - width - longest_prompt
         last = input_ids.shape[1] - width + longest_response
@@ -236,7 +239,7 @@ class StapoTrainer(ResumableTrainer):
     def training_step(
         self, model: Any, inputs: Any, num_items_in_batch: Tensor | None = None
     ) -> Tensor:
-        """Run forward and backward of one mini-batch; the Trainer clips and steps."""
+        """Run forward and backward passes of one mini-batch; the Trainer then clips and updates."""
         model.train()
         self._seconds = {}
         self._mini_batch = self._prepare_inputs(inputs)
@@ -249,35 +252,35 @@ class StapoTrainer(ResumableTrainer):
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Return the gradient's norm, the last thing that is known before the weights change."""
+        """Return the gradient norm; raise an error if it is not finite, before the weights change."""
         norm = super()._get_grad_norm(model, grad_norm)
         if not torch.isfinite(torch.as_tensor(norm)):
             self._refuse("gradient norm", float(norm))
         return norm
 
     def _refuse(self, what: str, value: float) -> None:
-        """Stop before the weights change, with the mini-batch saved for inspection."""
+        """Save the mini-batch for inspection, and stop before the weights change."""
         step = self.state.global_step + 1
         path = Path(self.args.output_dir) / f"refused-step-{step}.safetensors"
         if self.accelerator.is_main_process:
             save_file({name: value.contiguous() for name, value in self._mini_batch.items()}, path)
         raise FloatingPointError(
             f"step {step}: the {what} is {value}; the weights were not changed, the mini-batch is in {path} "
-            "and the last checkpoint is whole"
+            "and the last checkpoint can be used"
         )
 
     def _accumulate_gradients(self, model: Any, inputs: dict[str, Tensor]) -> Tensor:
-        """Add the gradient of the whole mini-batch's loss, and keep the record of its update.
+        """Accumulate the gradient of the loss of a whole mini-batch, and store the record of the update.
 
         Args:
-            model: policy, wrapped for the launch.
-            inputs: the whole mini-batch by TRL's names, the same on every rank.
+            model: policy, as wrapped by the Accelerator.
+            inputs: the whole mini-batch with TRL's names, the same on every rank.
 
         Returns:
             The loss of the mini-batch, the same on every rank.
         """
         batch, seed = mini_batch(inputs), self.args.seed * 1_000_003 + self.state.global_step
-        # Nothing has changed since the rollout in its first mini-batch.
+        # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
         loss, record = update(
             partial(
@@ -296,7 +299,7 @@ class StapoTrainer(ResumableTrainer):
             seed=seed,
         )
         for parameter in model.parameters():
-            # Without any gradient Adam's moments must decay all the same.
+            # Without gradients the optimiser would skip the step, but Adam's moments must decay.
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         ends = torch.tensor(self.eos_token_ids, device=batch.mask.device)
@@ -311,7 +314,7 @@ class StapoTrainer(ResumableTrainer):
     # Records
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Complete the record of a step with what the Trainer knows, and hand it on."""
+        """Add the Trainer's values to the record of a step, pass it to `on_metrics` and log it."""
         if self._record is not None and "grad_norm" in logs:
             record = replace(
                 self._record,
@@ -329,7 +332,7 @@ class StapoTrainer(ResumableTrainer):
 
 
 def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
-    """Return what an update takes of a mini-batch by TRL's names."""
+    """Return the input of the update for a mini-batch with TRL's names."""
     return MiniBatch(
         mask=inputs["completion_mask"].bool(),
         advantages=inputs["advantages"],
