@@ -45,7 +45,7 @@ def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
     if checkpoint.run is None:
         return BASE_MODEL.format(study=study, size=checkpoint.size)
     path = MODEL if checkpoint.step is None else STEP_MODEL
-    return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
+    return path.format(study=study, **checkpoint.run.wildcards, step=checkpoint.step)
 
 
 def score_paths(study: Study, decodings: Iterable[str], method: str | None = None) -> list[str]:
@@ -115,12 +115,12 @@ def figure_sources(study: Study, figure: str) -> list[str]:
 
 def metrics_paths(study: Study) -> list[str]:
     """Return the metrics of every training."""
-    return [METRICS.format(study=study.name, **run._asdict()) for run in study.runs()]
+    return [METRICS.format(study=study.name, **run.wildcards) for run in study.runs()]
 
 
 def run_provenance_paths(study: Study) -> list[str]:
     """Return what every training says of itself."""
-    return [RUN_PROVENANCE.format(study=study.name, **run._asdict()) for run in study.runs()]
+    return [RUN_PROVENANCE.format(study=study.name, **run.wildcards) for run in study.runs()]
 
 
 def base_record_paths(study: Study) -> list[str]:

@@ -199,7 +199,11 @@ def snapshot_is_named_by_its_commit(name):
 
 
 @contract(
-    "snakemake", "workflow.overwrite_configfiles", "workflow.config_settings", "workflow.basedir"
+    "snakemake",
+    "workflow.overwrite_configfiles",
+    "workflow.config_settings",
+    "workflow.is_main_process",
+    "workflow.basedir",
 )
 def the_snakefile_sees(name):
     import snakemake.api  # Must be first, because of a circular import.

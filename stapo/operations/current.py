@@ -21,8 +21,8 @@ MADE_BY = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
 
 def is_trained(study: Study, root: Path, run: TrainingRun) -> bool:
     """Return whether a training is published, with the settings of the study."""
-    published = root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
-    metrics = root / paths.METRICS.format(study=study.name, **run._asdict())
+    published = root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+    metrics = root / paths.METRICS.format(study=study.name, **run.wildcards)
     record: Any = {}
     with suppress(ValueError, RecursionError):
         record = json.loads(text_of(published))

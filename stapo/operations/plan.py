@@ -150,7 +150,7 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
     rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     for seed in study.run.seeds:
         run = TrainingRun(size, method, seed)
-        place = {"study": study.name, **run._asdict()}
+        place = {"study": study.name, **run.wildcards}
         own = identity.train_fingerprint(study, run)
         work = root / paths.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
         working = read_jsonl(work)

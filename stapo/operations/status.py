@@ -143,7 +143,7 @@ def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | Non
 
 
 def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
-    at = {"study": study.name, **run._asdict()}
+    at = {"study": study.name, **run.wildcards}
     work = root / paths.TRAIN_WORK.format(**at) / identity.train_fingerprint(study, run)
     owner = owner_of(work / "lock")
     published = root / paths.RUN_PROVENANCE.format(**at)

@@ -118,7 +118,7 @@ def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
         DamagedFileError: it is truncated or corrupt, or says too little.
         OSError: it cannot be read.
     """
-    path = root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
+    path = root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
     found = read_json(path)
     wrong = [name for name in RUN_MAPPINGS if not isinstance(found.get(name), dict)]
     wrong += [name for name in RUN_FIELDS if name not in found]

@@ -45,9 +45,8 @@ def field_problems(error: ValidationError, raw: Any, schema: Mapping[str, Any]) 
     found: dict[Place, list[str]] = {}
     missing: dict[Place, str] = {}
     extra: list[Place] = []
-    union = "oneOf" in schema or "anyOf" in schema  # A model or data without the rest of a study.
     for one in error.errors(include_url=False):
-        tag = 0 if union else TAGGED.get(one["loc"][0] if one["loc"] else "", -1)
+        tag = TAGGED.get(one["loc"][0] if one["loc"] else "", -1)
         place = _place(raw, one["loc"], tag, keep_last=one["type"] == "missing")
         if one["type"] == "missing":
             missing[place] = "missing; add it"

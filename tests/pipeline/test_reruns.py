@@ -61,6 +61,63 @@ def test_a_decoding_reruns_its_evaluations_and_no_training(edited):
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "rule", "before", "now"),
+    [
+        ({"training": {"learning_rate": 1e-4}}, "train",
+         "training.learning_rate=0.0003", "training.learning_rate=0.0001"),
+        ({"methods": {"stapo": {"tau_p": 0.01}}}, "train",
+         "method.selection_args.tau_p=0.002", "method.selection_args.tau_p=0.01"),
+        ({"benchmarks": {"chain-2": {"samples": 2}}}, "generate",
+         "benchmarks.chain-2.samples=4", "benchmarks.chain-2.samples=2"),
+        ({"decodings": {"t0.7-p0.9": {"temperature": 0.8, "top_p": 0.9}}}, "generate",
+         "decoding.temperature=0.7", "decoding.temperature=0.8"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_reason_names_the_setting_that_changed(edited, change, rule, before, now):
+    edited.study = merge(edited.study, change)
+    edited.write()
+    said = edited.snakemake("-n").stdout
+    (reasons,) = {
+        re.sub("'fingerprint=[0-9a-f]+',?|,(?=')", "", reason)
+        for reason in re.findall(
+            rf"rule {rule}:.*?reason: [^\n]*?(before: [^\n]*)", said, re.DOTALL
+        )
+        if now in reason
+    }
+    assert re.sub(r",(?= |$)", "", reasons).split() == [
+        "before:",
+        f"'{before}'",
+        "now:",
+        f"'{now}'",
+    ]
+
+
+def test_a_method_with_settings_that_others_lack_reruns_none_of_them(edited):
+    edited.study["methods"] = {"mine": {"base": "grpo", "dual_clip": 3.0}}
+    edited.study["run"]["methods"] = [*edited.study["run"]["methods"], "mine"]
+    edited.write()
+    jobs = edited.jobs()
+    assert (jobs["train"], jobs["weights"], jobs["generate"], jobs["score"]) == (1, 1, 2, 4)
+
+
+def test_a_job_on_a_cluster_has_the_study_that_it_was_made_for(edited):
+    """Snakemake starts again there, and the study file may have changed since."""
+    (made_for,) = (edited.path / "work/smoke/studies").iterdir()
+    named = str(made_for.relative_to(edited.path))
+    edited.study["training"]["learning_rate"] = 1e-4
+    edited.write()
+    target = "results/smoke/runs/tiny/grpo/seed0/metrics.jsonl"
+    job = (target, "-n", "-p", "--force", "--nolock", "--no-hooks", "--mode", "remote")
+    done = edited.snakemake(*job, STAPO_STUDY=named)
+    assert f"train --study {named} " in done.stdout, done.stderr
+    # The variable is for jobs alone.
+    done = edited.snakemake(target, "-n", "-p", "--force", STAPO_STUDY=named)
+    assert "train --study work/smoke/studies/" in done.stdout
+    assert named not in done.stdout
+
+
 def test_what_only_resuming_needs_changes_nothing(edited):
     edited.study["training"]["keep_checkpoints"] = 5
     edited.write()
