@@ -73,7 +73,7 @@ def checkpoints_go_to_the_output_directory(name):
 def random_state_is_named_by_rank(name):
     import transformers
 
-    from stapo.training.checkpoints import OF_A_RANK
+    from stapo.training.step_checkpoints import OF_A_RANK
 
     reads(transformers.Trainer._save_rng_state, 'f"rng_state_{self.args.process_index}.pth"')
     expect(OF_A_RANK.match("rng_state_3.pth"), "our pattern does not match it")
@@ -168,7 +168,7 @@ def is_no_exception_and_has_causes(name):
 def shards_are_named_by_rank(name):
     from torch.distributed.checkpoint import FileSystemWriter, SavePlan
 
-    from stapo.training.checkpoints import OF_A_RANK
+    from stapo.training.step_checkpoints import OF_A_RANK
 
     plans = FileSystemWriter("never written").prepare_global_plan([SavePlan([]), SavePlan([])])
     names = [OF_A_RANK.match(plan.storage_data.prefix) for plan in plans]

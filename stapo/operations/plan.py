@@ -24,8 +24,8 @@ from stapo.operations.status import Answers, answers
 from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import HubModel, Model, TinyModel, Verifier
-from stapo.training.checkpoints import STATES_PER_PARAMETER
 from stapo.training.memory import memory_errors
+from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 PAPER_MACHINE = ("h20", 64)
 PAPER_DAYS = (5, 7)

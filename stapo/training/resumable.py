@@ -1,4 +1,4 @@
-"""A GRPOTrainer with sealed checkpoints that contain the current rollout, and load on all ranks or on none."""
+"""A GRPOTrainer with sealed step checkpoints, which contain the rollout and load on all ranks or on none."""
 
 import shutil
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerState
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.training.checkpoints import (
+from stapo.training.step_checkpoints import (
     ASIDE,
     STATES_PER_PARAMETER,
     UnreadableCheckpointError,

@@ -1,4 +1,4 @@
-"""Resuming a training from its newest checkpoint that is complete and can be loaded."""
+"""Resuming a training from its newest step checkpoint that is complete and can be loaded."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,13 +9,13 @@ from accelerate.utils import broadcast_object_list
 
 from stapo.files import replace_file
 from stapo.provenance import damaged_file
-from stapo.training.checkpoints import (
+from stapo.training.record import METRICS, attempt
+from stapo.training.step_checkpoints import (
     UnreadableCheckpointError,
-    checkpoints,
     newest_whole,
+    step_checkpoints,
     step_of,
 )
-from stapo.training.record import METRICS, attempt
 from stapo.training.trainer import StapoTrainer
 
 
@@ -64,7 +64,7 @@ def _step_to_repeat(kept: Mapping[int, Path], work: Path) -> int | None:
             name = damaged_file(path)
             fault = f"{path / name} is truncated or corrupt" if name else ""
         if fault:
-            if any(step_of(checkpoint) >= step for checkpoint in checkpoints(work)):
+            if any(step_of(checkpoint) >= step for checkpoint in step_checkpoints(work)):
                 which = f"{work}: checkpoints from step {step} on"
                 say(f"{which}: skipped, step {step} must be done again: {fault}")
             return step
@@ -86,7 +86,7 @@ def _announce(resume: Path | None, work: Path, steps: int) -> None:
         return
     if resume is None:
         (work / METRICS).unlink(missing_ok=True)
-        if checkpoints(work):
+        if step_checkpoints(work):
             say("no checkpoint can be used: training starts at step 0")
         return
     with replace_file(work / METRICS, "wb") as stream:

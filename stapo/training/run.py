@@ -22,12 +22,12 @@ from stapo.provenance import file_sha256, require_whole, sums_of, write_sums
 from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.checkpoints import checkpoints
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
 from stapo.training.record import METRICS, run_provenance
 from stapo.training.resume import say, train_from_newest
 from stapo.training.rewards import reward_functions
+from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
 
@@ -56,7 +56,7 @@ class TrainingJob:
     engine: EngineSettings = field(default_factory=EngineSettings)
     """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
-    """Steps before the last whose weights are kept, and published at the end as `stepN` beside `model_path`."""
+    """Steps before the last whose weights are kept, and published at the end as `stepN` by `model_path`."""
     end_tokens: Sequence[str] = ()
     """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
@@ -309,7 +309,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
         # Only the last checkpoint is kept, from which a changed output can be published again.
-        for path in checkpoints(job.work)[:-1]:
+        for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
     return [job.model_path, job.metrics_path, *steps]

@@ -16,7 +16,7 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import torch
 from test_trainer import run
 
-from stapo.training.checkpoints import checkpoints, step_of
+from stapo.training.step_checkpoints import step_checkpoints, step_of
 
 
 def child(world: Path, out: Path, steps: int) -> int:
@@ -30,7 +30,7 @@ def child(world: Path, out: Path, steps: int) -> int:
 
 
 def newest(work: Path) -> int:
-    return max((step_of(path) for path in checkpoints(work)), default=0)
+    return max((step_of(path) for path in step_checkpoints(work)), default=0)
 
 
 def ended(process: int) -> bool:

@@ -8,15 +8,21 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from test_checkpoints import flip_a_bit
+from test_step_checkpoints import flip_a_bit
 from test_trainer import metrics, reference, run, weights, world  # noqa: F401
 
 from stapo.files import DamagedFileError
 from stapo.provenance import SUMS
 from stapo.training import rewards
 from stapo.training import run as run_module
-from stapo.training.checkpoints import SEAL, checkpoints, checksums_of_rank, newest_whole, seal
 from stapo.training.resumable import ROLLOUT_FILE
+from stapo.training.step_checkpoints import (
+    SEAL,
+    checksums_of_rank,
+    newest_whole,
+    seal,
+    step_checkpoints,
+)
 
 KEEP = {"keep_checkpoints": 6}
 
@@ -30,7 +36,7 @@ def stopped(world, tmp_path_factory) -> Path:  # noqa: F811
         pytest.raises(KeyboardInterrupt),
     ):
         run(world, out, **KEEP)
-    assert len(checkpoints(out / "work")) == 6
+    assert len(step_checkpoints(out / "work")) == 6
     return out
 
 
@@ -104,7 +110,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_passed_over(world, reference, cop
 
 
 def test_no_training_starts_again_because_nothing_can_be_loaded(world, copy):  # noqa: F811
-    for checkpoint in checkpoints(copy / "work")[:-1]:
+    for checkpoint in step_checkpoints(copy / "work")[:-1]:
         shutil.rmtree(checkpoint)
     garble(copy / "work" / "checkpoint-6", "optimizer.pt")
     with pytest.raises(RuntimeError, match=r"checkpoint-6: cannot be loaded.*no older checkpoint"):
@@ -120,7 +126,7 @@ def test_memory_that_is_short_is_not_the_checkpoints_fault(world, copy):  # noqa
         pytest.raises(torch.OutOfMemoryError),
     ):
         run(world, copy, **KEEP)
-    assert len(checkpoints(copy / "work")) == 6
+    assert len(step_checkpoints(copy / "work")) == 6
 
 
 @pytest.mark.parametrize("log", ["attempts.jsonl", "metrics.jsonl"])

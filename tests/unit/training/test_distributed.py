@@ -20,8 +20,8 @@ from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.objective import ENTROPY_RESOLUTION, at_resolution, spurious_candidates
 from stapo.repository import ROOT
-from stapo.training.checkpoints import SEAL, checkpoints, step_of
 from stapo.training.record import attempts
+from stapo.training.step_checkpoints import SEAL, step_checkpoints, step_of
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = ("stapo", "grpo", "20-entropy", "stapo-v2")
@@ -164,7 +164,7 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
     # One rank cannot load its part of the newest checkpoint: all of them take the one before.
-    newest = checkpoints(killed / "stapo" / "work")[-1]
+    newest = step_checkpoints(killed / "stapo" / "work")[-1]
     garble(newest, "rng_state_1.pth")
     finish(start(launch(), world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]

@@ -1,8 +1,11 @@
-"""Step checkpoints: written to a temporary directory, sealed and renamed; read only if complete and unchanged.
+"""Step checkpoints: written to a temporary directory, sealed, renamed; read only if complete and unchanged.
 
 A kill at any moment leaves either the old checkpoint, or the old and the new one. The seal lists every file
 with its SHA-256, and contains a checksum of itself. A checkpoint that was truncated or changed later (by a
 full disk, an interrupted copy, a flipped bit), or that belongs to another run, is detected and skipped.
+
+A checkpoint here is always a step checkpoint: the state from which a training resumes. Weights that are
+evaluated are a `stapo.study.Checkpoint`.
 """
 
 import errno
@@ -26,7 +29,7 @@ STATES_PER_PARAMETER = 3
 """Number of values per parameter: the weight and the two moments of Adam."""
 
 
-def checkpoints(directory: Path) -> list[Path]:
+def step_checkpoints(directory: Path) -> list[Path]:
     """Return the step checkpoints of a directory, the newest last."""
     found = [path for path in directory.glob("checkpoint-*") if path.name[11:].isdigit()]
     return sorted(found, key=step_of)
@@ -101,7 +104,7 @@ def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
     os.replace(aside, target)
     sync(output)
     if keep:
-        done = [one for one in checkpoints(output) if step_of(one) <= step_of(target)]
+        done = [one for one in step_checkpoints(output) if step_of(one) <= step_of(target)]
         for old in done[:-keep]:
             shutil.rmtree(old)
 
@@ -124,7 +127,7 @@ def newest_whole(
         ValueError: a checkpoint of this run has a layout that this launch cannot read.
         OSError: a checkpoint cannot be read for another reason than damage, such as missing permission.
     """
-    for checkpoint in reversed(checkpoints(directory)):
+    for checkpoint in reversed(step_checkpoints(directory)):
         if before is not None and step_of(checkpoint) >= before:
             continue
         fault = _fault(checkpoint, identity)

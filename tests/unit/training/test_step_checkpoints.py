@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from stapo.training import checkpoints as module
-from stapo.training.checkpoints import (
+from stapo.training import step_checkpoints as module
+from stapo.training.step_checkpoints import (
     SEAL,
-    checkpoints,
     checksums_of_rank,
     newest_whole,
     put_in_place,
     require_space,
     seal,
+    step_checkpoints,
     step_of,
 )
 
@@ -52,7 +52,7 @@ def newest(
 
 
 def test_the_newest_by_number_is_continued(output):
-    assert [step_of(path) for path in checkpoints(output)] == [2, 4, 10]
+    assert [step_of(path) for path in step_checkpoints(output)] == [2, 4, 10]
     assert newest(output) == (10, [])
     assert newest(output / "nothing") == (None, [])
 
@@ -61,7 +61,7 @@ def test_a_checkpoint_below_those_that_were_passed_over_is_kept(output):
     """Or a training that starts again below them would keep none of its own."""
     for step in (1, 2, 3):
         write(output, step, keep=2)
-    assert [step_of(path) for path in checkpoints(output)] == [2, 3, 4, 10]
+    assert [step_of(path) for path in step_checkpoints(output)] == [2, 3, 4, 10]
 
 
 def flip_a_bit(path: Path) -> None:
@@ -185,10 +185,10 @@ def test_the_old_goes_only_when_the_new_is_there(output, monkeypatch):
         context.setattr(module.os, "replace", fail)
         with pytest.raises(OSError, match="no"):
             write(output, 12, keep=1)
-    assert [step_of(path) for path in checkpoints(output)] == [2, 4, 10]
+    assert [step_of(path) for path in step_checkpoints(output)] == [2, 4, 10]
     shutil.rmtree(output / "writing")
     write(output, 12, keep=2)
-    assert [step_of(path) for path in checkpoints(output)] == [10, 12]
+    assert [step_of(path) for path in step_checkpoints(output)] == [10, 12]
 
 
 def test_too_little_space_names_what_is_needed(tmp_path):
