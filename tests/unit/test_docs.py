@@ -1,5 +1,6 @@
 """What the documentation shows works."""
 
+import ast
 import re
 
 import pytest
@@ -59,3 +60,36 @@ def test_the_picture_shows_every_package_and_the_page_names_modules_that_exist()
     page = (ROOT / "docs" / "architecture.md").read_text()
     for module in re.findall(r"`((?:stapo/)?[a-z_]+/[a-z_]+\.py)`", page):
         assert (package / module.removeprefix("stapo/")).exists(), module
+    for name, module in re.findall(r"`(\w+)`\s+in\s+`([a-z_/]+\.py)`", page):
+        assert defines(package / module, name), f"{module}: {name}"
+
+
+ALL_PAGES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")] + PAGES
+DOTTED = [
+    (page.name, name)
+    for page in ALL_PAGES
+    for name in sorted(set(re.findall(r"`(stapo(?:\.\w+)+)", page.read_text())))
+]
+
+
+@pytest.mark.parametrize(("page", "name"), DOTTED)
+def test_a_dotted_name_exists(page, name):
+    parts, place = name.split("."), ROOT
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    if parts and (place / f"{parts[0]}.py").exists():
+        place = place / f"{parts.pop(0)}.py"
+    assert not parts or defines(place if place.is_file() else place / "__init__.py", parts[0])
+
+
+def defines(module, name):
+    """Return whether a module defines or imports a name."""
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return True
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            return True
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return True
+    return False
