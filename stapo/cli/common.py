@@ -23,12 +23,16 @@ BAD_INPUT = 2
 """Exit code for errors in the input."""
 
 StudyOption = Annotated[
-    Path, typer.Option("--study", help="Study file; or the .json that Snakemake writes of it")
+    Path,
+    typer.Option(
+        "--study", help="Study file, or the resolved one that Snakemake writes under work/"
+    ),
 ]
 StudyFile = Annotated[Path, typer.Argument(help="Study file")]
 SizeOption = Annotated[str, typer.Option("--size", help="Model size of the study")]
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", help="size/base, or size/method/seedK with /stepN")
+    str,
+    typer.Option("--checkpoint", help="size/base, size/method/seedK or size/method/seedK/stepN"),
 ]
 DecodingOption = Annotated[str, typer.Option("--decoding", help="Decoding of the study")]
 OutOption = Annotated[Path, typer.Option("--out", help="Output path, written atomically")]

@@ -44,5 +44,6 @@ def read_resolved(path: Path) -> Study:
     try:
         return parse_study(parse_json(path.read_text(), str(path)))
     except FileNotFoundError as error:
-        remedy = "snakemake writes it when it starts, and a dry run does not; name the study file"
-        raise StudyError([f"{path}: no such file; {remedy}, such as STUDY.yaml"]) from error
+        written = "Snakemake writes it when a run starts, not in a dry run"
+        remedy = "give the study file instead, such as --study workflows/studies/smoke.yaml"
+        raise StudyError([f"{path}: no such file; {written}; {remedy}"]) from error

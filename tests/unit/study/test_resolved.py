@@ -33,7 +33,7 @@ def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
 def test_a_missing_or_damaged_file_is_one_line(raw_study, tmp_path):
     study = parse_study(raw_study)
     path = tmp_path / resolved_path(study)
-    with pytest.raises(StudyError, match="no such file; snakemake writes it when it starts"):
+    with pytest.raises(StudyError, match="not in a dry run; give the study file instead"):
         read_resolved(path)
     write_resolved(study, tmp_path)
     path.write_text(path.read_text()[:-20])
