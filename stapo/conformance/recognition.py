@@ -58,7 +58,7 @@ def probe(method_name: str) -> Fixture:
         tables = random_tables(seed, size=12, width=8, rare=0.4)
         tables["advantages"] = [abs(value) for value in tables["advantages"]]
         batch = mini_batch(tables)
-        if method.selection == "keep_all" or all(
+        if method.reads == "none" or all(
             _all_differ([keep for _, keep in _explanations(batch, method, inclusive)])
             for inclusive in (False, True)
         ):
@@ -82,13 +82,13 @@ def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
     keep = _kept(update)
     scope = policy = comparisons = candidates = NOT_APPLICABLE
     inclusive = False
-    if method.selection == "silence_spurious":
+    if method.spec.silenced is not None:
         tau_p = _comparison(trainer, method_name, AT_TAU_P)
         threshold = _comparison(trainer, method_name, AT_THRESHOLD)
         comparisons = f"p {tau_p} tau_p, H {threshold} threshold"
         inclusive = threshold == "<="
         candidates = _without_candidate(trainer, method)
-    if method.selection != "keep_all":
+    if method.reads != "none":
         explained = [
             name for name, mask in _explanations(batch, method, inclusive) if mask == keep.tolist()
         ]
@@ -124,7 +124,7 @@ def _policies(method: Method) -> Iterator[tuple[str, tuple[str, str]]]:
     for (first, p), (second, h) in product(PREFIXES.items(), repeat=2):
         if first == second:
             yield first, (p, h)
-        elif method.selection == "silence_spurious":
+        elif method.spec.silenced is not None:
             yield f"{first} (probabilities), {second} (entropies)", (p, h)
 
 

@@ -134,7 +134,7 @@ def test_loss_and_gradient_do_not_depend_on_micro_batches_ranks_and_order(
 
     whole = update(torch.arange(size), [[torch.arange(size)]])
     # The random ablation draws by position: another order is another draw.
-    shuffled = shuffled and method.selection != "silence_random"
+    shuffled = shuffled and not method.spec.draws
     order = torch.arange(size)
     if shuffled:  # Whole groups, which stay together.
         order = order.view(-1, 4)[torch.randperm(size // 4, generator=generator)].flatten()
