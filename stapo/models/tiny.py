@@ -14,7 +14,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from stapo.canonical import fingerprint
 from stapo.files import replace_file
 from stapo.models.arithmetic import (
     SLIP_RATE,
@@ -23,7 +22,7 @@ from stapo.models.arithmetic import (
     sloppy_solution,
     training_problems,
 )
-from stapo.study import RECIPES
+from stapo.study.identity import model_fingerprint
 from stapo.study.schema import TinyModel
 
 CONTEXT = 96
@@ -146,15 +145,11 @@ def supervise(
     model.eval()
 
 
-def _made_by(settings: TinyModel) -> str:
-    return fingerprint([RECIPES["base"], settings.model_dump()])
-
-
 def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: int) -> None:
     """Write the state after a step atomically, with its checksum on the first line."""
     states = {name: part.state_dict() for name, part in parts.items()}
     buffer = io.BytesIO()
-    torch.save({"of": _made_by(settings), "step": step, **states}, buffer)
+    torch.save({"of": model_fingerprint(settings), "step": step, **states}, buffer)
     data = buffer.getvalue()
     with replace_file(path, "wb") as stream:
         stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
@@ -169,7 +164,7 @@ def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
         print(f"{path}: skipped, truncated or corrupt", flush=True)  # noqa: T201
         return 0
     found = torch.load(io.BytesIO(data), weights_only=True)
-    if found["of"] != _made_by(settings):
+    if found["of"] != model_fingerprint(settings):
         return 0
     for name, part in parts.items():
         part.load_state_dict(found[name])

@@ -10,6 +10,7 @@ from typing import Any
 
 from stapo.canonical import fingerprint
 from stapo.study.checkpoint import Checkpoint, TrainingRun
+from stapo.study.schema import Model
 from stapo.study.study import Study
 from stapo.tasks import benchmark_definitions
 
@@ -51,14 +52,24 @@ def overlap_fingerprint(study: Study) -> str:
     return fingerprint(overlap_config(study))
 
 
+def model_config(model: Model) -> dict[str, Any]:
+    """Return what determines a base model."""
+    return {"recipe": RECIPES["base"], "model": model.model_dump()}
+
+
+def model_fingerprint(model: Model) -> str:
+    """Return the fingerprint of a base model."""
+    return fingerprint(model_config(model))
+
+
 def base_config(study: Study, size: str) -> dict[str, Any]:
     """Return what determines the base model of a size."""
-    return {"recipe": RECIPES["base"], "model": study.models[size].model_dump()}
+    return model_config(study.models[size])
 
 
 def base_fingerprint(study: Study, size: str) -> str:
     """Return the fingerprint of the base model of a size."""
-    return fingerprint(base_config(study, size))
+    return model_fingerprint(study.models[size])
 
 
 def verifier_config(study: Study) -> dict[str, Any]:

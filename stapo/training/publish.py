@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stapo.files import DamagedFileError, link_or_copy, read_json, replace_directory, replace_file
+from stapo.paths import METRICS_FILE, RECORD_FILE
 from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.study import StudyError
-
-RECORD = "provenance.json"
-METRICS = "metrics.jsonl"
 
 
 def finished(
@@ -41,7 +39,7 @@ def finished(
     there = {path.partition("/")[0] for path in outputs}
     return (
         same
-        and there >= {METRICS, *names}
+        and there >= {METRICS_FILE, *names}
         and not changed_files(base, of)
         and not changed_files(trained, outputs)
     )
@@ -63,12 +61,15 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
         name: {p: sha for p, sha in outputs.items() if p == name or p.startswith(f"{name}/")}
         for name in names
     }
-    remedy = f"snakemake --forcerun {out / RECORD} trains again, from the last checkpoint if there is one"
-    errors = [f"{trained / RECORD}: missing; {remedy}"] * (not (trained / RECORD).is_file())
+    again = "trains again, from the last checkpoint if there is one"
+    remedy = f"snakemake --forcerun {out / RECORD_FILE} {again}"
+    errors = [f"{trained / RECORD_FILE}: missing; {remedy}"] * (
+        not (trained / RECORD_FILE).is_file()
+    )
     errors += [
         f"{trained / path}: missing, truncated or corrupt; {remedy}"
         for name, stated in wanted.items()
-        for path in (changed_files(trained, stated) if stated or name == RECORD else [name])
+        for path in (changed_files(trained, stated) if stated or name == RECORD_FILE else [name])
     ]
     if errors:
         raise StudyError(errors)
@@ -85,5 +86,5 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
 
 def _record(trained: Path) -> dict[str, Any]:
     with suppress(OSError, DamagedFileError):
-        return read_json(trained / RECORD)
+        return read_json(trained / RECORD_FILE)
     return {}

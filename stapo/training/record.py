@@ -14,12 +14,11 @@ from accelerate.utils import gather_object
 
 from stapo.canonical import fingerprint
 from stapo.files import append_jsonl, read_jsonl
+from stapo.paths import METRICS_FILE
 from stapo.provenance import checksums, energy_joules, environment, file_sha256
 from stapo.records.step import PHASES, from_line
 
 ATTEMPTS = "attempts.jsonl"
-METRICS = "metrics.jsonl"
-"""Records of the completed steps, in the work directory; every checkpoint contains a copy."""
 
 
 @contextmanager
@@ -89,7 +88,7 @@ def run_provenance(
             to it.
         too_long: number of prompts that were left out because of their length.
     """
-    metrics = [from_line(line) for line in read_jsonl(work / METRICS)]
+    metrics = [from_line(line) for line in read_jsonl(work / METRICS_FILE)]
     seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
     environment_now = environment()
     tried = attempts(work)

@@ -8,8 +8,9 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from stapo.files import replace_file
+from stapo.paths import METRICS_FILE
 from stapo.provenance import damaged_file
-from stapo.training.record import METRICS, attempt
+from stapo.training.record import attempt
 from stapo.training.step_checkpoints import (
     UnreadableCheckpointError,
     newest_whole,
@@ -85,12 +86,12 @@ def _announce(resume: Path | None, work: Path, steps: int) -> None:
     if not PartialState().is_main_process:
         return
     if resume is None:
-        (work / METRICS).unlink(missing_ok=True)
+        (work / METRICS_FILE).unlink(missing_ok=True)
         if step_checkpoints(work):
             say("no checkpoint can be used: training starts at step 0")
         return
-    with replace_file(work / METRICS, "wb") as stream:
-        stream.write((resume / METRICS).read_bytes())
+    with replace_file(work / METRICS_FILE, "wb") as stream:
+        stream.write((resume / METRICS_FILE).read_bytes())
     done = step_of(resume)
     say(
         f"resuming after step {done} of {steps}"

@@ -18,13 +18,14 @@ from stapo.files import append_jsonl, link_or_copy, replace_directory, replace_f
 from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
+from stapo.paths import METRICS_FILE, RECORD_FILE
 from stapo.provenance import file_sha256, require_whole, sums_of, write_sums
 from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
-from stapo.training.record import METRICS, run_provenance
+from stapo.training.record import run_provenance
 from stapo.training.resume import say, train_from_newest
 from stapo.training.rewards import reward_functions
 from stapo.training.step_checkpoints import step_checkpoints
@@ -65,7 +66,7 @@ class TrainingJob:
     @property
     def metrics(self) -> Path:
         """File with the records of the completed steps."""
-        return self.work / METRICS
+        return self.work / METRICS_FILE
 
     @property
     def kept(self) -> dict[int, Path]:
@@ -222,7 +223,7 @@ def train(job: TrainingJob) -> None:
             record = run_provenance(
                 job.config, job.base, job.prompts, job.work, published, too_long
             )
-            write_json(job.metrics_path.with_name("provenance.json"), record)
+            write_json(job.metrics_path.with_name(RECORD_FILE), record)
 
 
 def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, int]:
