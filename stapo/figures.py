@@ -1,6 +1,6 @@
-"""The figures of a study, each declared once for the rules, the report and what draws them.
+"""Declarations of the figures of a study, for the rules, the report and `stapo.analysis.figures`.
 
-Snakemake reads this module: it imports nothing that draws.
+Snakemake imports this module, so it must not import matplotlib.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PAPER_SILENCED = 0.01
-"""Percent of the tokens; the paper stays below it nearly throughout."""
+"""Silenced tokens in percent; the paper reports less in nearly all steps."""
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class Figure:
     """A quantity over the optimizer steps of every training."""
 
     label: str
-    """Of the vertical axis, with the unit."""
+    """Label of the vertical axis, with the unit."""
     value: Callable[[Mapping[str, Any]], float] | None = None
-    """Its value in a record of the metrics, which has the name of the figure as a key; None: it is the
-    accuracy of intermediate checkpoints, from their scores."""
+    """Function that returns the value in a record of the metrics, which has the name of the figure as a key;
+    None for the accuracy of intermediate checkpoints, which is computed from scores."""
     reference: tuple[float, str] | None = None
-    """A horizontal line and what it says."""
+    """Height and label of a horizontal line."""
 
 
 FIGURES: dict[str, Figure] = {

@@ -1,4 +1,4 @@
-"""The training methods as data: what each one is, with its source. No torch here."""
+"""The training methods as data, each with its source. This module does not import torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -6,20 +6,20 @@ from math import ceil, floor
 from typing import Any, Literal, NamedTuple
 
 Args = Mapping[str, float | str]
-"""Argument of a token selection to value."""
+"""Argument of a token selection -> value."""
 
 Rows = Literal["none", "positive", "all"]
-"""Of which responses a selection reads probabilities and entropies; positive: those with A > 0."""
+"""Responses whose probabilities and entropies a selection reads; positive: those with A > 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """An argument of a token selection: what a study may set it to. Bounds have pydantic's names."""
+    """An argument of a token selection, with its allowed values; bounds have the names of pydantic."""
 
     default: float | str
     description: str
     choices: tuple[str, ...] = ()
-    """Of a text."""
+    """Allowed values, for a text."""
     gt: float | None = None
     ge: float | None = None
     lt: float | None = None
@@ -27,30 +27,31 @@ class Argument:
 
 
 class Silenced(NamedTuple):
-    """How many of some candidates a selection can silence."""
+    """Numbers of candidates that a selection can silence."""
 
     least: int
     most: int
     usual: int
-    """The least where no two entropies are equal."""
+    """Least number if all entropies differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionSpec:
-    """What a token selection needs, and what can be known of its result: read wherever it is used."""
+    """Declaration of a token selection: its inputs, and known properties of its result."""
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
-    """By their names in the function, which has the same defaults."""
+    """Name in the function -> argument; the function has the same defaults."""
     reads: Rows | Callable[[Args], Rows] = "all"
-    """What it reads; the rest of what it is given may be zeros."""
+    """Rows that it reads; the values of other rows may be zeros."""
     has_threshold: bool = False
-    """Whether what it keeps depends on the other tokens of its scope; the metrics then say how much."""
+    """Whether its result depends on all tokens of its scope; the metrics then contain `mask_scope`."""
     draws: bool = False
-    """Whether it draws random numbers; it is then given a `seed`."""
+    """Whether it draws random numbers; it then has an argument `seed`."""
     silenced: Callable[[int, Args], Silenced] | None = None
-    """Of n candidates (A > 0, probability below tau_p) how many; None: it does not silence candidates."""
+    """Function of the number of candidates (A > 0, probability below tau_p) that returns how many of them it
+    silences; None for a selection that does not silence candidates."""
     kept: Callable[[int, Args], int] | None = None
-    """Of n response tokens how many it keeps, where that is known."""
+    """Function of the number of response tokens that returns how many of them it keeps; None if unknown."""
 
 
 def _scope_reads(args: Args) -> Rows:
@@ -78,10 +79,12 @@ def _share_of_candidates(n: int, args: Args) -> Silenced:
 
 
 TAU_P = Argument(default=0.002, description="Probability below which a token is rare", gt=0, lt=1)
-QUANTILE = Argument(default=0.75, description="Of the entropies, for the threshold", gt=0, lt=1)
+QUANTILE = Argument(
+    default=0.75, description="Quantile of the entropies that is the threshold", gt=0, lt=1
+)
 SCOPE = Argument(
     default="candidates",
-    description="Whose entropies give the threshold",
+    description="Tokens whose entropies give the threshold",
     choices=("candidates", "all"),
 )
 FRACTION = Argument(default=0.2, description="Share of tokens that 20-Entropy keeps", gt=0, le=1)
@@ -114,18 +117,18 @@ SELECTION_SPECS: dict[str, SelectionSpec] = {
     "keep_high_entropy": SelectionSpec(
         arguments={"fraction": FRACTION},
         has_threshold=True,
-        # 0.55 * 100 is 55.00000000000001 in floating point: not a reason for one more.
+        # 0.55 * 100 is 55.00000000000001 in floating point: without rounding, ceil would give 56.
         kept=lambda n, args: min(n, ceil(round(float(args["fraction"]) * n, 9))),
     ),
 }
-"""Name of a function in `stapo.objective.SELECTIONS` to what it needs."""
+"""Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
 
 
 def selection_arguments() -> dict[str, Argument]:
     """Return the arguments of all selections: settings of a method in a study.
 
     Raises:
-        ValueError: two selections mean different things by one name.
+        ValueError: two selections have different arguments with the same name.
     """
     found: dict[str, Argument] = {}
     for name, spec in SELECTION_SPECS.items():
@@ -136,38 +139,38 @@ def selection_arguments() -> dict[str, Argument]:
 
 
 AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean"]
-"""Whose kept tokens the divisor counts: those of the mini-batch, of each group, or of each response.
+"""Kept tokens that the divisor counts: of the mini-batch, of each group, or of each response.
 
-Means over groups or responses are then averaged.
+The means of groups or responses are then averaged.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One training method: everything in which the methods of the paper differ."""
+    """One training method: all settings in which the methods of the paper differ."""
 
     title: str
-    """As printed in tables."""
+    """Title in tables."""
     clip_low: float
     clip_high: float
     aggregation: AggregationName
     source: str
-    """Paper, table or equation, and what was changed of it."""
+    """Paper, table or equation, and the changes to it."""
     revision: str = ""
-    """Of the paper, for what its revisions define differently."""
+    """Revision of the paper, if its revisions define the method differently."""
     selection: str = "keep_all"
     """Name in `SELECTION_SPECS`."""
     selection_args: Args = field(default_factory=dict)
     kl_coefficient: float = 0.0
-    """Of the k3 estimator of the KL divergence to the base model."""
+    """Coefficient of the k3 estimate of the KL divergence from the base model."""
     dual_clip: float | None = None
 
     @property
     def spec(self) -> SelectionSpec:
-        """What its selection needs.
+        """Declaration of its selection.
 
         Raises:
-            ValueError: a selection without declaration.
+            ValueError: the selection is not declared.
         """
         if self.selection not in SELECTION_SPECS:
             known = ", ".join(SELECTION_SPECS)
@@ -176,19 +179,19 @@ class Method:
 
     @property
     def arguments(self) -> dict[str, float | str]:
-        """Every argument of its selection, the defaults too."""
+        """All arguments of its selection, including defaults."""
         defaults = {name: one.default for name, one in self.spec.arguments.items()}
         return {**defaults, **self.selection_args}
 
     @property
     def reads(self) -> Rows:
-        """Whose probabilities and entropies its selection reads."""
+        """Responses whose probabilities and entropies its selection reads."""
         reads = self.spec.reads
         return reads if isinstance(reads, str) else reads(self.arguments)
 
 
 V3, V5 = "v1 to v3", "v4 and v5"
-"""The revisions of arXiv 2602.15620 that agree with each other."""
+"""Revisions of arXiv 2602.15620, grouped by equal definition of the method."""
 
 GRPO = Method(
     title="GRPO",
@@ -225,8 +228,8 @@ STAPO_V2 = replace(
     STAPO,
     title="STAPO (v2)",
     selection_args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
-    # v1 to v3 contradict themselves: "80 %" in the settings, "optimal 20 %" in the sensitivity, which masks
-    # "the bottom 80 %". Both are the 80th percentile if the latter counts from above.
+    # v1 to v3 are inconsistent: the settings say "80 %", the sensitivity study says "optimal 20 %" and masks
+    # "the bottom 80 %". If the latter counts from the top, both mean the 80th percentile.
     source="arXiv 2602.15620 v1 to v3; tau_h read as the 80th percentile of all response tokens",
     revision=V3,
 )
@@ -262,21 +265,21 @@ METHODS: dict[str, Method] = {
     "random": RANDOM,
     "full-mask": FULL_MASK,
 }
-"""Name in study files and paths to method; also the source of schema, help texts and wildcards."""
+"""Name in study files and paths -> method; schema, help texts and wildcards are derived from this."""
 
 PARENTS = dict.fromkeys(("stapo-v2", "high-entropy", "random", "full-mask"), "stapo")
-"""Methods that are STAPO with another selection: what a study changes of STAPO changes them too."""
+"""Methods that are STAPO with another selection: a study's changes of STAPO also apply to them."""
 
 BASELINES = ("grpo", "20-entropy", "justrl")
-"""The methods that the paper's main table and headline compare STAPO with."""
+"""Baselines in the paper's main table and headline."""
 TARGETS = ("stapo", "stapo-v2")
-"""STAPO in its two revisions: what is compared with the baselines unless a study says otherwise."""
+"""Default targets of comparisons: STAPO in its two revisions."""
 
 CONFORMANCE_METHODS = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
-"""The methods that `stapo.conformance` has fixtures of."""
+"""Methods with fixtures in `stapo.conformance`."""
 
 Settings = Mapping[str, Any]
-"""Field of a method, or argument of its selection, to value; `base` names the method to start from."""
+"""Field of a method, or argument of its selection -> value; `base` names the method to start from."""
 
 
 def resolve(
@@ -285,16 +288,17 @@ def resolve(
     all_methods: Settings,
     trained: Settings | None = None,
 ) -> Method:
-    """Return a method as a study has it.
+    """Return a method with its settings in a study.
 
-    A method is itself, then what the study says of all methods, then what it says of this one. A variant,
-    which has a `base`, is that base as the study has it, then its own settings.
+    The settings of a method are those of `METHODS`, overridden by the study's settings for all methods, then
+    by its settings for this method. A variant, which has a `base`, starts from the settings of that base in
+    the study, which its own settings override.
 
     Args:
-        name: of `METHODS`, or of a variant in `methods`.
-        methods: what the study says of single methods; bases exist and do not go round in a circle.
-        all_methods: what it says of all.
-        trained: settings of the training in which the method differs from the study, for its source.
+        name: name of a method in `METHODS`, or of a variant in `methods`.
+        methods: the study's settings for single methods; all bases exist, and there is no cycle.
+        all_methods: the study's settings for all methods.
+        trained: training settings of the method that differ from the study's, which its source mentions.
     """
     origin = origin_of(name, methods)
     if name == origin:
@@ -313,14 +317,14 @@ def resolve(
 
 
 def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
-    """Return the method of `METHODS` that a method or variant descends from."""
+    """Return the method of `METHODS` that a method or variant is derived from."""
     while (base := methods.get(name, {}).get("base", name)) != name:
         name = base
     return name
 
 
 def _as_variant(name: str, parent: Method) -> Method:
-    """Return a method that is its parent but for its own differences, as a study has that parent."""
+    """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
     own, usual = METHODS[name], METHODS[PARENTS[name]]
     args = {
         key: parent.selection_args.get(key, value)
@@ -344,21 +348,21 @@ def _changed(method: Method, given: Settings) -> Method:
 
 
 def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
-    """Return where a method comes from, with everything in which it differs from there."""
+    """Return the source of a method, with all differences from it."""
     written = ", ".join(
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in changes.items()
     )
     if not is_variant:
         return f"{origin.source}; here {written}" if written else origin.source
-    # A title such as "STAPO (v2)" says it already.
-    says = "(" in origin.title or not origin.revision
-    start = f"as {origin.title}" if says else f"as {origin.title} ({origin.revision})"
+    # A title such as "STAPO (v2)" contains the revision already.
+    complete = "(" in origin.title or not origin.revision
+    start = f"as {origin.title}" if complete else f"as {origin.title} ({origin.revision})"
     return f"{start}, but {written}" if written else start
 
 
 def differences(origin: Method, found: Method) -> dict[str, Any]:
-    """Return the settings, and arguments of the selection, in which a method differs from another."""
+    """Return the settings and selection arguments of a method that differ from those of another."""
     settings = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
     pairs = {
         key: (origin.selection_args.get(key), value) for key, value in found.selection_args.items()
@@ -374,8 +378,8 @@ def compared(
 
     Args:
         run: names of the methods that are run.
-        targets: as the study names them; none: those of `TARGETS` that are run and are no baseline.
-        baselines: likewise, with `BASELINES`.
+        targets: targets named by the study; if empty, those of `TARGETS` that are run and not baselines.
+        baselines: baselines named by the study; if empty, those of `BASELINES` that are run and not targets.
     """
     found = [name for name in TARGETS if name in run and name not in baselines]
     others = [name for name in BASELINES if name in run and name not in targets]

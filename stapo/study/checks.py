@@ -1,6 +1,6 @@
-"""What no single field of a study can know: names that must exist, differ or fit each other.
+"""Checks across the fields of a study: names that must exist or differ, values that must be compatible.
 
-Works on raw input, so that these errors come together with those of single fields.
+They work on raw input, so that their errors are reported together with those of single fields.
 """
 
 import re
@@ -19,32 +19,32 @@ RESERVED = {
     "methods": {"base": "the row of the base model"},
     "models": dict.fromkeys(("verifier", "verifier.json"), "the files of the verifier"),
 }
-"""Section to names in it that something else has."""
+"""Section -> reserved name in it -> use of that name."""
 BASE_TITLE = "Base"
 MAX_CELLS = 50_000
-"""Score files of a study: Snakemake holds a job for each."""
+"""Maximum number of score files of a study; Snakemake keeps a job for each in memory."""
 MAX_PROMPTS = 10**7
-"""Of a training, with repetition: their order is held in memory."""
+"""Maximum number of prompts of a training, with repetition; their order is kept in memory."""
 
 WHOLE: TypeAdapter[int] = TypeAdapter(Whole)
 STEPS: TypeAdapter[int] = TypeAdapter(Steps)
 SEED: TypeAdapter[int] = TypeAdapter(Seed)
 
 Tasks = Mapping[str, Mapping[str, Any]]
-"""Benchmark to its lm-eval task."""
+"""Benchmark -> its lm-eval task."""
 
 
 def slug(name: str) -> str:
-    """Return a name as part of a rule's name."""
+    """Return a name in the form in which rule names contain it."""
     return re.sub(r"\W", "_", name)
 
 
 def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
-    """Yield what is wrong between the fields of a study.
+    """Yield the problems between the fields of a study.
 
     Args:
-        raw: the merged study, of any shape.
-        tasks: the benchmarks that there are.
+        raw: the merged study, which may have any structure.
+        tasks: the available benchmarks.
     """
     yield from _unknown_names(raw, tasks)
     yield from _equal_names(raw)
@@ -62,7 +62,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
 
 
 def _section(raw: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a section of raw input, an empty one where there is none."""
+    """Return a section of raw input, empty if it is missing."""
     found: Any = raw
     for key in keys:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -78,7 +78,7 @@ def _names(section: Mapping[str, Any], key: str | None = None) -> list[str]:
 
 
 def _read(value: Any, kind: TypeAdapter[int] = WHOLE) -> int | None:
-    """Return the number that a field reads, of 8.0 and "8" as well; None if it reads none."""
+    """Return the number that a field accepts, also from 8.0 or "8"; None if it is invalid."""
     try:
         return kind.validate_python(value)
     except ValidationError:
@@ -86,7 +86,7 @@ def _read(value: Any, kind: TypeAdapter[int] = WHOLE) -> int | None:
 
 
 def _known(raw: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what can be chosen, for every list of `run`."""
+    """Return the known names for each list of `run`."""
     return {
         "sizes": _names(_section(raw, "models")),
         "methods": list(dict.fromkeys([*METHODS, *_names(_section(raw, "methods"))])),
@@ -113,10 +113,10 @@ def _listed(raw: Mapping[str, Any], *keys: str) -> list[Any]:
 
 
 def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse names that are one path, or one rule of Snakemake."""
+    """Report names that give the same path, or the same rule of Snakemake."""
     run = _section(raw, "run")
-    file = "are one name to a file system that ignores case; rename one"
-    rule = "become the same rule name, where . + and - are _ and case does not count; rename one"
+    file = "are the same name on a file system that ignores case; rename one"
+    rule = "become the same rule name, where . + and - are _ and case is ignored; rename one"
     for key in ("sizes", "benchmarks"):
         yield from _twice(("run", key), _names(run, key), str.lower, file)
     for key in ("methods", "decodings"):
@@ -151,17 +151,17 @@ def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
-    """Refuse so few samples of a small benchmark that its number would mean nothing."""
+    """Report numbers of samples that are too small for a benchmark with few problems."""
     for name in _names(_section(raw, "benchmarks")):
         samples = _read(_section(raw, "benchmarks", name).get("samples"))
         least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
         if samples is not None and 0 < samples < least:
-            about = f"{samples} are too few for so few problems; at least {least}"
+            about = f"{samples} are too few for its number of problems; use at least {least}"
             yield ("benchmarks", name, "samples"), about
 
 
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a rule for the choice of checkpoints that cannot choose, or that looks at the test."""
+    """Report settings with which checkpoints cannot be chosen, or are chosen on test benchmarks."""
     evaluation, training = _section(raw, "evaluation"), _section(raw, "training")
     if not (evaluation and training):
         return
@@ -173,7 +173,7 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield place, f"unknown name {name!r}; known: {', '.join(known)}"
         if name.lower() in map(str.lower, tested):
             about = (
-                f"{name!r} also stands in run.benchmarks; a table must not show what chose its rows"
+                f"{name!r} is also in run.benchmarks; no table may show what chose its checkpoints"
             )
             yield place, about
     place, select = ("evaluation", "select"), evaluation.get("select", "last")
@@ -181,7 +181,7 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
     if select == "development" and not development:
         yield place, "development, but evaluation.development is empty; fill it"
     if select != "last" and not every:
-        yield place, "asks for training.evaluate_every; add it"
+        yield place, "needs training.evaluate_every; add it"
     step = _read(select, STEPS)
     if step and every and steps:
         kept = step == steps or step in range(every, steps, every)
@@ -191,22 +191,22 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a curve that could not go on to the checkpoints that answer everything."""
+    """Report benchmarks or decodings of the curve with which other checkpoints are not evaluated."""
     curve, run = _section(raw, "evaluation", "curve"), _section(raw, "run")
     answered = [*_names(run, "benchmarks"), *_names(_section(raw, "evaluation"), "development")]
     for name in _names(curve, "benchmarks"):
         if name not in answered:
-            about = f"{name!r} stands neither in run.benchmarks nor in evaluation.development"
+            about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
             yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
     decoding = curve.get("decoding")
     if isinstance(decoding, str) and decoding not in _names(run, "decodings"):
-        about = f"{decoding!r} does not stand in run.decodings; add it, or set curve: null"
+        about = f"{decoding!r} is not in run.decodings; add it, or set curve: null"
         yield ("evaluation", "curve", "decoding"), about
 
 
 def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
     evaluation = _section(raw, "evaluation")
-    # An empty section is one, with every default.
+    # An empty section is a verifier with default settings.
     if evaluation.get("verdict") == "verifier" and evaluation.get("verifier") is None:
         yield (
             ("evaluation", "verdict"),
@@ -215,7 +215,7 @@ def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a comparison of methods that are not run, with nothing, or of one with itself."""
+    """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
     section, run = _section(raw, "compare"), _names(_section(raw, "run"), "methods")
     target = section.get("target")
     targets = [target] if isinstance(target, str) else _names(section, "target")
@@ -244,10 +244,10 @@ def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
         place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
         line = lineage(raw, name)
         if line[-1] in line[:-1]:
-            yield place, f"goes round in a circle: {' -> '.join(line)}; choose another base"
+            yield place, f"is in a cycle: {' -> '.join(line)}; choose another base"
             continue
         if not isinstance(line[-1], str) or line[-1] not in METHODS:
-            # Of a base further up it is said there.
+            # An error in a base of the base is reported for that base.
             if len(line) <= 2:
                 hint = " or add `base`" if base is None else ""
                 about = f"unknown method {shown(line[-1])}; choose from {', '.join(METHODS)}{hint}"
@@ -267,7 +267,7 @@ def _base(raw: Mapping[str, Any], name: str) -> Any:
 
 
 def lineage(raw: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a method, its base, the base's base and so on; the last stands twice in a circle."""
+    """Return a method, its base, the base of its base and so on; in a cycle, the last one occurs twice."""
     line: list[Any] = [name]
     while True:
         base = _base(raw, line[-1])
@@ -281,7 +281,7 @@ def lineage(raw: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse rows of a table that nobody could tell apart."""
+    """Report equal titles, with which the rows of a table could not be distinguished."""
     rows = {BASE_TITLE: "the base model"}
     for name in dict.fromkeys(_names(_section(raw, "run"), "methods")):
         settings = _section(raw, "methods", name)
@@ -301,7 +301,7 @@ def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
     yield from _batch_problems(("training",), shared)
     yield from _overlong_problems(("training",), shared)
     run = _names(_section(raw, "run"), "methods")
-    # A method that is run may have nothing of its own but what it inherits.
+    # Includes methods that are run without settings of their own, since they may inherit some.
     for name in dict.fromkeys([*_names(_section(raw, "methods")), *run]):
         line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
         own = [_given(_section(raw, "methods", one, "training")) for one in line]
@@ -309,13 +309,13 @@ def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
         place = ("methods", name, "training")
         if own[-1]:
             yield from _batch_problems(place, training)
-        # A shorter limit asks for no change of a method that is not run.
+        # A method that is not run need not fit a lower max_response_tokens.
         if name in run and any("overlong_buffer_tokens" in one for one in own):
             yield from _overlong_problems(place, training)
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are not null: null is what is inherited."""
+    """Return the settings that are not null, since null means inherited."""
     return {key: value for key, value in section.items() if value is not None}
 
 
@@ -333,7 +333,7 @@ def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iter
 
 
 def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a penalty that every response would have."""
+    """Report a buffer with which all responses would get a penalty."""
     keys = ("overlong_buffer_tokens", "max_response_tokens")
     buffer, limit = (_read(training.get(key)) for key in keys)
     if buffer is not None and limit is not None and buffer >= limit > 0:
@@ -342,7 +342,7 @@ def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> I
 
 
 def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a reward that could change in silence."""
+    """Report a reward function without checksum, which could change unnoticed."""
     training = _section(raw, "training")
     reward, sha256 = training.get("reward"), training.get("reward_sha256")
     place = ("training", "reward_sha256")
@@ -354,7 +354,7 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Refuse a study of more cells than Snakemake can hold."""
+    """Report a study with more cells than Snakemake can handle."""
     training, run = _section(raw, "training"), _section(raw, "run")
     curve = _section(raw, "evaluation", "curve")
     every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
@@ -374,7 +374,7 @@ def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _curve_points(steps: int | None, every: int | None, curve_every: int | None) -> int:
-    """Return after how many steps, before the last, weights are kept for the curve alone."""
+    """Return the number of steps before the last whose weights are kept only for the curve."""
     if not (steps and curve_every):
         return 0
     both = (steps - 1) // lcm(curve_every, every) if every else 0

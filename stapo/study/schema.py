@@ -48,7 +48,7 @@ from stapo.study.fields import (
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; NaN and infinity are no numbers."""
+    """Settings in which unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -61,16 +61,16 @@ class HubModel(Strict):
 
 
 class TinyModel(Strict):
-    """A Qwen3 built from scratch and supervised on sloppy worked solutions of the tiny world."""
+    """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
 
     builder: Literal["tiny-arithmetic"]
     hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
     layers: Annotated[Whole, Field(ge=1, le=128)] = 2
     heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
-        4, description="Query heads of 32; half as many key-value heads"
+        4, description="Query heads of dimension 32; half as many key-value heads"
     )
     intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = 320
-    supervised_steps: Steps = Field(description="Updates of the supervised start")
+    supervised_steps: Steps = Field(description="Updates of the supervised training")
     supervised_batch: Annotated[Whole, Field(ge=1, le=10**5)] = 96
     learning_rate: LearningRate = 3.0e-3
     seed: Seed = 0
@@ -84,13 +84,14 @@ class HubData(Strict):
     split: Annotated[str, StringConstraints(pattern=SPLIT)] = "train"
     wrapper: Literal["strip", "keep"] = Field(
         "strip",
-        description="DAPO-Math-17k's words around every question: taken off every row, or left on",
+        description="Text of DAPO-Math-17k around every question: removed from every row, or kept",
     )
     unique_prompts: Rows | None = Field(
-        None, description="Different prompts that must be there, those with conflicting answers too"
+        None,
+        description="Expected number of unique prompts, including those with conflicting answers",
     )
     sha256: Sha256 | None = Field(
-        None, description="Of the prompts, as `stapo prompts` prints it; others are refused"
+        None, description="Expected SHA-256 of the prompts, as printed by `stapo prompts`"
     )
 
 
@@ -116,7 +117,7 @@ Data = Annotated[
 
 
 class TrainingSettings(Strict):
-    """What all methods of a study share."""
+    """Training settings that all methods of a study share."""
 
     steps: Steps = Field(description="Optimiser steps, one per mini-batch")
     prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] = Field(
@@ -145,7 +146,7 @@ class TrainingSettings(Strict):
         description="Policy whose probabilities and entropies select tokens",
     )
     rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
-        "transformers", description="What generates the responses of the training"
+        "transformers", description="Engine that generates the responses of the training"
     )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
@@ -155,27 +156,29 @@ class TrainingSettings(Strict):
         description="boxed (the last box), dapo (the last `Answer:`), or package.module:function",
     )
     reward_sha256: Sha256 | None = Field(
-        None, description="Of the file that holds the function; asked for with one"
+        None, description="SHA-256 of the file with the reward function; required for a function"
     )
     overlong_buffer_tokens: Buffer = None
     checkpoint_every: Steps = Field(
         1,
-        description="Optimiser steps between step checkpoints; a kill loses at most so many steps",
+        description="Optimiser steps between step checkpoints; a kill loses at most this number of steps",
     )
     keep_checkpoints: Steps = Field(2, description="Step checkpoints kept for resuming")
     evaluate_every: Steps | None = Field(
-        None, description="Steps between weights that are kept and evaluated; the last always are"
+        None,
+        description="Steps between weights that are kept and evaluated; always for the last step",
     )
 
 
 class EngineSettings(Strict):
-    """How trainings run on the machines at hand; nothing here determines a result."""
+    """Settings of the engines on the available machines, which do not determine results."""
 
     tracker: Literal["tensorboard", "wandb", "trackio", "none"] = Field(
-        "tensorboard", description="Where curves go while a training runs, besides metrics.jsonl"
+        "tensorboard",
+        description="Tracker of the curves of a running training, besides metrics.jsonl",
     )
     vllm_gpu_memory: OpenUnit = Field(
-        0.3, description="Share of a GPU's memory for colocated vLLM, asleep during updates"
+        0.3, description="Share of a GPU's memory for colocated vLLM, which sleeps during updates"
     )
     vllm_tensor_parallel: Gpus = Field(1, description="GPUs of one colocated vLLM engine")
     vllm_evaluation_memory: OpenUnit = Field(
@@ -198,7 +201,7 @@ class AllMethods(Strict):
 
 
 class MethodTraining(Strict):
-    """What one method is trained with where that is not what the study says for all."""
+    """Training settings of one method that differ from those of the study."""
 
     prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
     group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
@@ -207,17 +210,17 @@ class MethodTraining(Strict):
 
 
 class _MethodSettings(AllMethods):
-    """Deviations from a method of `stapo.methods`; with `base`, a variant under a name of its own."""
+    """Deviations from a method of `stapo.methods`; with `base`, a variant with its own name."""
 
     base: Name | None = Field(
-        None, description="Method or variant to start from, as this study has it"
+        None, description="Method or variant to start from, with its settings in this study"
     )
     title: Title | None = None
     training: MethodTraining | None = None
 
 
 def _field(argument: Argument) -> Any:
-    """Return type and field of a selection's argument, None where a study leaves it as it is."""
+    """Return type and field of an argument of a selection; None in a study keeps the method's value."""
     kind: Any = Literal[argument.choices] if argument.choices else Real
     if isinstance(argument.default, int):
         kind = Whole
@@ -229,7 +232,7 @@ def _field(argument: Argument) -> Any:
 if TYPE_CHECKING:
     MethodSettings = _MethodSettings
 else:
-    # With the arguments of the selections, which `stapo.methods` declares.
+    # Adds a field for each argument of a selection in `stapo.methods`.
     MethodSettings = create_model(
         "MethodSettings",
         __base__=_MethodSettings,
@@ -247,24 +250,24 @@ class Decoding(Strict):
 
 
 class BenchmarkSettings(Strict):
-    """What a study says of a benchmark; the rest stands in `benchmarks/`."""
+    """Settings of a benchmark in a study; the rest is in `benchmarks/`."""
 
     samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
 
 
 class Template(Strict):
-    """The wording of a verifier's prompt: a text in a Python file on GitHub, which is read and never run.
+    """Prompt template of a verifier: a string in a Python file on GitHub, which is parsed and never executed.
 
-    The text has the fields of `str.format`: question, gold_answer and llm_response, each once.
+    The string contains each of the `str.format` fields question, gold_answer and llm_response once.
     """
 
     github: HubId = Field(description="Repository, as owner/name")
     revision: Annotated[str, StringConstraints(pattern=COMMIT)]
     file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)]
     name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
-        description="Of the variable that holds the text"
+        description="Name of the variable with the template"
     )
-    sha256: Sha256 = Field(description="Of the file")
+    sha256: Sha256 = Field(description="SHA-256 of the file")
 
 
 COMPASS_TEMPLATE = Template(
@@ -274,34 +277,34 @@ COMPASS_TEMPLATE = Template(
     name="CV_PROMPT",
     sha256="6a4bde9a47fc670ab7a5d93b9c7e1d5aa9bf13c00fedf05cc2a87ac03811411a",
 )
-"""What CompassVerifier's authors publish, and JustRL's evaluation asks with."""
+"""Template that the authors of CompassVerifier publish, and that JustRL's evaluation uses."""
 
 
 class Verifier(Strict):
-    """A model that judges the answers which the rules reject; the evaluation's backend runs it."""
+    """A model that judges answers that the rules reject; it runs on the backend of the evaluation."""
 
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
     template: Template | Literal["own"] = Field(
-        COMPASS_TEMPLATE, description="Wording of the prompt; own: that of this suite"
+        COMPASS_TEMPLATE, description="Prompt template; own: the template of this suite"
     )
     batch_size: Rows = Field(32, description="Prompts judged together; no influence on verdicts")
     max_prompt_tokens: Tokens = Field(
-        30720, description="A longer prompt loses the front of the response"
+        30720, description="Maximum prompt length; the start of the response is removed to fit"
     )
     max_response_tokens: Tokens = Field(
-        2048, description="With the prompt it fills CompassVerifier's context of 32,768"
+        2048, description="With the prompt's maximum it fills CompassVerifier's context of 32,768"
     )
 
 
 class Curve(Strict):
-    """Points of the accuracy curve between the checkpoints that answer everything."""
+    """Points of the accuracy curve between the checkpoints that are evaluated on all benchmarks."""
 
     every: Steps = Field(description="Optimiser steps between weights that are kept for the curve")
     benchmarks: list[Name] = Field(
-        min_length=1, max_length=1000, description="All that those weights answer"
+        min_length=1, max_length=1000, description="Benchmarks on which these weights are evaluated"
     )
-    decoding: Name = Field(description="The only decoding under which they answer")
+    decoding: Name = Field(description="Decoding with which these weights are evaluated")
 
 
 class Evaluation(Strict):
@@ -309,29 +312,29 @@ class Evaluation(Strict):
 
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Rows = Field(
-        description="Responses generated together; a kill loses at most so many"
+        description="Responses generated together; a kill loses at most this number"
     )
     max_response_tokens: Tokens
     seed: Seed = 1234
     verifier: Verifier | None = Field(None, description="Off by default")
     select: Literal["last", "development"] | Steps = Field(
-        "last", description="Which checkpoint tables show: last, of that step, best on development"
+        "last", description="Checkpoint in the tables: last, a step, or the best on development"
     )
     development: list[Name] = Field(
         [],
         max_length=1000,
-        description="Benchmarks that only choose checkpoints; no table shows them",
+        description="Benchmarks used only to choose checkpoints; they are in no table",
     )
     curve: Curve | None = Field(
-        None, description="More points for the figure of accuracy; no table shows them"
+        None, description="More points for the figure of accuracy; they are in no table"
     )
     verdict: Literal["rule", "verifier"] = Field(
-        "rule", description="What tables count: the rules alone, or also what the verifier accepts"
+        "rule", description="Responses counted as correct: by the rules, or also by the verifier"
     )
 
 
 class Compare(Strict):
-    """Which methods the tables compare with which."""
+    """Targets and baselines of the comparisons in the tables."""
 
     target: (
         Annotated[
@@ -347,7 +350,7 @@ class Compare(Strict):
 
 
 class Run(Strict):
-    """Which cells of the study are run."""
+    """Sizes, methods, seeds, decodings and benchmarks that are run."""
 
     sizes: list[Name] = Field(min_length=1, max_length=1000)
     methods: list[Name] = Field(min_length=1, max_length=1000)

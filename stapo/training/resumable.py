@@ -25,7 +25,7 @@ from stapo.training.step_checkpoints import (
 )
 
 ROLLOUT_FILE = "rollout.safetensors"
-"""File with the whole rollout, in checkpoints written before the last mini-batch of a rollout."""
+"""File with the whole rollout, in checkpoints from the middle of a rollout."""
 NOT_THE_CHECKPOINTS = (
     MemoryError, torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError,
 )  # fmt: skip

@@ -184,7 +184,7 @@ def _vllm(
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
         # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
         "generation_kwargs": {"stop_token_ids": list(end_token_ids), "ignore_eos": True},
-        # The paper's objective contains no importance-sampling correction.
+        # The paper's objective has no importance-sampling correction; the rollout keeps vLLM's log-probs.
         "vllm_importance_sampling_correction": False,
     }
 

@@ -299,7 +299,7 @@ class StapoTrainer(ResumableTrainer):
             seed=seed,
         )
         for parameter in model.parameters():
-            # Without gradients the optimiser would skip the step, but Adam's moments must decay.
+            # The optimiser would skip a parameter without gradient, but Adam's moments must decay.
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         ends = torch.tensor(self.eos_token_ids, device=batch.mask.device)

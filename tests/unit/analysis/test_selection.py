@@ -75,7 +75,7 @@ def test_points_of_the_curve_are_no_choice(raw_study, tmp_path):
         ),
         (
             {"evaluation": {"select": 64}},
-            "evaluation.select: asks for training.evaluate_every; add it",
+            "evaluation.select: needs training.evaluate_every; add it",
         ),
         (
             {"evaluation": {"select": 63}, "training": {"evaluate_every": 32}},
@@ -83,8 +83,8 @@ def test_points_of_the_curve_are_no_choice(raw_study, tmp_path):
         ),
         (
             {"evaluation": {"development": ["chain-2"]}},
-            "evaluation.development: 'chain-2' also stands in run.benchmarks; a table must not show what "
-            "chose its rows",
+            "evaluation.development: 'chain-2' is also in run.benchmarks; no table may show what "
+            "chose its checkpoints",
         ),
         (
             {"evaluation": {"development": ["chain-9"]}},

@@ -102,14 +102,14 @@ def test_the_cells_that_are_allowed_are_those_that_are_listed(steps, every, curv
         (
             {"benchmarks": ["chain-4", "chain-3"]},
             [
-                "evaluation.curve.benchmarks: 'chain-4' stands neither in run.benchmarks nor in "
+                "evaluation.curve.benchmarks: 'chain-4' is neither in run.benchmarks nor in "
                 "evaluation.development; add it, or set curve: null"
             ],
         ),
         (
             {"decoding": "t2.0"},
             [
-                "evaluation.curve.decoding: 't2.0' does not stand in run.decodings; add it, or set "
+                "evaluation.curve.decoding: 't2.0' is not in run.decodings; add it, or set "
                 "curve: null"
             ],
         ),

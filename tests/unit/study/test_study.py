@@ -227,7 +227,7 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
 )
 def test_a_base_that_goes_round_in_a_circle_is_refused(raw_study, methods, line):
     raw_study["methods"] = methods
-    with pytest.raises(StudyError, match=rf"methods.\w+.base: goes round in a circle: {line}"):
+    with pytest.raises(StudyError, match=rf"methods.\w+.base: is in a cycle: {line}"):
         parse_study(raw_study)
 
 
@@ -334,7 +334,7 @@ def test_too_few_samples_of_a_small_benchmark_are_refused(raw_study):
     with pytest.raises(StudyError) as caught:
         parse_study(raw_study)
     assert caught.value.errors == [
-        "benchmarks.aime24.samples: 4 are too few for so few problems; at least 10"
+        "benchmarks.aime24.samples: 4 are too few for its number of problems; use at least 10"
     ]
     raw_study["benchmarks"]["aime24"] = {"samples": 32}
     assert parse_study(raw_study).benchmarks["aime24"].samples == 32

@@ -192,7 +192,7 @@ def test_a_training_that_ends_early_is_not_mistaken_for_a_finished_one(world, tm
 
     with (
         patch.object(run_module, "Progress", Lazy),
-        pytest.raises(RuntimeError, match="after step 3 of 6 although nobody asked"),
+        pytest.raises(RuntimeError, match="after step 3 of 6 for an unknown reason"),
     ):
         run(world, tmp_path, steps=6)
     assert not (tmp_path / "model").exists()
