@@ -1,1 +1,1 @@
-"""From files of scores and metrics to tables, figures and the report."""
+"""Analysis of score files and metrics: tables, figures and the report."""

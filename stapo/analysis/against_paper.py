@@ -1,4 +1,4 @@
-"""Ours beside what the paper prints, each revision's numbers beside that revision's method only."""
+"""Comparison with the paper's numbers: those of each revision with our results of that revision's method."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from stapo.study.schema import HubModel
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A number of ours that the paper has too, in percent."""
+    """A number of this study and of the paper, in percent."""
 
     revision: str
-    """Of the paper."""
+    """Revision of the paper."""
     title: str
-    """Of the method."""
+    """Title of the method."""
     ours: float
     paper: float
     changed: str
-    """What the study changed in the methods that it is about; empty where nothing."""
+    """The study's changes of the compared methods; empty without changes."""
 
     @property
     def difference(self) -> float:
@@ -44,40 +44,40 @@ class ComparedGain(Compared):
     """A relative gain over the strongest baseline."""
 
     where: str
-    """A size, or the mean over the sizes."""
+    """Size, or `mean` for the mean over the sizes."""
     basis: str
-    """Whether the paper states it, or its averages give it."""
+    """Whether the paper states its number, or it is computed from stated averages."""
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """What a base model's authors publish of it, and our row of it, in percent."""
+    """Published results of a base model by its authors, and ours, in percent."""
 
     size: str
     hub: str
     published: dict[str, float]
-    """By benchmark, under another protocol than ours."""
+    """Benchmark -> result with the authors' protocol."""
     ours: dict[str, float]
-    """Of the nearest benchmark of ours, by the name of theirs."""
+    """Benchmark of the authors -> our result on the most similar benchmark of this study."""
 
 
 @dataclass(frozen=True)
 class AgainstPaper:
-    """Everything that is printed beside the table of one decoding."""
+    """The comparison with published numbers that is printed with the table of one decoding."""
 
     cells: list[ComparedCell]
     gains: list[ComparedGain]
     bases: list[BaseModel]
     base_protocol: str
     beside: dict[str, str]
-    """Benchmark of theirs to the nearest one of ours."""
+    """Benchmark of the authors -> most similar benchmark of ours."""
     claims: list[str]
-    """What the revision says of what this study varies."""
+    """The paper's claims about settings that this study varies."""
     notes: list[str]
 
 
 def compare(study: Study, table: MainTable) -> AgainstPaper:
-    """Return what the paper and the base models' authors print of what is in a table."""
+    """Return the published numbers of the paper and of the base models' authors for the cells of a table."""
     reference = paper()["base"]
     return AgainstPaper(
         cells=list(_cells(study, table)),
@@ -94,21 +94,18 @@ def compare(study: Study, table: MainTable) -> AgainstPaper:
 
 
 def _is_papers(study: Study, size: str) -> bool:
-    """Return whether a size of the study is the paper's base model, whatever it is called.
-
-    A model built for tests is no stand-in for it, and another model of the same size neither.
-    """
+    """Return whether the model of a size is the paper's base model, and not a test model or another model."""
     model = study.models[size]
     return isinstance(model, HubModel) and model.hub == paper()["models"].get(size)
 
 
 def _has_papers_average(study: Study) -> bool:
-    """Return whether Avg is over the paper's benchmarks: over others it is another quantity."""
+    """Return whether Avg is the mean over the paper's benchmarks, so that it can be compared."""
     return set(study.run.benchmarks) == set(paper()["benchmarks"])
 
 
 def _changed(study: Study, name: str) -> str:
-    """Return what the study changed in a method of the paper, as its source says; empty where nothing."""
+    """Return the study's changes of a method of the paper, as text of its source; empty without changes."""
     known, own = METHODS[name].source, study.method(name).source
     return own.removeprefix(known).removeprefix("; ")
 
@@ -136,7 +133,7 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
 
 
 def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
-    """Yield each revision's gains, of its own method over the paper's three baselines."""
+    """Yield the gains of each revision's method over the paper's three baselines."""
     run = study.run
     if not _has_papers_average(study) or not set(BASELINES) <= set(run.methods):
         return
@@ -184,10 +181,11 @@ def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:
 
 
 def claims_of(study: Study) -> list[str]:
-    """Return what a revision says of what is varied around its method here.
+    """Return the paper's claims about settings that a study varies.
 
-    A study varies the selection if it runs another one of rare tokens beside the revision's method, and a
-    setting if it runs the same selection with another value. The other revision's method is no variation.
+    A study varies the selection if it also runs another selection of rare tokens than that of the revision's
+    method. It varies a setting if it also runs the same selection with another value. The method of the
+    other revision does not count as a variation.
     """
     found = []
     for one in paper()["claims"]:
@@ -211,7 +209,7 @@ def claims_of(study: Study) -> list[str]:
 
 
 def _notes(study: Study, table: MainTable) -> Iterator[str]:
-    """Yield why a method of the paper has no cells to stand beside."""
+    """Yield why a method of the paper has no cells to compare with."""
     if not any(_is_papers(study, size) for size in study.run.sizes):
         return
     for revision, stated in paper()["headline"].items():

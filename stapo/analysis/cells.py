@@ -1,4 +1,4 @@
-"""The scores of one decoding as arrays, refused where they do not belong together."""
+"""The scores of one decoding as arrays, after checking that they belong to the study and to each other."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 
 
 class StaleScoreError(ValueError):
-    """Scores that were made by something else than the study asks for."""
+    """Scores do not belong to the study in its current state."""
 
 
 @dataclass
@@ -39,12 +39,12 @@ class Cell:
     """All responses of one row (size and method, or base) to one benchmark."""
 
     correct: Array
-    """(S, P, N): seeds, problems, samples."""
+    """(S, P, N) whether responses are correct: seeds, problems, samples."""
     num_tokens: float
     truncated_fraction: float
     no_box_fraction: float
     duplicate_fraction: float
-    """Share of responses equal to an earlier one to the same problem."""
+    """Share of responses that equal an earlier one to the same problem."""
     failed_fraction: float
     """Share of responses on which the grader timed out or crashed."""
     timeouts: int
@@ -57,11 +57,11 @@ class Cell:
     with_verifier: float
     """Share of responses that are correct by the rules or by the verifier."""
     judged: int
-    """Responses that the verifier was asked about."""
+    """Number of responses that the verifier judged."""
     flips: int
-    """Responses that the rules reject and the verifier accepts."""
+    """Number of responses that the rules reject and the verifier accepts."""
     verifier_cut: int
-    """Responses of which the verifier read the end only."""
+    """Number of responses of which the verifier read only the end."""
 
 
 @dataclass
@@ -69,21 +69,20 @@ class Scores:
     """The scores of one decoding."""
 
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
-    """By (size, method or `base`, benchmark)."""
+    """(size, method or `base`, benchmark) -> responses."""
     provenance: dict[str, Any] = field(default_factory=dict)
     choices: list[Choice] = field(default_factory=list)
-    """Of each training."""
+    """Choice of the checkpoint of each training."""
     overlap: dict[str, dict[str, int]] = field(default_factory=dict)
-    """As `data/overlap.json`: numbers of problems by kind of overlap and benchmark."""
+    """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     """Read every score of a decoding.
 
     Raises:
-        StaleScoreError: with one line for each file that is missing, was made by another
-            configuration, is damaged or incomplete, or comes from other packages or hardware than the
-            rest.
+        StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
+            with other packages or hardware than the others; one line for each file.
     """
     scores = Scores()
     tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
@@ -113,10 +112,10 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
 def read_tables(
     study: Study, decoding: str, cells: Iterable[tuple[Checkpoint, str]], root: Path = Path()
 ) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
-    """Return the score files of some cells by checkpoint and benchmark, and what made them all.
+    """Return the score files of some cells by checkpoint and benchmark, and their common provenance.
 
     Raises:
-        StaleScoreError: as `read_scores`.
+        StaleScoreError: as for `read_scores`.
     """
     errors, tables = [], {}
     counts: dict[str, int] = {}
@@ -149,7 +148,7 @@ def read_tables(
 
 
 def accuracy(tables: Iterable[pa.Table], column: str) -> float:
-    """Return the share of correct responses, the mean of that of each score file."""
+    """Return the mean over score files of the share of correct responses."""
     return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
 
 
@@ -161,7 +160,7 @@ def _choice(
     tables: Mapping[tuple[Checkpoint, str], pa.Table],
     column: str,
 ) -> Choice:
-    """Return what the checkpoints of a training reach, and which one the study's rule chooses."""
+    """Return the averages of the checkpoints of a training, and the one that the study's rule chooses."""
     steps = [*study.full_steps(), study.training.steps]
 
     def averages(benchmarks: list[str]) -> dict[int, float]:
@@ -208,7 +207,7 @@ def _problems(
 
 
 def missing_samples(table: pa.Table, samples: int) -> str:
-    """Return why a score file has not N samples of every problem, nothing where it has."""
+    """Return why a score file does not have N samples of every problem, empty if it does."""
     rows = table.num_rows
     if rows == 0 or rows % samples:
         return f"{rows} rows are no multiple of {samples} samples"

@@ -1,7 +1,7 @@
 """The columns of every table, each declared once for Markdown, LaTeX, HTML, the terminal and the CSV.
 
-To add a column, add one entry to the list of its table. The CSV has a line instead of a column for each
-number that has a `Metric`.
+To add a column, add one entry to the list of its table. The CSV has one line for each number of a column
+with a `Metric`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ from stapo.evaluation.statistics import Interval, pass_at_k
 
 Row = TypeVar("Row")
 FORMATS = ("md", "tex", "html", "terminal")
-"""In which a table is a grid of columns."""
+"""Formats with one column of a table for each `Column`."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Estimate(Interval):
 
     best: bool
     marks: str
-    """Of the targets that differ from it."""
+    """Marks of the targets that differ from it."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What the CSV calls a number."""
+    """Name of a number in the CSV."""
 
     name: str
     of: str
-    """The benchmark, or the average, that it belongs to."""
+    """Its benchmark or average."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ class Column(Generic[Row]):
     heading: str
     value: Callable[[Row], str | float | Estimate]
     form: str = ""
-    """How a number is written, as for the function `format`."""
+    """Format specification of a number, as for the function `format`."""
     text: bool = False
-    """Whether it holds text, which stands on the left; numbers stand on the right."""
+    """Whether it contains text, which is left-aligned; numbers are right-aligned."""
     footnote: str = ""
-    """The mark of a footnote behind the heading."""
+    """Mark of a footnote after the heading."""
     css: str = ""
-    """The class of its cells in the report, where it is not that of text or of numbers."""
+    """CSS class of its cells in the report, if not that of text or of numbers."""
     terminal: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `rich.table.Table.add_column`."""
     formats: Collection[str] = FORMATS
-    """Those that show it."""
+    """Formats that show it."""
     metric: Metric | None = None
-    """What the CSV calls it; None: it is not in the CSV."""
+    """Name in the CSV; None for a column that is not in the CSV."""
 
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""
@@ -77,25 +77,25 @@ def _estimate(column: str) -> Callable[[TableRow], Estimate]:
 
 
 def _mean(of: Callable[[Cell], float]) -> Callable[[TableRow], float]:
-    """Return the mean over the benchmarks, of a row."""
+    """Return a function of a row that returns the mean over its benchmarks."""
     return lambda row: float(np.mean([of(cell) for cell in row.responses.values()]))
 
 
 def _percent(share: Callable[[Cell], float]) -> Callable[[TableRow], float]:
-    """Return 100 times the mean over the benchmarks, of a row."""
+    """Return a function of a row that returns 100 times the mean over its benchmarks."""
     mean = _mean(share)
     return lambda row: 100 * mean(row)
 
 
 def _of(benchmark: str, of: Callable[[Cell], Any]) -> Callable[[TableRow], Any]:
-    """Return what is said of one benchmark, of a row."""
+    """Return a function of a row that returns the value of one benchmark."""
     return lambda row: of(row.responses[benchmark])
 
 
 def _only_csv(
     benchmark: str, name: str, of: Callable[[Cell], float], form: str = ""
 ) -> Column[TableRow]:
-    """Return a number of a benchmark that is only in the CSV."""
+    """Return a column for a number of a benchmark that is only in the CSV."""
     return Column(name, _of(benchmark, of), form, formats=(), metric=Metric(name, benchmark))
 
 
@@ -126,7 +126,7 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
             name,
             _estimate(name),
             terminal={"no_wrap": True},
-            # Another average does not fit into a terminal's 80 characters; it stands below.
+            # Other averages do not fit into the 80 characters of a terminal; they are printed below.
             formats=FORMATS if name == AVERAGE else ("md", "tex", "html"),
             metric=Metric("avg@N", name),
         )
@@ -174,7 +174,7 @@ def _pass_and_majority(k: int) -> Callable[[Cell], str]:
 
 
 def verdicts(table: MainTable) -> list[Column[TableRow]]:
-    """Return the columns of rules and verifier side by side."""
+    """Return the columns of the verdicts by the rules and with the verifier."""
     columns: list[Column[TableRow]] = [
         SIZE,
         METHOD,
@@ -298,7 +298,7 @@ CSV: list[Column[Line]] = [
 
 
 def csv_lines(table: MainTable) -> Iterable[Line]:
-    """Yield the lines of the CSV: of each row first the benchmarks, then the averages."""
+    """Yield the lines of the CSV; the benchmarks of each row come before its averages."""
     order = [*table.samples, *table.averages]
     parts = [[*accuracy(table), *RESPONSES, *pass_and_majority(table)]]
     parts += [verdicts(table)] * table.verifier

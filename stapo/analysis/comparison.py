@@ -1,4 +1,4 @@
-"""What the paper-style table of one decoding says: values, intervals, differences, headline."""
+"""Computation of the paper-style table of one decoding: values, intervals, differences, headlines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,12 +31,12 @@ def headline(
 
     Args:
         averages: size -> method -> average over the benchmarks. The strongest baseline of a size is
-            that of the highest average.
-        target: the method whose gain it is.
-        baselines: the methods that it is compared with, itself not counted.
+            the one with the highest average.
+        target: method whose gain is computed.
+        baselines: methods to compare with; the target itself is ignored.
 
     Returns:
-        None where a size lacks the target or every baseline, or where the strongest baseline is at 0.
+        None if a size lacks the target or all baselines, or if its strongest baseline is at 0.
 
     Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
     """
@@ -54,7 +54,7 @@ def headline(
 
 
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
-    """Compute the table of one decoding; deterministic, the resamples have a fixed seed."""
+    """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     averages = averages_of(study.run.benchmarks)
     first = study.run.sizes[0]
@@ -87,7 +87,10 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
 
 
 def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return Avg and the further averages, with the benchmarks of each; none of nothing or of all."""
+    """Return Avg and the further averages, with the benchmarks of each.
+
+    Further averages over no benchmark or over all of them are left out.
+    """
     parts = {name: [b for b in benchmarks if counts(b)] for name, counts in FURTHER.items()}
     further = {name: part for name, part in parts.items() if 0 < len(part) < len(benchmarks)}
     return {AVERAGE: [*benchmarks], **{_column(name): part for name, part in further.items()}}
@@ -98,7 +101,7 @@ def _column(further: str) -> str:
 
 
 Draws = Mapping[tuple[str, str], Mapping[str, Array]]
-"""(size, method) to the resamples of each average, in percent."""
+"""(size, method) -> average -> its resamples, in percent."""
 
 
 def _intervals(
@@ -110,7 +113,7 @@ def _intervals(
 ) -> tuple[dict[tuple[str, str], dict[str, Interval]], Draws]:
     """Return the cells of each row, and the resamples of its averages."""
     names = study.run.benchmarks
-    # The same problems for every row: what is compared is paired.
+    # Every row has the same resampled problems, since comparisons are paired.
     counts = {b: problem_counts(problems[b], rng) for b in names}
     draws: dict[tuple[str, str], dict[str, Array]] = {}
     intervals: dict[tuple[str, str], dict[str, Interval]] = {}
@@ -169,17 +172,17 @@ def _mean(values: list[float]) -> float:
 
 
 def _shown(cell: Interval) -> float:
-    # Ties as a reader sees them.
+    # Values that are equal as printed are ties.
     return round(cell.value, 2)
 
 
 def _with_interval(found: Headline, baselines: list[str], draws: Draws) -> Headline:
-    """Return a headline with its interval; the strongest baseline is chosen anew in every resample."""
+    """Return a headline with its interval; each resample has its own strongest baseline."""
     gains = []
     for size in found.gains:
         others = [draws[size, name][AVERAGE] for name in baselines if name != found.target]
         strongest = np.max(others, axis=0)
-        # A resample in which every baseline is at 0 has no relative gain: as good as none at all.
+        # In a resample with all baselines at 0, the relative gain is undefined; avoid a division by 0.
         ours = draws[size, found.target][AVERAGE]
         gains.append(100 * (ours / np.maximum(strongest, 1e-9) - 1))
     return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
@@ -192,7 +195,7 @@ def _comparisons(
     draws: Draws,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    """Return every target minus every baseline at every size: one family for Holm's adjustment."""
+    """Return every target minus every baseline at every size, adjusted by Holm as one family."""
     targets, baselines = study.compared()
     pairs = [
         (size, target, baseline)

@@ -1,4 +1,4 @@
-"""One figure per training quantity, the methods in one picture."""
+"""Figures of training quantities, each with all methods."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.text import visible
 
 Values = NDArray[np.float64]
-# Okabe and Ito: told apart by colour-blind readers too.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
@@ -40,7 +40,7 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
     """Return one figure: a panel per size, a colour per method, a line per seed.
 
     Raises:
-        DamagedFileError: with one line for each file of metrics that is missing, damaged or incomplete.
+        DamagedFileError: files of metrics are missing, damaged or incomplete; one line for each file.
     """
     shown = FIGURES[name]
     if shown.value is None:
@@ -66,9 +66,9 @@ def draw(study: Study, name: str, root: Path = Path()) -> Figure:
 
 
 def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
-    """Return accuracy over the steps, the base model as step 0: a column per size, a line per seed.
+    """Return accuracy over steps, with the base model as step 0: a column per size, a line per seed.
 
-    Each row of panels is of some benchmarks under one decoding, and has the steps that answer all of them.
+    Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
     """
     curves, sizes = _curves(study), study.run.sizes
     column = VERDICT_COLUMNS[study.evaluation.verdict]
@@ -95,7 +95,7 @@ def draw_accuracy(study: Study, root: Path = Path()) -> Figure:
 
 
 def _curves(study: Study) -> list[tuple[str, list[str]]]:
-    """Return decoding and benchmarks of each row of panels, no two alike."""
+    """Return decoding and benchmarks of each row of panels, without duplicates."""
     curve, tests = study.evaluation.curve, study.run.benchmarks
     found = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
     if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in found]:
@@ -113,7 +113,7 @@ def _accuracy_label(study: Study, benchmarks: list[str]) -> str:
 def _draw_accuracies(
     panel: Axes, study: Study, size: str, shares: Mapping[Checkpoint, float]
 ) -> None:
-    """Draw a line for each training of a size; `shares` has the checkpoints that have scores."""
+    """Draw a line for each training of a size; `shares` contains the accuracy of checkpoints with scores."""
     steps = [*study.kept_steps(), study.training.steps]
     for method, colour in zip(study.run.methods, _colours(study), strict=True):
         for i, seed in enumerate(study.run.seeds):
@@ -170,7 +170,7 @@ def _draw_run(panel: Axes, values: Values, colour: str, label: str | None) -> No
 
 
 def moving_mean(values: Values, width: int) -> Values:
-    """Return the centred moving mean; at the ends over what there is."""
+    """Return the centred moving mean; at the ends, only over existing values."""
     kernel = np.ones(width)
     count = np.convolve(np.ones(len(values)), kernel, mode="same")
     mean: Values = np.convolve(values, kernel, mode="same") / count
@@ -178,7 +178,7 @@ def moving_mean(values: Values, width: int) -> Values:
 
 
 def figure_bytes(study: Study, name: str, root: Path = Path()) -> dict[str, bytes]:
-    """Return one figure as SVG and PNG, the same bytes for the same metrics."""
+    """Return one figure as SVG and PNG; equal metrics give equal bytes."""
     figure = draw(study, name, root)
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},

@@ -1,4 +1,4 @@
-"""How tables are written: Markdown, LaTeX and HTML by templates, the terminal, and CSV."""
+"""Output formats of tables: Markdown, LaTeX and HTML by templates, the terminal, and CSV."""
 
 import csv
 import io
@@ -28,9 +28,9 @@ TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), stri
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a template; what the second ending of its name (`main.tex.j2`) says is its format."""
+    """Return a template; the second part of its name is its format, such as tex in `main.tex.j2`."""
     suffix = name.split(".")[1]
-    # Braces are LaTeX's own.
+    # Not braces for LaTeX, which uses them itself.
     marks = ("<<", ">>") if suffix == "tex" else ("{{", "}}")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -58,7 +58,7 @@ def template(name: str) -> jinja2.Template:
 
 
 def _visible(value: Any) -> Any:
-    """Return what the report shows of a value: hidden characters of whatever text by their escapes."""
+    """Return a value as the report shows it: with escapes for hidden characters in text."""
     text = isinstance(value, str) and not isinstance(value, Markup)
     return visible(value, keep="\n") if text else value
 
@@ -69,7 +69,7 @@ def _tex(text: str) -> str:
 
 
 def csv_text(table: MainTable) -> str:
-    """Return a table as CSV, a line for each number."""
+    """Return a table as CSV with one line for each number."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([column.heading for column in columns.CSV])
@@ -84,12 +84,12 @@ def terminal_table(
     style: Callable[[Row], str] = lambda row: "",
     **options: Any,
 ) -> RichTable:
-    """Return a table for the terminal; every name is plain text.
+    """Return a table for the terminal, in which text is not interpreted as markup.
 
     Args:
-        found: its columns.
-        groups: its rows, those of each group set off from the next.
-        style: of a row.
+        found: columns of the table.
+        groups: rows of the table, in groups that are separated from each other.
+        style: function that returns the style of a row.
         options: further arguments of `rich.table.Table`.
     """
     table = RichTable(**options)

@@ -1,4 +1,4 @@
-"""What stands under a table in sentences: headlines, differences, and how the numbers are to be read."""
+"""Sentences under a table: headlines, differences, and notes on the numbers."""
 
 from collections.abc import Mapping
 
@@ -11,16 +11,16 @@ from stapo.study.schema import Verifier
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
 MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
-"""Dagger, double dagger, section sign, pilcrow, double bar: one for each target, then doubled."""
+"""Dagger, double dagger, section sign, pilcrow, double bar: one per target; further targets double them."""
 
 
 def mark(position: int) -> str:
-    """Return the mark of the target at a position of the list."""
+    """Return the mark of a target for its position in the list."""
     return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
 
 
 def notes(study: Study) -> list[str]:
-    """Return what a reader of the table must know."""
+    """Return the notes that a reader of the table must know."""
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = [
         "Mean over samples, then problems; 95 % intervals by bootstrap over problems"
@@ -51,7 +51,7 @@ def notes(study: Study) -> list[str]:
 
 
 def verifier_notes(study: Study) -> list[str]:
-    """Return who judged what the rules reject, in whose words, and whether it counts."""
+    """Return a note on the verifier, its prompt template, and whether its verdicts count."""
     verifier = study.evaluation.verifier
     if verifier is None:
         return []
@@ -72,7 +72,7 @@ def _wording(verifier: Verifier) -> str:
 
 
 def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
-    """Return on how many answers of which cells the grader failed; nothing where on none."""
+    """Return a note on the cells with answers on which the grader failed; empty without failures."""
     found = [
         f"{size} {method} {benchmark} {cell.timeouts} timeouts, {cell.crashes} crashes "
         f"of {cell.correct.size}"
@@ -85,7 +85,7 @@ def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
 
 
 def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return how many problems a training has seen, as far as words show it; nothing without trainings."""
+    """Return a note on benchmark problems that overlap with training prompts; empty without trainings."""
 
     def counted(kind: str) -> str:
         found = [f"{name} {count}" for name, count in overlap[kind].items() if count]

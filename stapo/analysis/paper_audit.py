@@ -1,4 +1,4 @@
-"""The paper's numbers beside what they say of each other, and what is said of the paper elsewhere."""
+"""Audit of the paper's numbers: averages and headlines recomputed, with published remarks on them."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from stapo.methods import BASELINES, METHODS
 from stapo.reference import confidence, paper, stated_averages
 
 ROUNDING = 0.0101
-"""Components and averages are rounded to 0.01 each: they may differ by a unit of it."""
+"""Tolerance: components and averages are each rounded to 0.01, so they may differ by 0.01."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AuditedRow:
 
     @property
     def follows(self) -> bool:
-        """Whether the stated average is that of its components, to rounding."""
+        """Whether the stated average equals the mean of its components, up to rounding."""
         return abs(self.difference) <= ROUNDING
 
 
@@ -41,14 +41,14 @@ class AuditedHeadline:
     revision: str
     confidence: str
     title: str
-    """Of the method whose gain it is."""
+    """Title of the method with this gain."""
     stated: float
     gains: dict[str, float]
-    """By size, as stated; empty where only the mean is."""
+    """Size -> stated gain; empty if only the mean is stated."""
     from_stated: float | None
-    """From the averages as they are stated; None where the revision's table is not known."""
+    """Headline computed from the stated averages; None if the table of the revision is not known."""
     from_recomputed: float | None
-    """From the averages of the components."""
+    """Headline computed from the recomputed averages; None if the table of the revision is not known."""
 
 
 def decodings() -> list[str]:
@@ -57,7 +57,7 @@ def decodings() -> list[str]:
 
 
 def audit_rows() -> list[AuditedRow]:
-    """Return each row of the paper's table with its average computed anew."""
+    """Return each row of the paper's table with its recomputed average."""
     return [
         AuditedRow(
             name, size, method, METHODS[method].title, row[-1], sum(row[:-1]) / len(row[:-1])
@@ -69,7 +69,7 @@ def audit_rows() -> list[AuditedRow]:
 
 
 def stated_headline(revision: str, decoding: str) -> Headline | None:
-    """Return the headline of a revision from the averages that it states; None where they are not known."""
+    """Return the headline of a revision computed from its stated averages; None if they are not known."""
     if revision != paper()["table"]["revision"]:
         return None
     method = paper()["headline"][revision]["method"]
@@ -77,7 +77,7 @@ def stated_headline(revision: str, decoding: str) -> Headline | None:
 
 
 def audit_headlines() -> list[AuditedHeadline]:
-    """Return the paper's headlines, each recomputed where its revision's table is known."""
+    """Return the paper's headlines, recomputed if the table of the revision is known."""
     recomputed: dict[str, dict[str, dict[str, float]]] = {}
     for row in audit_rows():
         sizes = recomputed.setdefault(row.decoding, {})
@@ -98,7 +98,7 @@ def audit_headlines() -> list[AuditedHeadline]:
 
 
 def headline_line(found: AuditedHeadline) -> str:
-    """Return a headline with what its table says of it."""
+    """Return a headline with its recomputed values as one line."""
     sizes = ", ".join(f"{size} {gain:.2f} %" for size, gain in found.gains.items())
     line = (
         f"{found.title}, {found.revision}, {found.decoding}: stated {found.stated:.2f} %"
@@ -114,7 +114,7 @@ def headline_line(found: AuditedHeadline) -> str:
 
 
 def audit_text() -> str:
-    """Return how many stated averages follow from their components, and which do not."""
+    """Return the number of stated averages that equal the mean of their components, and list the others."""
     rows, table = audit_rows(), paper()["table"]
     odd = [
         f"{row.title} {row.size} at {row.decoding} (stated {row.stated:.2f}, components {row.recomputed:.2f})"
@@ -129,17 +129,17 @@ def audit_text() -> str:
 
 
 def claim_lines() -> list[str]:
-    """Return what each revision says of its ablations and sensitivities."""
+    """Return the claims of each revision about its ablations and sensitivities."""
     return [said(one) for one in paper()["claims"]]
 
 
 def note_lines() -> list[str]:
-    """Return where the paper disagrees with itself, and what it leaves out."""
+    """Return notes on inconsistencies and omissions of the paper."""
     return [said(one) for one in paper()["notes"]]
 
 
 def independent_lines() -> list[str]:
-    """Return what others measured who trained STAPO, in percent."""
+    """Return results of STAPO trainings by others, in percent."""
     return [
         f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average "
         + ", ".join(f"{title} {value:.2f}" for title, value in averages.items())
@@ -150,7 +150,7 @@ def independent_lines() -> list[str]:
 
 
 def base_lines() -> list[str]:
-    """Return what the authors of the base models publish of them, in percent."""
+    """Return published results of the base models by their authors, in percent."""
     base = paper()["base"]
     about = f"[{confidence(base['confidence'])}] ({base['source']}; {base['protocol']})"
     return [
@@ -160,5 +160,5 @@ def base_lines() -> list[str]:
 
 
 def said(one: dict[str, str]) -> str:
-    """Return something that the paper says, with its revision and how sure that is."""
+    """Return a statement of the paper, with its revision and our confidence in it."""
     return f"{one['revision']} [{confidence(one['confidence'])}]: {one['text']}"

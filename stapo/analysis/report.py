@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page that shows what was measured."""
+"""The report: one self-contained HTML page with all results."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from stapo.study import Study, identity
 from stapo.text import shorten
 
 EXAMPLES = 3
-"""Problems of which every method's first response is shown."""
+"""Number of example problems, each shown with the first response of every checkpoint."""
 MAX_CHARACTERS = 2000
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
@@ -47,7 +47,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
     """Write the report of a finished study.
 
     Raises:
-        StaleScoreError: scores that do not belong to this study as it is now.
+        StaleScoreError: scores do not belong to this study in its current state.
         DamagedFileError: responses or a figure are truncated or corrupt.
     """
     page = render_report(study, root)
@@ -58,10 +58,10 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 
 
 def render_report(study: Study, root: Path = Path()) -> str:
-    """Return the page; the same bytes whenever the results are the same.
+    """Return the page; equal results give equal bytes.
 
     Raises:
-        StaleScoreError: scores that do not belong to this study as it is now.
+        StaleScoreError: scores do not belong to this study in its current state.
     """
     scores = {name: read_scores(study, name, root) for name in study.run.decodings}
     tables = [main_table(study, name, scores[name]) for name in study.run.decodings]
@@ -102,7 +102,7 @@ def _data_address(path: Path) -> str:
 
 
 def _examples(study: Study, root: Path) -> list[Example]:
-    """Return the first problem of some benchmarks with the first response of whatever tables may show."""
+    """Return the first problem of some benchmarks, with responses of the fully evaluated checkpoints."""
     decoding = study.run.decodings[0]
     examples = []
     step = max(1, len(study.run.benchmarks) // EXAMPLES)

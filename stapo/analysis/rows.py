@@ -1,4 +1,4 @@
-"""What the tables of one decoding hold: their rows, and what is said below them."""
+"""Content of the tables of one decoding: rows, headlines, comparisons and notes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from stapo.evaluation.statistics import Difference, Interval
 
 AVERAGE = "Avg"
 CONTROL = "aime24"
-"""What methods may be tuned on unawares: its problems are older than the models (arXiv 2504.07086)."""
+"""Benchmark that may be in the training data of the models, which are newer (arXiv 2504.07086)."""
 FURTHER: dict[str, Callable[[str], bool]] = {"without AIME24": lambda name: name != CONTROL}
-"""Averages over some of the benchmarks only: what is said after Avg, and which benchmarks count."""
+"""Averages over some of the benchmarks: text after Avg -> function that tells whether a benchmark counts."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Headline:
 
     target: str
     gains: dict[str, float]
-    """By size."""
+    """Size -> relative gain."""
     baselines: dict[str, str]
-    """The strongest baseline of each size."""
+    """Size -> strongest baseline."""
     mean: float
-    """Over the sizes."""
+    """Mean gain over the sizes."""
     interval: Interval | None = None
-    """Of the mean; None where only averages are known."""
+    """Interval of the mean; None if only averages are known."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,27 @@ class TableRow:
     size: str
     method: str
     title: str
-    """Of the method."""
+    """Title of the method."""
     source: str
-    """Where the method comes from and what the study changed of it; empty for the base model."""
+    """Source of the method and the study's changes of it; empty for the base model."""
     cells: dict[str, Interval]
-    """Accuracy in percent, by benchmark, then by `MainTable.averages`."""
+    """Benchmark, then average of `MainTable.averages` -> accuracy in percent."""
     best: frozenset[str]
-    """The columns in which no other row of the size is better."""
+    """Columns in which no other row of the size is better."""
     marks: str
-    """Those of the targets whose Avg differs from this row's, after Holm's adjustment."""
+    """Marks of the targets whose Avg differs from this row's, after Holm's adjustment."""
     responses: dict[str, Cell]
-    """By benchmark."""
+    """Benchmark -> responses."""
 
     @property
     def seeds(self) -> int:
-        """Number of training seeds, over which values are means."""
+        """Number of training seeds, over which values are averaged."""
         return len(next(iter(self.responses.values())).correct)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A target minus a baseline, on the average of one size; shares of 1."""
+    """Difference of Avg between a target and a baseline at one size, in shares of 1."""
 
     size: str
     target: str
@@ -64,41 +64,41 @@ class Comparison:
     difference: Difference
     adjusted_p: float
     further: dict[str, Interval]
-    """The same on those of the `FURTHER` averages that the table has."""
+    """`FURTHER` average of the table -> the same difference of that average."""
 
 
 @dataclass(frozen=True)
 class MainTable:
-    """Everything that is printed of one decoding."""
+    """Content of all tables of one decoding."""
 
     study: str
     decoding: str
     samples: dict[str, int]
-    """Responses to each problem, by benchmark."""
+    """Benchmark -> responses per problem."""
     averages: dict[str, list[str]]
-    """Avg and what other averages there are, with the benchmarks of each."""
+    """Average -> its benchmarks; the first is Avg."""
     problems: dict[str, int]
-    """By benchmark."""
+    """Benchmark -> number of problems."""
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
-    """By target."""
+    """Target -> headline."""
     comparisons: list[Comparison]
     choices: list[Choice]
-    """Of each training with several checkpoints."""
+    """Choice of the checkpoint of each training with several checkpoints."""
     notes: list[str]
     verifier: bool
-    """Whether a verifier was asked about what the rules reject."""
+    """Whether a verifier judged the answers that the rules reject."""
     made_by: str
-    """Fingerprint of everything that leads to this table."""
+    """Fingerprint of everything that determines this table."""
 
     @property
     def titles(self) -> dict[str, str]:
-        """Titles of the methods."""
+        """Method -> title."""
         return {row.method: row.title for row in self.rows}
 
     @property
     def values(self) -> dict[str, dict[str, float]]:
-        """Size to method to Avg, in percent."""
+        """Size -> method -> Avg in percent."""
         found: dict[str, dict[str, float]] = {}
         for row in self.rows:
             found.setdefault(row.size, {})[row.method] = row.cells[AVERAGE].value

@@ -1,7 +1,7 @@
-"""Which checkpoint of a training a table shows, by a rule that the study declares beforehand.
+"""Choice of the checkpoint of a training that tables show, by a rule of the study.
 
-The best on the test is never the rule: it is what a table shows in columns marked so, beside the optimism
-that choosing by it would have brought.
+No rule chooses by the test benchmarks. Marked columns of a table show the checkpoint that is best on them,
+with its advantage over the chosen one, the optimism.
 """
 
 from collections.abc import Mapping
@@ -13,36 +13,36 @@ Rule = Literal["last", "development"] | int
 
 @dataclass(frozen=True)
 class Choice:
-    """The checkpoints of one training under one decoding; values are shares of correct responses."""
+    """The choice among the checkpoints of one training with one decoding, by shares of correct responses."""
 
     size: str
     method: str
     seed: int
     averages: dict[int, float]
-    """Avg over the benchmarks of the table, by step."""
+    """Step -> Avg over the benchmarks of the table."""
     development: dict[int, float]
-    """The same over the development benchmarks; empty without any."""
+    """Step -> average over the development benchmarks; empty without any."""
     selected: int
-    """The step that the rule chose."""
+    """Step that the rule chooses."""
 
     @property
     def best_on_test(self) -> int:
-        """The step of the highest Avg, which nobody knows beforehand."""
+        """Step with the highest Avg."""
         return max(self.averages, key=lambda step: self.averages[step])
 
     @property
     def optimism(self) -> float:
-        """What choosing by the test would have added to Avg."""
+        """Increase of Avg if the checkpoint were chosen on the test benchmarks."""
         return self.averages[self.best_on_test] - self.averages[self.selected]
 
 
 def select(rule: Rule, steps: list[int], development: Mapping[int, float]) -> int:
-    """Return the step that a rule chooses; of equal ones on development the first.
+    """Return the step that a rule chooses; for equal results on development, the first of them.
 
     Args:
         rule: `last`, `development`, or a step.
-        steps: of which weights are there.
-        development: share of correct responses to the development benchmarks, by step.
+        steps: steps whose weights are kept.
+        development: step -> share of correct responses to the development benchmarks.
     """
     if rule == "development":
         return max(steps, key=lambda step: (development[step], -step))

@@ -1,4 +1,4 @@
-"""Writes and prints the paper-style table of one decoding, and the audit of the paper's own."""
+"""Writing and printing of the paper-style table of one decoding, and of the audit of the paper's table."""
 
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +32,7 @@ from stapo.text import visible
 
 
 def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
-    """Return the table as Markdown (`md`), LaTeX (`tex`) or CSV (`csv`); Markdown also beside the paper's."""
+    """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
     if suffix == "csv":
         return csv_text(table)
     sources = {row.title: row.source for row in table.rows if row.source}
@@ -40,10 +40,10 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:
-    """Write the table of one decoding in its three forms.
+    """Write the table of one decoding in its three formats.
 
     Raises:
-        StaleScoreError: scores that do not belong to this study as it is now.
+        StaleScoreError: scores do not belong to this study in its current state.
     """
     table = main_table(study, decoding, read_scores(study, decoding, root))
     return write_table(table, compare(study, table), root)
@@ -52,7 +52,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]
 def write_table(
     table: MainTable, against: AgainstPaper | None = None, root: Path = Path()
 ) -> list[Path]:
-    """Write a table in its three forms, in Markdown also beside the paper's."""
+    """Write a table in its three formats; only Markdown contains the comparison with the paper."""
     written = []
     for suffix in paths.SUFFIXES:
         path = root / paths.MAIN_TABLE.format(
@@ -68,7 +68,7 @@ def print_table(table: MainTable, console: Console) -> None:
     """Print the main table, with headlines and differences below it."""
     samples = sorted({f"avg@{samples}" for samples in table.samples.values()})
     sizes = [list(rows) for _, rows in groupby(table.rows, lambda row: row.size)]
-    # Without vertical lines seven columns fit into 80 characters, and titles are folded before numbers.
+    # Without vertical lines, seven columns fit into 80 characters; titles are folded before numbers.
     shown = terminal_table(
         columns.accuracy(table),
         sizes,
@@ -84,7 +84,7 @@ def print_table(table: MainTable, console: Console) -> None:
 
 
 def _further_averages(table: MainTable) -> list[str]:
-    """Return each average besides Avg as a line for each size: another column does not fit."""
+    """Return a line for each size and each average besides Avg, whose columns do not fit."""
     lines = []
     for heading in table.averages:
         for size, rows in groupby(table.rows, lambda row: row.size):
@@ -107,7 +107,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
 
 
 def print_audit(console: Console) -> None:
-    """Print the audit of the paper's table, and what else is known of its numbers."""
+    """Print the audit of the paper's table, with claims, notes and results of others."""
     title = f"The paper's averages ({paper()['table']['revision']}), recomputed"
     shown = terminal_table(
         columns.AUDIT,

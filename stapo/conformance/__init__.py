@@ -1,8 +1,8 @@
-"""Hold any trainer's loss against the paper's update, on a CPU in seconds.
+"""Comparison of any trainer's update with the paper's, on a CPU in seconds.
 
-A trainer under test is a function: a mini-batch of tables and a layout (which sequences lie in which
-micro-batch of which rank) in, loss and gradient out. `run_checks` says whether they are the method's,
-`conventions` which thresholds and divisors the trainer uses instead.
+A trainer under test is a function of a mini-batch and a layout (the rows in each micro-batch of each rank)
+that returns loss and gradient. `run_checks` reports whether they are those of a method, `conventions` which
+thresholds and divisors the trainer uses.
 """
 
 from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures

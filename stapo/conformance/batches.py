@@ -1,8 +1,8 @@
-"""What a trainer under test is given and must give back, and the fixtures: inputs with expected results.
+"""Input and output types of a trainer under test, and the fixtures: inputs with expected results.
 
-`fixtures.json` is language neutral and explains itself: `about` says what its keys mean, `methods` holds
-clip, aggregation and KL coefficient, `batches` the inputs by name, `expected` the results of every
-method on every batch. `stapo.conformance.scenarios.write_fixtures()` makes it anew.
+`fixtures.json` can be used from any language: `about` explains its keys, `methods` contains clip, aggregation
+and KL coefficient, `batches` the inputs by name, `expected` the results of every method on every batch.
+`stapo.conformance.scenarios.write_fixtures()` generates it.
 """
 
 import json
@@ -22,53 +22,53 @@ FIXTURES = Path(__file__).with_name("fixtures.json")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
 
 Layout = list[list[list[int]]]
-"""Ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
+"""List of ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatch(minibatch.MiniBatch):
-    """One optimiser step's inputs, and what a forward pass would give; double precision."""
+    """Inputs of one optimiser step, with the results of a forward pass; double precision."""
 
     logps: Tensor
-    """(B, T), of the current policy; the gradient is taken with respect to it."""
+    """(B, T) log-probs of the current policy, with respect to which the gradient is taken."""
     entropies: Tensor
-    """(B, T), of the current policy."""
+    """(B, T) entropies of the current policy."""
     ref_logps: Tensor
-    """(B, T), of the reference, for a KL term."""
+    """(B, T) log-probs of the reference model, for a KL term."""
 
     def tables(self) -> dict[str, Any]:
-        """Return it as nested lists."""
+        """Return the tensors as nested lists."""
         return {name: getattr(self, name).tolist() for name in (*TABLES, "advantages", "mask")}
 
 
 @dataclass(frozen=True)
 class Update:
-    """What the optimiser would see: summed over micro-batches, averaged over ranks as the engine does."""
+    """Loss and gradient as the optimiser gets them: summed over micro-batches and averaged over ranks."""
 
     loss: float
     gradient: Tensor
-    """(B, T), of the loss with respect to `logps`."""
+    """(B, T) gradient of the loss with respect to `logps`."""
 
 
 Trainer = Callable[[MiniBatch, Layout, Method], Update]
-"""The method is given as data, so that clip, tau_p and the like can be set accordingly."""
+"""Function under test; it gets the method as data, to set its clip, tau_p and other settings."""
 
 
 @dataclass(frozen=True)
 class Fixture:
-    """A mini-batch and what a method makes of it."""
+    """A mini-batch with the expected results of a method."""
 
     name: str
     method: Method
     batch: MiniBatch
     keep: Tensor
-    """(B, T) bool."""
+    """(B, T) bool, tokens that contribute to the loss."""
     threshold: float | None
     divisor: Tensor
-    """(B, T), of the kept tokens."""
+    """(B, T) divisors of the kept tokens."""
     loss: float
     gradient: Tensor
-    """(B, T)."""
+    """(B, T) gradient of the loss with respect to the log-probs."""
 
 
 @cache
@@ -76,7 +76,7 @@ def fixtures(method: str) -> list[Fixture]:
     """Return the shipped fixtures of a method.
 
     Raises:
-        ValueError: no fixtures for such a method.
+        ValueError: the method has no fixtures.
     """
     if method not in CONFORMANCE_METHODS:
         raise ValueError(
@@ -91,7 +91,7 @@ def fixtures(method: str) -> list[Fixture]:
 
 
 def as_fixture(entry: Mapping[str, Any], batch: MiniBatch) -> Fixture:
-    """Return an entry of `expected` with its batch."""
+    """Return an entry of `expected` and its batch as a fixture."""
     return Fixture(
         name=entry["batch"],
         method=replace(METHODS[entry["method"]], selection_args=entry["selection_args"]),
@@ -105,7 +105,7 @@ def as_fixture(entry: Mapping[str, Any], batch: MiniBatch) -> Fixture:
 
 
 def mini_batch(tables: Mapping[str, Any]) -> MiniBatch:
-    """Return nested lists as tensors."""
+    """Return a mini-batch for nested lists."""
     tensors = {name: torch.tensor(tables[name], dtype=torch.double) for name in TABLES}
     advantages = torch.tensor(tables["advantages"], dtype=torch.double)
     mask = torch.tensor(tables["mask"], dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""The checks of a method: the expected loss and gradient, and what an update must not depend on."""
+"""The checks of a method: expected loss and gradient, independent of micro-batches, ranks and padding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update, fixtur
 from stapo.conformance.recognition import probe, probe_layout, whole
 
 TOLERANCE = 1e-5
-"""Relative to the largest gradient: single precision passes; conventions differ by percents."""
+"""Tolerance relative to the largest gradient: single precision passes; conventions differ by percents."""
 GARBAGE = {
     "logps": -9.0,
     "old_logps": -9.5,
@@ -25,12 +25,12 @@ LARGE = {
     "entropies": 1e6,
     "old_entropies": 1e6,
 }
-"""A ratio of 2e34, which single precision still holds: only what is multiplied by 0 is in danger."""
+"""Padding with large values: a ratio of 2e34, which is still finite in single precision."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the verdict."""
+    """Result of one check."""
 
     name: str
     holds: bool
@@ -38,13 +38,15 @@ class Check:
 
 
 def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
-    """Return whether a trainer's update is the method's, and whether it depends on what it must not.
+    """Return the results of all checks of a trainer.
 
-    The second part compares a trainer with itself: cut, spread, shuffled or padded, against in one piece.
+    First, its update is compared with the fixtures of the method. Then its update of one mini-batch in a
+    single micro-batch is compared with its update of the same mini-batch in several micro-batches, on several
+    ranks, in another order, and with padding.
 
     Args:
-        trainer: under test; an exception counts as a failure and is shown.
-        method_name: with fixtures: grpo, justrl, 20-entropy, stapo or stapo-v2.
+        trainer: trainer under test; an exception counts as a failure and is shown.
+        method_name: method with fixtures: grpo, justrl, 20-entropy, stapo or stapo-v2.
     """
     checks = [
         _check(
@@ -58,7 +60,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     batch, method = twelve.batch, twelve.method
     try:
         expected = trainer(batch, whole(batch), method)
-    except Exception:  # What it raises is said above; nothing is left to compare with.
+    except Exception:  # The checks above report it; there is nothing to compare with.
         return checks
     layouts: dict[str, Layout] = {
         "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
@@ -84,7 +86,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
 def _check(name: str, run: Callable[[], Update], expected: Update) -> Check:
     try:
         found = run()
-    except Exception as error:  # Whatever a trainer raises is its verdict.
+    except Exception as error:  # Any exception of a trainer is a failed check.
         return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
     if found.gradient.shape != expected.gradient.shape:
         shapes = tuple(found.gradient.shape), tuple(expected.gradient.shape)
@@ -97,7 +99,7 @@ def _check(name: str, run: Callable[[], Update], expected: Update) -> Check:
 
 
 def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch:
-    """Return a batch with more columns, and that padding wherever no response token is."""
+    """Return a batch with more columns, and with `padding` at all positions without response token."""
     mask = torch.cat([batch.mask, batch.mask.new_zeros(len(batch.mask), columns)], dim=1)
     tables = {}
     for name, value in padding.items():

@@ -1,8 +1,7 @@
-"""Which conventions explain what a trainer does: threshold, policy, comparisons, divisor.
+"""Recognition of the conventions of a trainer: threshold, policy, comparisons, divisor.
 
-The tokens that a trainer keeps are read off its gradient: in the probe every token has a gradient unless
-it is left out. What is found is compared with what each known convention would have given; where two
-would have given the same, both are said.
+The tokens that a trainer keeps are those with a gradient, since every kept token of the probe has one. They
+are compared with the tokens that each known convention keeps; if several conventions match, all are reported.
 """
 
 from collections.abc import Iterator
@@ -32,27 +31,27 @@ from stapo.conformance.scenarios import (
 )
 from stapo.methods import METHODS, Method
 
-UNKNOWN, NOT_APPLICABLE = "none that the kit knows", "not applicable"
+UNKNOWN, NOT_APPLICABLE = "no known convention", "not applicable"
 BEHAVIOUR, CURRENT = "the behaviour policy", "the current policy"
 PREFIXES = {BEHAVIOUR: "old_", CURRENT: ""}
 
 Scope = list[list[int]]
-"""Parts of a mini-batch that have a threshold or a divisor of their own."""
+"""Parts of a mini-batch, each with its own threshold or divisor."""
 
 
 def whole(batch: MiniBatch) -> Layout:
-    """Return one rank with one micro-batch."""
+    """Return a layout with all rows in one micro-batch on one rank."""
     return [[list(range(len(batch.mask)))]]
 
 
 def probe_layout() -> Layout:
-    """Return two ranks with micro-batches of unequal size, for a batch of twelve."""
+    """Return a layout of twelve rows on two ranks, with micro-batches of unequal size."""
     return [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
 
 
 @cache
 def probe(method_name: str) -> Fixture:
-    """Return the first random batch of twelve that tells all conventions of a selection apart."""
+    """Return the first random batch of twelve rows for which all conventions of a selection differ."""
     method = METHODS[method_name]
     for seed in range(100, 1000):
         tables = random_tables(seed, size=12, width=8, rare=0.4)
@@ -71,11 +70,11 @@ def _all_differ(masks: list[Mask]) -> bool:
 
 
 def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
-    """Return which conventions a trainer follows, by the question.
+    """Return the conventions of a trainer: question -> answer.
 
     Args:
-        trainer: under test.
-        method_name: whose selection it is meant to have.
+        trainer: trainer under test.
+        method_name: method that it is meant to implement.
     """
     method, batch = METHODS[method_name], probe(method_name).batch
     update = trainer(batch, probe_layout(), method)
@@ -109,7 +108,7 @@ def _kept(update: Update) -> Tensor:
 
 
 def _scopes(layout: Layout) -> Iterator[tuple[str, Scope]]:
-    """Yield the scopes that trainers are known to use, the paper's first."""
+    """Yield the scopes that known trainers use, starting with the paper's."""
     ranks = [[row for micro in rank for row in micro] for rank in layout]
     steps = max(len(rank) for rank in layout)
     yield "the mini-batch", [[row for rank in ranks for row in rank]]
@@ -120,7 +119,7 @@ def _scopes(layout: Layout) -> Iterator[tuple[str, Scope]]:
 
 
 def _policies(method: Method) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield name and prefixes of the policies that give probabilities and entropies."""
+    """Yield name and prefixes of the policies that may provide probabilities and entropies."""
     for (first, p), (second, h) in product(PREFIXES.items(), repeat=2):
         if first == second:
             yield first, (p, h)
@@ -131,9 +130,10 @@ def _policies(method: Method) -> Iterator[tuple[str, tuple[str, str]]]:
 def _explanations(
     batch: MiniBatch, method: Method, inclusive: bool
 ) -> Iterator[tuple[tuple[str, str], Mask]]:
-    """Yield (scope, policy) and the tokens of the probe that would then be kept.
+    """Yield (scope, policy) and the tokens of the probe that this convention keeps.
 
-    `inclusive` is whether an entropy equal to the threshold is silenced, which small scopes often have.
+    `inclusive` is whether an entropy equal to the threshold is silenced; such entropies are frequent in small
+    scopes.
     """
     for (scope, parts), (policy, prefixes) in product(_scopes(probe_layout()), _policies(method)):
         keep: Mask = [[False] * batch.mask.shape[1] for _ in batch.mask]
@@ -146,7 +146,7 @@ def _explanations(
 
 
 def _comparison(trainer: Trainer, method_name: str, border: str) -> str:
-    """Return < or <=, whichever a trainer uses where a token lies on the border."""
+    """Return < or <=, the comparison that a trainer uses for a token exactly on the border."""
     (fixture,) = [f for f in fixtures(method_name) if f.name == border]
     batch, method = fixture.batch, fixture.method
     keep = _kept(trainer(batch, whole(batch), method)).tolist()
@@ -167,7 +167,7 @@ def _without_candidate(trainer: Trainer, method: Method) -> str:
     batch = mini_batch(random_tables(300, rare=0.0))
     try:
         update = trainer(batch, whole(batch), method)
-    except Exception as error:  # Some trainers take a quantile of nothing.
+    except Exception as error:  # Some trainers compute a quantile of no values.
         return f"raises {type(error).__name__}"
     keep = _kept(update)
     if not update.gradient.isfinite().all():
@@ -181,7 +181,7 @@ def _without_candidate(trainer: Trainer, method: Method) -> str:
 
 
 def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> str:
-    """Return what each token's share of the loss is divided by."""
+    """Return the name of the divisor of each token's loss."""
     ratio = torch.exp(batch.logps - batch.old_logps)
     pull = method.kl_coefficient * (1 - torch.exp(batch.ref_logps - batch.logps))
     slope = ratio * batch.advantages.unsqueeze(1) - pull
@@ -202,7 +202,7 @@ def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> 
 
 
 def _divisors(keep: Tensor, mask: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the known divisors, (B, T) each, of the probe; the engine's mean over ranks is in them."""
+    """Yield the known divisors of the probe, (B, T) each; they include the engine's mean over ranks."""
     layout = probe_layout()
     every = [("kept tokens", keep), ("all tokens", mask)]
     for what, counted in every[: 1 if keep.equal(mask) else 2]:
@@ -240,7 +240,7 @@ def _divisors_by_response(
 
 
 def _per_row(parts: Scope, values: list[float]) -> Tensor:
-    """Return (B, 1): to each row its part's value."""
+    """Return a (B, 1) column with the value of its part for each row."""
     column = torch.zeros(sum(len(rows) for rows in parts), 1, dtype=torch.double)
     for rows, value in zip(parts, values, strict=True):
         column[rows] = value

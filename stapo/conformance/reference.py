@@ -1,7 +1,7 @@
-"""The update as plain double-precision loops, straight from the formulas; nothing of torch or ours.
+"""The update as plain double-precision loops over the formulas, without torch and `stapo.objective`.
 
-B sequences, T response positions; a (B, T) quantity is a list of B lists. The fixtures are made with it,
-and the kit asks it what other conventions would have selected.
+B sequences, T response positions; a (B, T) quantity is a list of B lists. It is used to compute the fixtures,
+and the selections of other conventions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ def silenced_by_s2t(
     tau_inclusive: bool = False,
     threshold_inclusive: bool = False,
 ) -> tuple[Mask, float | None]:
-    """Return the tokens kept by S2T and its threshold; None where there is no candidate.
+    """Return the tokens kept by S2T and its threshold, None without candidates.
 
     Args:
-        logps: (B, T), of the policy whose probabilities decide.
-        entropies: (B, T), of the same policy.
-        advantages: (B,).
-        mask: (B, T), response tokens.
+        logps: (B, T) log-probs for the selection.
+        entropies: (B, T) entropies for the selection.
+        advantages: (B,) advantages.
+        mask: (B, T) response tokens.
         args: `tau_p`, `quantile`, `scope`.
         tau_inclusive: whether a probability equal to tau_p is rare; the paper: no.
         threshold_inclusive: whether an entropy equal to the threshold is low; the paper: no.
@@ -68,7 +68,7 @@ def kept_by_entropy(entropies: Table, mask: Mask, fraction: float) -> Mask:
     inside = [(b, t) for b, row in enumerate(mask) for t, true in enumerate(row) if true]
     count = min(len(inside), ceil(round(fraction * len(inside), 9)))
     keep = [[False] * len(row) for row in mask]
-    # sorted() is stable: ties in row-major order.
+    # sorted() is stable, so ties are kept in row-major order.
     for b, t in sorted(inside, key=lambda place: -entropies[place[0]][place[1]])[:count]:
         keep[b][t] = True
     return keep
@@ -77,7 +77,7 @@ def kept_by_entropy(entropies: Table, mask: Mask, fraction: float) -> Mask:
 def token_weight(
     logp: float, old: float, ref: float, advantage: float, clip: tuple[float, float], kl: float
 ) -> tuple[float, float]:
-    """Return value and derivative with respect to the log-prob of one token, to be maximised."""
+    """Return the objective of one token, to be maximised, and its derivative with respect to the log-prob."""
     ratio = exp(logp - old)
     clipped = min(max(ratio, 1 - clip[0]), 1 + clip[1])
     value, slope = ratio * advantage, ratio * advantage
@@ -90,7 +90,7 @@ def token_weight(
 
 
 def divisors(keep: Mask, aggregation: str) -> Table:
-    """Return what each kept token's share of the loss is divided by."""
+    """Return the divisor of each kept token's loss."""
     counts = [sum(row) for row in keep]
     if aggregation == "token_mean":
         return [[float(sum(counts))] * len(row) for row in keep]

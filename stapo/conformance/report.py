@@ -1,4 +1,4 @@
-"""What `stapo conformance` prints, and how it finds a trainer."""
+"""Output of `stapo conformance`, and loading of its trainer."""
 
 import importlib
 import sys
@@ -16,10 +16,10 @@ from stapo.study import StudyError
 
 
 def find_trainer(name: str) -> tuple[Trainer, str]:
-    """Return a shipped trainer or the function of a module, and the method that it is meant to be.
+    """Return a shipped trainer or the function of a module, and the method that it is meant to implement.
 
     Raises:
-        StudyError: no such trainer.
+        StudyError: there is no such trainer.
     """
     from stapo.conformance.trainers import TRAINERS
 
@@ -29,10 +29,10 @@ def find_trainer(name: str) -> tuple[Trainer, str]:
     if not colon:
         expected = ", ".join(TRAINERS)
         raise StudyError([f"--trainer: expected {expected} or module:function, found {name}"])
-    sys.path.append("")  # Modules of the working directory are asked for here, after all others.
+    sys.path.append("")  # Search the working directory too, after all other directories.
     try:
         found: Any = getattr(importlib.import_module(module), function)
-    except Exception as error:  # Whatever the module raises on its import.
+    except Exception as error:  # The import of a module may raise anything.
         raise StudyError([f"--trainer: {name}: {type(error).__name__}: {error}"]) from error
     if not callable(found):
         raise StudyError([f"--trainer: {name}: expected a function, found {type(found).__name__}"])
@@ -43,7 +43,7 @@ def print_report(trainer: Trainer, name: str, method: str) -> bool:
     """Print checks and conventions; return whether all checks hold.
 
     Raises:
-        StudyError: a method without fixtures.
+        StudyError: the method has no fixtures.
     """
     if method not in CONFORMANCE_METHODS:
         raise StudyError([f"--method: expected {', '.join(CONFORMANCE_METHODS)}, found {method}"])
@@ -58,7 +58,7 @@ def print_report(trainer: Trainer, name: str, method: str) -> bool:
     console.print()
     try:
         found = conventions(trainer, method)
-    except Exception as error:  # Whatever a trainer raises; its checks are said above.
+    except Exception as error:  # A trainer may raise anything; its checks are printed above.
         console.print(f"conventions: {type(error).__name__}: {error}", markup=False)
         return False
     for question, answer in found.items():

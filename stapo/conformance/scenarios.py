@@ -1,6 +1,6 @@
-"""How the fixtures are made: batches from seeds, and what every method makes of them, by plain loops.
+"""Generation of the fixtures: batches from seeds, and the results of every method, computed by plain loops.
 
-Nothing here is a tensor or of `stapo.objective`. A (B, T) quantity is a list of B rows.
+This module uses neither tensors nor `stapo.objective`. A (B, T) quantity is a list of B rows.
 """
 
 import json
@@ -23,7 +23,7 @@ from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
 
 AT_TAU_P, AT_THRESHOLD = "a probability equal to tau_p", "an entropy equal to the threshold"
 BORDER_TAU_P = 0.25
-"""No double has the exponential 0.002; of log 0.25 it is 0.25 exactly, in single precision too."""
+"""tau_p for which exp(log(tau_p)) is exact, also in single precision; for 0.002 it is not."""
 ABOUT = {
     "units": "log-probabilities and entropies in nats; every table (B, T) by rows; double precision",
     "old_": "of the policy that produced the responses: its probabilities and entropies select tokens",
@@ -49,11 +49,11 @@ def select(
     """Return kept tokens and threshold of a method.
 
     Args:
-        method: whose selection.
-        tables: a batch.
-        policies: prefixes of the policies whose log-probs and whose entropies decide.
-        tau_inclusive: as in `silenced_by_s2t`.
-        threshold_inclusive: as in `silenced_by_s2t`.
+        method: method with the selection.
+        tables: batch as nested lists.
+        policies: prefixes of the log-probs and of the entropies for the selection.
+        tau_inclusive: as for `silenced_by_s2t`.
+        threshold_inclusive: as for `silenced_by_s2t`.
     """
     logps, entropies = tables[f"{policies[0]}logps"], tables[f"{policies[1]}entropies"]
     if method.selection == "silence_spurious":
@@ -107,14 +107,14 @@ def expect(name: str, method_name: str, tables: Mapping[str, Any]) -> dict[str, 
 
 
 def at_border(method: Method) -> Method:
-    """Return a method with the tau_p that a probability can be equal to."""
+    """Return a method with a tau_p that a probability can equal exactly."""
     if "tau_p" not in method.selection_args:
         return method
     return replace(method, selection_args={**method.selection_args, "tau_p": BORDER_TAU_P})
 
 
 def random_tables(seed: int, size: int = 6, width: int = 8, rare: float = 0.3) -> dict[str, Any]:
-    """Return a batch in which a share of the tokens is rare and every ratio lies inside the clip."""
+    """Return a batch with a share of rare tokens, and with all ratios inside the clip."""
     draw = Random(seed)
     lengths = [draw.randint(2, width) for _ in range(size)]
     lengths[0] = width
@@ -136,7 +136,7 @@ def random_tables(seed: int, size: int = 6, width: int = 8, rare: float = 0.3) -
 
 
 def with_candidates(seed: int, count: int) -> dict[str, Any]:
-    """Return a batch with exactly that many candidates of S2T, in its first row of width 8."""
+    """Return a batch with `count` candidates of S2T, all in its first row of width 8."""
     tables = random_tables(seed, rare=0.0)
     for t in range(count):
         for name in ("old_logps", "logps"):
@@ -145,7 +145,7 @@ def with_candidates(seed: int, count: int) -> dict[str, Any]:
 
 
 def _crossing() -> dict[str, Any]:
-    """Return a batch in which the update has moved rare tokens over tau_p = 0.002, both ways."""
+    """Return a batch in which probabilities have crossed tau_p = 0.002 in both directions."""
     tables = with_candidates(21, 3)
     for t, (old, new) in enumerate([(0.0018, 0.0021), (0.0019, 0.0022), (0.0021, 0.0018)], start=3):
         tables["old_logps"][0][t], tables["logps"][0][t] = log(old), log(new)
@@ -155,12 +155,12 @@ def _crossing() -> dict[str, Any]:
 
 
 def _border(probabilities: list[float], entropies: list[float], low: int) -> dict[str, Any]:
-    """Return a batch of 41 tokens and equal policies: the first row begins with some rare tokens.
+    """Return a batch of 41 tokens and equal policies, whose first row starts with some rare tokens.
 
     Args:
-        probabilities: of the rare tokens; those of all others are above BORDER_TAU_P.
-        entropies: of the rare tokens.
-        low: how many of the other tokens have an entropy below 0.3; that of the rest is above 0.5.
+        probabilities: probabilities of the rare tokens; those of all others are above BORDER_TAU_P.
+        entropies: entropies of the rare tokens.
+        low: number of other tokens with an entropy below 0.3; the rest has entropies above 0.5.
     """
     tables = random_tables(40)
     logps = [[log(0.4 + 0.05 * t) for t in range(8)] for _ in range(6)]
@@ -178,11 +178,12 @@ def _border(probabilities: list[float], entropies: list[float], low: int) -> dic
 
 
 def _borders() -> dict[str, dict[str, Any]]:
-    """Return one batch per comparison of S2T; in each only the one comparison is at its border."""
+    """Return one batch per comparison of S2T, in which only that comparison has equal operands."""
     return {
-        # Neither three nor four candidates have an entropy that is their 0.75 quantile.
+        # With three and with four candidates, no entropy equals the 0.75 quantile of the entropies.
         AT_TAU_P: _border([0.1, 0.12, 0.14, BORDER_TAU_P], [0.2, 0.1, 0.5, 0.05], low=0),
-        # 0.4 is the fourth of five candidates and the 33rd of 41 tokens: 0.75 and 0.8 quantile.
+        # 0.4 is the 0.75 quantile of the candidates (the fourth of five) and the 0.8 quantile of all tokens
+        # (the 33rd of 41).
         AT_THRESHOLD: _border([0.1, 0.12, 0.14, 0.16, 0.18], [0.2, 0.1, 0.5, 0.4, 0.3], low=29),
     }
 

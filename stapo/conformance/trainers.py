@@ -1,7 +1,7 @@
-"""The trainers that the kit comes with: the suite's own update, and TRL's losses.
+"""The shipped trainers: the suite's own update, and TRL's losses.
 
-Both run their real code; only the pass through a model is replaced by the tables of the mini-batch. Ranks
-are threads that exchange tensors where the code under test asks Accelerate to.
+Both run their real code; only the forward pass of the model is replaced by the tables of the mini-batch.
+Ranks are threads, which exchange tensors when the code under test calls Accelerate.
 """
 
 import copy
@@ -26,11 +26,15 @@ from stapo.training.ranks import AcceleratorRanks
 from stapo.training.update import update
 
 PATIENCE = 20.0
-"""Seconds that a rank waits for the others."""
+"""Maximum time that a rank waits for the others, in seconds."""
 
 
 class Ranks:
-    """Where the ranks of one update meet: each leaves a value and takes all."""
+    """Exchange of values between the ranks of one update.
+
+    Args:
+        size: number of ranks.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -38,7 +42,7 @@ class Ranks:
         self.slots: list[Any] = [None] * size
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Return the values of all ranks."""
+        """Return the values of all ranks; every rank must call this."""
         self.slots[rank] = value
         self.barrier.wait(PATIENCE)
         values = list(self.slots)
@@ -47,7 +51,12 @@ class Ranks:
 
 
 class RankAccelerator:
-    """What the losses use of an Accelerator, for one rank among threads."""
+    """The methods of an Accelerator that the losses use, for one rank in a thread.
+
+    Args:
+        ranks: exchange with the other ranks.
+        rank: index of this rank.
+    """
 
     device = torch.device("cpu")
     distributed_type = DistributedType.NO
@@ -58,7 +67,7 @@ class RankAccelerator:
         self.is_main_process = rank == 0
 
     def gather(self, value: Tensor) -> Tensor:
-        """Return the ranks' rows one after another."""
+        """Return the rows of all ranks, in the order of the ranks."""
         values = self.ranks.exchange(self.process_index, value)
         return torch.cat([value.reshape(-1) if value.dim() == 0 else value for value in values])
 
@@ -68,19 +77,19 @@ class RankAccelerator:
         return torch.stack(self.ranks.exchange(self.process_index, value)).sum(dim=0)
 
     def pad_across_processes(self, value: Tensor, dim: int = 0, pad_index: float = 0) -> Tensor:
-        """Return the value as long as the longest of any rank."""
+        """Return the value padded to the longest length of all ranks."""
         assert dim == 0
         longest = max(self.ranks.exchange(self.process_index, len(value)))
         padding = value.new_full((longest - len(value), *value.shape[1:]), pad_index)
         return torch.cat([value, padding])
 
     def backward(self, loss: Tensor) -> None:
-        """Accumulate gradients."""
+        """Accumulate the gradient of a loss."""
         torch.autograd.backward(loss)
 
 
 def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
-    """Return loss and gradient averaged over ranks, which is what Accelerate's engines do."""
+    """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
     ranks = Ranks(len(layout))
 
     def one(rank: int) -> Update:
@@ -93,7 +102,7 @@ def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> U
     with ThreadPoolExecutor(len(layout)) as pool:
         calls = [pool.submit(one, rank) for rank in range(len(layout))]
     errors = [error for call in calls if (error := call.exception())]
-    if errors:  # That of the rank that failed first, not of those that waited for it.
+    if errors:  # Raise the error of the rank that failed, not of those that waited for it.
         raise min(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError))
     updates = [call.result() for call in calls]
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
@@ -101,7 +110,7 @@ def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> U
 
 
 def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
-    """Return a mini-batch by TRL's names."""
+    """Return a mini-batch with TRL's names."""
     size = len(batch.mask)
     return {
         "prompt_ids": torch.zeros(size, 1, dtype=torch.long),
@@ -117,7 +126,7 @@ def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
 
 @cache
 def _shell(kind: str) -> Any:
-    """Return TRL's trainer with that loss, on a model that is never run."""
+    """Return TRL's trainer with a loss, and a model whose forward pass is never called."""
     common: dict[str, Any] = {
         "output_dir": tempfile.mkdtemp(),
         "per_device_train_batch_size": 4,
@@ -142,7 +151,7 @@ def _shell(kind: str) -> Any:
     config = GRPOConfig(
         **common,
         loss_type="dapo" if kind == "entropy" else kind,
-        use_bias_correction_kl=False,  # Not TRL's default, which multiplies GRPO's KL by the ratio.
+        use_bias_correction_kl=False,  # TRL's default would multiply GRPO's KL by the ratio.
         top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
     )
     trainer = GRPOTrainer(args=config, **arguments)
@@ -151,9 +160,10 @@ def _shell(kind: str) -> Any:
 
 
 def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """The suite's own update.
+    """Run the suite's own update.
 
-    It deals and cuts by itself: of the layout it takes the ranks and the size of the largest micro-batch.
+    It forms its own micro-batches: of the layout, only the number of ranks and the size of the largest
+    micro-batch are used.
     """
     rows_at_once = max(len(rows) for rank in layout for rows in rank)
 
@@ -180,11 +190,11 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 
 def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """TRL's `_compute_loss`, micro-batch by micro-batch; clip and KL coefficient are the method's.
+    """Run TRL's `_compute_loss` for each micro-batch, with clip and KL coefficient of the method.
 
-    What TRL 1.16 computes on a rank: "dapo" divides a micro-batch's sum by the response tokens of all
-    ranks over the number of ranks; "grpo" takes the mean of the micro-batch's responses over the number of
-    micro-batches; the entropy threshold is that of the same micro-batch of all ranks, gathered.
+    TRL 1.16 computes on each rank: with "dapo", the sum of a micro-batch divided by (response tokens of all
+    ranks / number of ranks); with "grpo", the mean over the responses of a micro-batch divided by the number
+    of micro-batches. The entropy threshold is computed on the corresponding micro-batches of all ranks.
     """
     inputs = _inputs(batch)
 
@@ -216,4 +226,4 @@ TRAINERS: dict[str, tuple[Trainer, str]] = {
     "trl-grpo": (partial(_trl, "grpo"), "grpo"),
     "trl-top-entropy": (partial(_trl, "entropy"), "20-entropy"),
 }
-"""Name to trainer and the method that it is meant to be."""
+"""Name -> trainer and the method that it is meant to implement."""

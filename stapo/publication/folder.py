@@ -1,7 +1,7 @@
-"""A results folder that is being checked: its study, its files, and what may be read of each.
+"""A results folder to verify: its study, its files, and the limits on reading them.
 
-Nothing is read before `admit` has found it regular and of a size that the study allows. After that the
-functions that made the folder may read it.
+`admit` first checks that each file is regular and not larger than the study allows. Only then may the
+functions that wrote the folder read it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,27 +20,27 @@ from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 from stapo.tasks import benchmark_definitions
 
 FILE_BYTES = 64 * 2**20
-"""Of a file that has no limit of its own; the largest is the report with its figures."""
+"""Maximum size of a file without a specific limit; the largest is the report with its figures."""
 RECORD_BYTES = 2**16
-"""Of one line of metrics."""
+"""Maximum size of one line of metrics."""
 PROMPT_BYTES = 2**20
 MAX_PROMPTS = 10**6
 MAX_STEPS = 10**6
 TOKEN_BYTES = 16
-"""Of JSON, on average over a response; a letter outside ASCII takes six."""
+"""Maximum JSON size of a token, on average over a response; a character outside ASCII takes six bytes."""
 LINE_BYTES = 2**25
-"""Of all responses to a problem."""
+"""Maximum size of all responses to a problem."""
 CELL_BYTES = 2**28
-"""Of all responses to a benchmark."""
+"""Maximum size of all responses to a benchmark."""
 MAX_RESPONSES = 200_000
 ROW_BYTES = 4096
-"""Of a row of scores, on average; its longest column is the boxed answer."""
+"""Maximum average size of a row of scores; its longest column is the boxed answer."""
 SCORE_BYTES = 2**25
 READ = (
     "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
     "verifier.json",
 )  # fmt: skip
-"""The JSON files that are read; others are only checksummed."""
+"""Names of JSON files that are read; of others, only the checksum is compared."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +49,33 @@ class Results:
 
     study: Study
     root: Path
-    """Where `results/STUDY` leads to the folder."""
+    """Directory in which the path `results/STUDY` leads to the folder."""
     folder: Path
     layout: Callable[[], Layout]
     files: Mapping[str, Path]
-    """By their paths from the folder; hidden ones and the checksums apart."""
+    """Path in the folder -> file, without hidden files and the file of checksums."""
     digest: Callable[[Path], str]
 
     @cached_property
     def runs(self) -> dict[TrainingRun, dict[str, Any]]:
-        """What each training left of itself."""
+        """Content of the `provenance.json` of each training."""
         return {
             run: untrusted.read_json(self.folder / f"runs/{run}/provenance.json")
             for run in self.study.runs()
         }
 
     def metrics(self, run: TrainingRun) -> Iterator[dict[str, Any]]:
-        """Yield what a training recorded."""
+        """Yield the metrics records of a training."""
         path = self.folder / f"runs/{run}/metrics.jsonl"
         yield from untrusted.json_lines(path, RECORD_BYTES, MAX_STEPS)
 
     def responses(
         self, checkpoint: Checkpoint, decoding: str, benchmark: str
     ) -> list[AnsweredProblem]:
-        """Return the responses of one cell, problem by problem.
+        """Return the responses of one cell, one item for each problem.
 
         Raises:
-            RefusedError: a line that holds something else.
+            RefusedError: a line does not have the expected content.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
         lines, samples = rows_of_benchmark(benchmark), self.samples(benchmark)
@@ -90,7 +90,7 @@ class Results:
         return found
 
     def samples(self, benchmark: str) -> int:
-        """Return how many responses each problem gets."""
+        """Return the number of responses per problem."""
         return self.study.benchmarks[benchmark].samples
 
     def cells(self) -> Iterator[tuple[Checkpoint, str, str]]:
@@ -101,7 +101,7 @@ class Results:
 
 
 def rows_of_benchmark(benchmark: str) -> int:
-    """Return how many problems a benchmark has."""
+    """Return the number of problems of a benchmark."""
     rows: int = benchmark_definitions()[benchmark]["metadata"]["rows"]
     return rows
 
@@ -110,7 +110,7 @@ def read_published_study(folder: Path) -> Study:
     """Return the study of a results folder.
 
     Raises:
-        StudyError: it is no results folder, in one line.
+        StudyError: the directory is not a results folder.
     """
     try:
         about = untrusted.read_json(folder / "provenance.json")
@@ -130,7 +130,7 @@ def read_published_study(folder: Path) -> Study:
 
 
 def files_needed(study: Study) -> int:
-    """Return at least how many files a study's folder has; `stapo.study.checks` bounds its cells."""
+    """Return a lower bound of the number of files of a study; `stapo.study.checks` limits its cells."""
     cells = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
     return 2 * cells + 2 * sum(1 for _ in study.runs())
 
@@ -138,12 +138,12 @@ def files_needed(study: Study) -> int:
 def admit(
     study: Study, folder: Path, belongs: Callable[[], Layout]
 ) -> tuple[dict[str, Path], list[str]]:
-    """Return the visible files of a folder, and a line for each that must not be read.
+    """Return the visible files of a folder, and an error line for each file that must not be read.
 
     Args:
-        study: whose results it holds.
-        folder: looked at entry by entry; no link is followed.
-        belongs: what belongs to the study, asked for once that is known to be of a modest size.
+        study: study of the results.
+        folder: results folder; links in it are not followed.
+        belongs: function that returns the layout of the study; called only if the study is small enough.
     """
     try:
         entries, errors = _entries(folder)
@@ -162,7 +162,7 @@ def admit(
 
 
 def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
-    """Return the sizes of the visible files of a folder, and a line for each entry that is no file."""
+    """Return the sizes of the visible files of a folder, and an error line for each irregular entry."""
     sizes, errors = {}, []
     for path, status in untrusted.walk(folder):
         if fault := untrusted.irregular(status):
@@ -173,7 +173,7 @@ def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def _size_errors(study: Study, files: int) -> Iterator[str]:
-    """Yield why a study is larger than what is here, before anything of it is listed."""
+    """Yield an error if a study needs more files than the folder has, or too many responses."""
     if (needed := files_needed(study)) > files:
         yield f"the study needs {needed} files and more, {files} are here"
     for name in study.evaluated():
@@ -184,16 +184,18 @@ def _size_errors(study: Study, files: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Limits:
-    """How much the files of a study may hold."""
+    """Limits on the sizes of the files of a study."""
 
     study: Study
 
     def fault(self, file: Path, path: str, size: int) -> str | None:
-        """Return why a file must not be read, None for one that may be."""
+        """Return why a file must not be read, None if it may be."""
         kind = path.partition("/")[0]
         try:
             if path.endswith(WEIGHTS):
-                return None  # Only checksummed, and mapped where they are looked into.
+                return (
+                    None  # Weights are only checksummed, or memory-mapped by the check of weights.
+                )
             if kind == "completions":
                 return self._lines(file, *self._cell(path))
             if kind == "scores":
@@ -211,7 +213,7 @@ class _Limits:
         return f"has {size} bytes, more than {FILE_BYTES}" if size > FILE_BYTES else None
 
     def _cell(self, path: str) -> tuple[int, int]:
-        """Return problems and samples of a cell."""
+        """Return the numbers of problems and samples of a cell."""
         benchmark = Path(path).stem
         return rows_of_benchmark(benchmark), self.study.benchmarks[benchmark].samples
 

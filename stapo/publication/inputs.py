@@ -1,4 +1,4 @@
-"""Whether training prompts, their overlap with the benchmarks, and the models' origins are the study's."""
+"""Check of training prompts, their overlap with benchmarks, and the sources of models against the study."""
 
 import json
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from stapo.study.schema import HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
 COUNTS = ("conflicting", "prompts", "rows", "unique")
-"""Of `data/prompts.json`, besides the checksum."""
+"""Keys of `data/prompts.json`, besides the checksum."""
 
 
 def input_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each input of the trainings that is not the study's."""
+    """Yield a line for each input of the trainings that contradicts the study."""
     prompts = list(_prompt_errors(results))
     yield from prompts or _count_errors(results)
     yield from _overlap_errors(results)
@@ -49,7 +49,7 @@ def _prompt_errors(results: Results) -> Iterator[str]:
 
 
 def _count_errors(results: Results) -> Iterator[str]:
-    """Yield what is said of the prompts that they, or the study, contradict."""
+    """Yield the entries of `data/prompts.json` that contradict the prompts or the study."""
     name, data = "data/prompts.json", results.study.data
     about = untrusted.read_json(results.folder / name)
     if not isinstance(about, dict) or about.keys() != {*COUNTS, "sha256"}:
@@ -61,7 +61,7 @@ def _count_errors(results: Results) -> Iterator[str]:
     try:
         found = read_prompts(results.folder / "data/prompts.jsonl")
     except StudyError:
-        return  # There are none, which is said where their overlap is looked at.
+        return  # There are no prompts, which the check of the overlap reports.
     if (about["prompts"], about["sha256"]) != (len(found), checksum(found)):
         yield f"{name}: of other prompts than data/prompts.jsonl"
     if not about["rows"] >= about["unique"] == about["conflicting"] + about["prompts"]:
@@ -93,7 +93,7 @@ def _overlap_errors(results: Results) -> Iterator[str]:
 
 
 def _origin_errors(results: Results) -> Iterator[str]:
-    """Yield models of the Hub that come from elsewhere than the study says."""
+    """Yield the models whose recorded source differs from the study's."""
     study = results.study
     made_from = {
         f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes

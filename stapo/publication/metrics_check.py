@@ -1,8 +1,8 @@
-"""Whether the metrics of a training are those of its settings: what its study and method imply of each step.
+"""Check that the metrics of a training are possible with the settings of its study and method.
 
-Much of a record follows from other numbers of it: rewards of our own are +1 or -1, so that their mean over a
-mini-batch is one of few numbers; a method that silences nothing keeps every token; the schedule gives the
-learning rate. None of it needs the training.
+Many values of a record follow from others: built-in rewards are +1 or -1, so that their mean over a
+mini-batch has few possible values; a method that silences nothing keeps every token; the schedule determines
+the learning rate. These checks do not repeat the training.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from stapo.study.schema import TrainingSettings
 
 SHARES = tuple(name for name in NUMBERS if name.endswith("_fraction"))
 ROUNDING = 1e-5
-"""Means are taken in single precision."""
+"""Tolerance for means in single precision."""
 MANY = 5
-"""Steps with several candidates in a training that silenced none; in fewer, equal entropies explain it."""
+"""Number of steps with candidates in which silencing none is an error; in fewer, entropies may be equal."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What of a step tells one training from another."""
+    """Values of a step by which trainings are distinguished."""
 
     entropy: float
     loss: float
@@ -35,12 +35,12 @@ class Step:
 def metrics_faults(
     records: Iterator[dict[str, Any]], training: TrainingSettings, method: Method
 ) -> tuple[list[Step], dict[str, float], list[str]]:
-    """Return the steps of a training, its seconds by phase, and what contradicts its settings.
+    """Return the steps of a training, its seconds by phase, and contradictions to its settings.
 
     Args:
-        records: of `metrics.jsonl`; not trusted.
-        training: settings of the study.
-        method: of the training.
+        records: records of `metrics.jsonl`, untrusted.
+        training: training settings of the method in the study.
+        method: method of the training.
     """
     steps: list[Step] = []
     seconds: dict[str, float] = {}
@@ -73,7 +73,7 @@ def metrics_faults(
 
 
 def _form_fault(record: Any, method: Method) -> str | None:
-    """Return why a record does not have the fields of a step, None for one that does."""
+    """Return why a record does not have the fields of a step, None if it does."""
     expected = {
         *NUMBERS,
         *COUNTS,
@@ -97,7 +97,7 @@ def _form_fault(record: Any, method: Method) -> str | None:
 def _faults(
     record: StepRecord, number: int, training: TrainingSettings, method: Method
 ) -> Iterator[str]:
-    """Yield what a record says that its settings do not allow."""
+    """Yield the values of a record that its settings do not allow."""
     if record.step != number:
         yield f"is called step {record.step}"
     warm = min(1.0, (number - 1) / training.warmup_steps) if training.warmup_steps else 1.0
@@ -121,7 +121,7 @@ def _faults(
 
 
 def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str]:
-    """Yield what cannot be said of a mini-batch of this size."""
+    """Yield the values of a record that are impossible for a mini-batch of this size."""
     groups = training.prompts_per_mini_batch
     responses, tokens = groups * training.group_size, record.num_tokens
     if not 1 <= tokens <= responses * training.max_response_tokens:
@@ -131,7 +131,7 @@ def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str
         yield f"a mean length of {record.response_length}, its tokens give {length}"
     if not all(-ROUNDING <= getattr(record, name) <= 1 + ROUNDING for name in SHARES):
         yield "a share outside of 0 to 1"
-    # With rewards of two values all responses of a group have an advantage, or none has.
+    # With only two reward values, either all responses of a group have an advantage or none.
     plain = training.reward in REWARDS and not training.overlong_buffer_tokens
     advantaged = groups if plain else responses
     counted = {
@@ -147,7 +147,7 @@ def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str
 
 
 def _reward_faults(reward: float, responses: int, training: TrainingSettings) -> Iterator[str]:
-    """Yield why a mean reward cannot be one; of a function of one's own any number can be."""
+    """Yield why a mean reward is impossible; for a user's reward function, any number is possible."""
     if training.reward not in REWARDS:
         return
     if training.overlong_buffer_tokens:
@@ -162,13 +162,13 @@ def _reward_faults(reward: float, responses: int, training: TrainingSettings) ->
 
 
 def silenced_of(num_candidates: int, method: Method) -> Silenced:
-    """Return how many of some candidates a method can have silenced."""
+    """Return the numbers of candidates that a method can silence."""
     declared = method.spec.silenced
     return declared(num_candidates, method.arguments) if declared else Silenced(0, 0, 0)
 
 
 def _selection_faults(record: StepRecord, method: Method) -> Iterator[str]:
-    """Yield what the method's selection cannot have done."""
+    """Yield the values of a record that the method's selection cannot give."""
     tokens, candidates = record.num_tokens, record.num_candidates
     silenced, spec = record.num_silenced, method.spec
     least, most, _ = silenced_of(candidates, method)
@@ -195,7 +195,7 @@ def _selection_faults(record: StepRecord, method: Method) -> Iterator[str]:
 
 
 def _phase_faults(record: StepRecord, number: int, training: TrainingSettings) -> Iterator[str]:
-    """Yield phases that a step of this rollout size does not have."""
+    """Yield contradictions between the phases of a step and its position in the rollout."""
     first = (number - 1) % (training.prompts_per_batch // training.prompts_per_mini_batch) == 0
     phases = record.seconds
     if first != (ROLLOUT in phases) or UPDATE not in phases:

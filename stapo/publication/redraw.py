@@ -1,4 +1,4 @@
-"""Whether tables, figures and report are those that scores and metrics give."""
+"""Check that tables, figures and report follow from scores and metrics."""
 
 import io
 import re
@@ -18,14 +18,14 @@ from stapo.publication.folder import FILE_BYTES, Results
 
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 POINTS = 0.5
-"""By which another machine's rounding may move what a figure draws."""
+"""Tolerance of coordinates in an SVG, for the rounding of another machine."""
 LEVELS, PIXELS = 48, 1e-4
-"""Of 255: how far a pixel may be off, and what share of them may be off further."""
+"""Tolerance of a pixel, of 255 levels, and share of the pixels that may exceed it."""
 PNG_BYTES = 2**24
 
 
 def drawn_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each table, figure or report that shows something else."""
+    """Yield a line for each table, figure or report that does not follow from the results."""
     study, root = results.study, results.root
     for decoding in study.run.decodings:
         table = main_table(study, decoding, read_scores(study, decoding, root))
@@ -48,7 +48,7 @@ def drawn_errors(results: Results) -> Iterator[str]:
 
 
 def same_svg(one: bytes, other: bytes) -> bool:
-    """Return whether two figures differ in the rounding of their coordinates alone."""
+    """Return whether two figures differ only by the rounding of their coordinates."""
     texts = one.decode(errors="replace"), other.decode(errors="replace")
     if abs(len(texts[0]) - len(texts[1])) > len(texts[1]) / 10:
         return False
@@ -60,10 +60,10 @@ def same_svg(one: bytes, other: bytes) -> bool:
 
 
 def same_png(one: bytes, other: bytes) -> bool:
-    """Return whether two pictures show the same, but for the edges of lines."""
+    """Return whether two pictures are equal, except for few pixels such as edges of lines."""
     from PIL import Image
 
-    # The size comes first in the file; a picture of another size is not unpacked.
+    # The file starts with the size; a picture with another size is not decompressed.
     if one[:33] != other[:33]:
         return False
     try:

@@ -1,9 +1,9 @@
-"""Whether responses are those that the published weights give with the seeds of their samples.
+"""Check that the published weights give the published responses with the seeds of their samples.
 
-A response is drawn by the largest of its scores plus noise, and the noise follows from the seed. One pass
-over a written response therefore tells whether each of its tokens is the one that would be drawn: other
-weights, another seed (the best of several samples) or an edited text show at once. Done for models of the
-tiny world, which are built here from the study: nothing of the folder but the numbers of its weights is used.
+Each token of a response is the one with the largest sum of score and noise, and the seed determines the
+noise. One forward pass over a response therefore shows whether each of its tokens would be drawn: other
+weights, another seed (such as the best of several samples) or an edited text are detected. This is done for
+models of the tiny world, which are built from the study: only the values of the weights come from the folder.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,15 +33,15 @@ from stapo.study import Checkpoint
 from stapo.study.schema import Decoding, TinyModel
 
 CLOSE, ANY = 1e-3, 0.0
-"""How far below the largest a drawn score may lie, and for what share of the responses it may lie lower:
-rounding alone on a CPU, where the model computes in single precision."""
+"""Maximum distance of a drawn score from the largest, and share of the responses that may exceed it. On a
+CPU, in single precision, only rounding is allowed."""
 CLOSE_ON_GPU, ANY_ON_GPU = 0.5, 0.02
-"""In bfloat16."""
+"""The same for bfloat16."""
 GPUS = ("NVIDIA", "AMD Instinct", "Tesla", "GeForce")
 NUCLEUS = 1e-4
-"""Around top-p: what rounding may move across it."""
+"""Tolerance of top-k and top-p for rounding."""
 ROWS, PASS_TOKENS = 128, 16384
-"""Responses of one pass, and tokens with the padding."""
+"""Maximum number of responses in one pass, and of tokens with padding."""
 PAD, END = IDS["<pad>"], IDS["<eos>"]
 
 
@@ -51,14 +51,14 @@ class Sample:
 
     prompt: list[int]
     response: list[int]
-    """As its text gives it; tokens that a text does not show are put in where they would be drawn."""
+    """Tokens of its text; tokens that are not visible in a text are inserted where they would be drawn."""
     missing: int
-    """So many of these."""
+    """Number of invisible tokens that are not inserted yet."""
     seed: int
 
 
 def response_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each cell with responses that its checkpoint did not give."""
+    """Yield a line for each cell with responses that its checkpoint does not give."""
     study = results.study
     for checkpoint in study.checkpoints():
         model = _load(results, checkpoint)
@@ -73,7 +73,7 @@ def response_errors(results: Results) -> Iterator[str]:
                 salt, how = study.evaluation.seed, study.decodings[decoding]
                 other = distances(model, problems, how, salt, study.end_tokens)
                 limit, share = (CLOSE_ON_GPU, ANY_ON_GPU) if on_gpu(problems) else (CLOSE, ANY)
-                # Weights that are no numbers give distances that are none.
+                # Not `distance > limit`, since weights with NaN give distances that are NaN.
                 count = sum(not distance <= limit for distance in other)
                 if count > share * len(other):
                     yield (
@@ -83,16 +83,16 @@ def response_errors(results: Results) -> Iterator[str]:
 
 
 def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
-    """Return whether the responses say that a GPU gave them."""
+    """Return whether the engine of the responses ran on a GPU, according to its label."""
     devices = {engine.partition(" on ")[2] for engine in engines_of(problems)}
     return any(name in device for name in GPUS for device in devices)
 
 
 def _load(results: Results, checkpoint: Checkpoint) -> Any:
-    """Return the model of a checkpoint with its weights, None where it is not looked at.
+    """Return the model of a checkpoint with its weights, None if it is not checked.
 
     Raises:
-        RefusedError: weights of other shapes.
+        RefusedError: the weights cannot be read.
     """
     settings = results.study.models[checkpoint.size]
     if not is_looked_at(results, checkpoint) or not isinstance(settings, TinyModel):
@@ -104,7 +104,7 @@ def _load(results: Results, checkpoint: Checkpoint) -> Any:
         if shapes is None or any(
             e.dtype != "F32" or shapes.get(n) != e.shape for n, e in header.items()
         ):
-            return None  # Said where the weights are looked at.
+            return None  # The check of weights reports this.
         with untrusted.open_regular(path) as stream:
             tensors |= {name: _tensor(stream, entry) for name, entry in header.items()}
     if tensors.keys() != (shapes or {}).keys():
@@ -130,14 +130,14 @@ def distances(
     salt: int,
     end_tokens: Sequence[str] = (),
 ) -> list[float]:
-    """Return for each response how far below the largest score its farthest token lies.
+    """Return the maximum distance of a token's score from the largest score, for each response.
 
     Args:
-        model: of the checkpoint.
-        problems: with their responses.
-        decoding: by which they were drawn.
-        salt: the evaluation's seed.
-        end_tokens: of the study.
+        model: model of the checkpoint.
+        problems: problems with their responses.
+        decoding: sampling settings of the responses.
+        salt: seed of the evaluation.
+        end_tokens: end tokens of the study.
     """
     ends = sorted({END} | {IDS[token] for token in end_tokens if token in IDS})
     samples = [sample for problem in problems for sample in _samples(problem, salt)]
@@ -160,7 +160,7 @@ def distances(
 
 
 def _part(samples: Sequence[Sample], order: list[int]) -> list[int]:
-    """Return the next responses, shortest first, that go through the model together."""
+    """Return the responses of the next forward pass; `order` is from short to long responses."""
     for count in range(1, min(ROWS, len(order)) + 1):
         last = samples[order[count - 1]]
         if count * (len(last.prompt) + len(last.response) + last.missing) > PASS_TOKENS:
@@ -182,10 +182,10 @@ def _samples(problem: AnsweredProblem, salt: int) -> Iterator[Sample]:
 
 
 def _fill(sample: Sample, below: Tensor, best: Tensor) -> bool:
-    """Put a token that no text shows where it would be drawn first; return whether there is such a place."""
+    """Insert an invisible token at the first position where it is drawn; return whether there is one."""
     places = ((below > 0) & (best == PAD)).nonzero().flatten().tolist()
     if sample.missing and not places and sample.response[-1:] != [END]:
-        # Cut off: it may have ended in one.
+        # A truncated response may end with an invisible token.
         places = [len(sample.response)]
     if not places:
         return False
@@ -197,7 +197,7 @@ def _fill(sample: Sample, below: Tensor, best: Tensor) -> bool:
 def _scores(
     model: Any, samples: Sequence[Sample], decoding: Decoding, ends: Sequence[int]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return for every token of each response how far it lies below the largest score, and whose that is."""
+    """Return, for each token of each response, the distance from the largest score and the token with it."""
     width = max(len(sample.prompt) + len(sample.response) for sample in samples)
     ids = torch.full((len(samples), width), PAD)
     mask = torch.zeros_like(ids)
@@ -218,20 +218,20 @@ def _scores(
         noisy = noisy.masked_fill(~kept, -torch.inf)
         own = noisy.gather(1, drawn).squeeze(1)
         if sample.response[-1:] == [END]:
-            own[-1] = noisy[-1, ends].max()  # The text does not say which of them ended it.
+            own[-1] = noisy[-1, ends].max()  # The text does not contain which end token was drawn.
         found.append(((best.values - own).clamp(min=0.0), best.indices))
     return found
 
 
 def _noise(seed: int, shape: torch.Size) -> Tensor:
-    """Return the noise of `SeededSampling`, position by position the same numbers."""
+    """Return the noise of `SeededSampling`, with the same values at every position."""
     return gumbel_noise(torch.rand(shape, generator=torch.Generator().manual_seed(seed)))
 
 
 def _nucleus(scores: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor]:
-    """Return which tokens may be drawn, and which may be beyond doubt, (T, V) bool each.
+    """Return two (T, V) bool masks of tokens that top-k and top-p allow: possibly, and certainly.
 
-    What lies so close to the border of top-k or top-p that rounding decides is only in the first.
+    Tokens so close to the border of top-k or top-p that rounding decides are only in the first.
     """
     kept = torch.ones_like(scores, dtype=torch.bool)
     sure = kept.clone()
@@ -246,5 +246,5 @@ def _nucleus(scores: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor]:
         back = order.argsort(dim=1)
         kept &= (before <= decoding.top_p + NUCLEUS).gather(1, back)
         sure &= (before < decoding.top_p - NUCLEUS).gather(1, back)
-    # The likeliest token always may.
+    # The most probable token is always allowed.
     return kept, sure | (scores == scores.max(dim=1, keepdim=True).values)

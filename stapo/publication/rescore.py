@@ -1,4 +1,4 @@
-"""Whether scores follow from responses, and responses answer the benchmark that they name."""
+"""Check that scores follow from the responses, and that the responses belong to their benchmark."""
 
 import time
 from collections.abc import Iterator
@@ -25,23 +25,27 @@ from stapo.records.verdicts import OPINIONS
 from stapo.study.identity import score_identity
 
 SLOW_SECONDS, SLOW_SHARE, ANSWER_SECONDS = 60.0, 0.005, 5.0
-"""Grading may take a minute, and as long as a score's timeouts: 5 s for one answer of 200."""
+"""Slow answers may take one minute in total, plus the allowed timeouts: 5 s for one answer of 200."""
 USUAL_SECONDS = 0.02
-"""Of an ordinary answer on a busy machine."""
+"""Grading time of an ordinary answer on a busy machine."""
 CHUNK = 100
-"""Problems graded between two looks at the clock."""
+"""Number of answers that are graded between two checks of the time."""
 SPECIAL_SHARE = 0.2
-"""Of responses that may have special tokens inside, which are counted and not written."""
+"""Maximum share of responses with special tokens inside, which count as tokens but are not in the text."""
 LONG_CHARACTERS = 1000
-"""From which two equal responses are no chance, however many tokens they are said to have."""
+"""Characters from which equal responses are not a coincidence, for any stated number of tokens."""
 
 
 class Overdue(Exception):
-    """Answers that take too long to grade."""
+    """Grading takes too long."""
 
 
 class Grader:
-    """Grades equal answers once, and gives up on a folder that was made to be graded for days."""
+    """Grades equal answers once, and stops if a folder is made so that grading takes days.
+
+    Args:
+        responses: number of responses in the folder.
+    """
 
     def __init__(self, responses: int) -> None:
         self.known: dict[tuple[str, str | None], Grade] = {}
@@ -52,7 +56,7 @@ class Grader:
         """Return the grades of gold answers and responses.
 
         Raises:
-            Overdue: those of this folder take longer than any honest ones.
+            Overdue: the answers of this folder take longer than any honest answers.
         """
         keys = [(gold, final_answer(gold, response)) for gold, response in pairs]
         new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self.known}
@@ -68,7 +72,7 @@ class Grader:
 
 
 def score_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each cell whose responses or scores are not what they should be."""
+    """Yield a line for each cell with incorrect responses or scores."""
     cells = list(results.cells())
     study = results.study
     grader = Grader(sum(results.samples(b) * rows_of_benchmark(b) for _, _, b in cells))
@@ -92,7 +96,7 @@ def score_errors(results: Results) -> Iterator[str]:
 
 
 def identity_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each score file that says of itself what it is not."""
+    """Yield a line for each score file with incorrect metadata."""
     study = results.study
     for checkpoint, decoding, benchmark in results.cells():
         path = paths.SCORES.format(
@@ -127,7 +131,7 @@ def _response_fault(
             place = f"problem {problem.problem}: {tokens} tokens"
             if not 1 <= tokens <= limit:
                 return f"{place}, the study allows 1 to {limit}"
-            # vLLM also stops where the model's context ends.
+            # vLLM also stops at the end of the model's context.
             if truncated and exact and tokens != limit:
                 return f"{place} are called cut off at {limit}"
             least, most = words.bounds(response.text, truncated) if words else (0, limit)
@@ -140,7 +144,7 @@ def _response_fault(
 
 
 def _copies_of_long_texts(problems: list[AnsweredProblem]) -> str:
-    """Return whether too many long texts are copies, whatever their stated lengths."""
+    """Return an error if too many long texts are copies, without using the stated numbers of tokens."""
     by_length = [replace(p, num_tokens=[len(t) // 4 for t in p.responses]) for p in problems]
     long = any(len(t) >= LONG_CHARACTERS for p in problems for t in p.responses)
     return refusal(by_length) if long else ""
@@ -170,7 +174,7 @@ def _score_fault(
 
 
 def _is_counted(stated: ScoreRow, by_rules: ScoreRow, judged: bool) -> bool:
-    """Return whether what the verifier said of a row, taken as stated, is counted as it should be."""
+    """Return whether the stated verdict of the verifier on a row is counted correctly."""
     if not judged or stated.verifier == "not_asked":
         return not judged and stated == by_rules
     judgement = Judgement(stated.verifier, stated.verifier_cut)

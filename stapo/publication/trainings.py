@@ -1,4 +1,4 @@
-"""Whether what the trainings recorded agrees with the study, with itself, and from run to run."""
+"""Check of the records of trainings against the study, against each other, and between trainings."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -13,11 +13,11 @@ from stapo.study import Study, TrainingRun, identity
 from stapo.study.titles import title_faults
 
 SECONDS = 1.0
-"""By which the clocks of an attempt and of its steps may differ."""
+"""Tolerance between the durations of an attempt and of its steps."""
 
 
 def training_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each contradiction in what the trainings recorded."""
+    """Yield a line for each contradiction in the records of the trainings."""
     study = results.study
     yield from title_faults(study)
     steps: dict[TrainingRun, list[Step]] = {}
@@ -41,41 +41,41 @@ def training_errors(results: Results) -> Iterator[str]:
 def acts_alike(
     study: Study, one: TrainingRun, other: TrainingRun, steps: dict[TrainingRun, list[Step]]
 ) -> bool:
-    """Return whether two trainings may have come to the same weights: the same updates all along.
+    """Return whether two trainings may have the same weights, since all their updates were the same.
 
-    So may a method whose selection never found anything, and the method that it deviates from.
+    For example, a method whose selection never removed a token equals the method from which it is derived.
     """
     same = one.size == other.size and one.seed == other.seed and steps[one] == steps[other]
     return bool(steps[one]) and same and _objective(study, one) == _objective(study, other)
 
 
 def recorded_steps(results: Results) -> dict[TrainingRun, list[Step]]:
-    """Return what the trainings recorded, as far as it holds."""
+    """Return the recorded steps of the trainings, up to the first one with an error."""
     return {run: _metrics_faults(results, run)[0] for run in results.study.runs()}
 
 
 def _metrics_faults(
     results: Results, run: TrainingRun
 ) -> tuple[list[Step], dict[str, float], list[str]]:
-    """Return what `metrics_faults` says of the metrics of one training."""
+    """Return the result of `metrics_faults` for one training."""
     training, method = results.study.training_of(run.method), results.study.method(run.method)
     return metrics_faults(results.metrics(run), training, method)
 
 
 def _objective(study: Study, run: TrainingRun) -> tuple[Any, ...]:
     method, aggregation = study.method(run.method), study.method(run.method).aggregation
-    # The tokens of the only group are those of the mini-batch.
+    # If there is only one group, its tokens are those of the mini-batch.
     if (
         aggregation == "group_token_mean"
         and study.training_of(run.method).prompts_per_mini_batch == 1
     ):
         aggregation = "token_mean"
-    # Neither clip acts where the policy is still that of the responses.
+    # Without the clip, which has no effect while the policy is the behaviour policy.
     return aggregation, method.kl_coefficient
 
 
 def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[str]:
-    """Yield what a training's provenance says of its metrics and attempts that they do not."""
+    """Yield the sums in a training's provenance that contradict its metrics or attempts."""
     if record["steps"] != steps:
         yield f"says {record['steps']} steps, its metrics {steps}"
     if abs(record["seconds"] - taken) > 1e-6 * max(taken, 1.0):
@@ -102,7 +102,7 @@ def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[st
 
 
 def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Iterator[str]:
-    """Yield pairs of trainings of which one recorded what the other did."""
+    """Yield trainings with a repeated step record, and pairs of trainings with the same one."""
     for run, own in steps.items():
         learnt = [step for step in own if step.gradient_norm > 0]
         if len(set(learnt)) < len(learnt):
@@ -114,7 +114,7 @@ def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Itera
         for number, (a, b) in enumerate(zip(steps[one], steps[other], strict=False), 1):
             if a.gradient_norm == 0 or a.entropy != b.entropy:
                 continue
-            # The same seed answers the same prompts at first; then another update leads elsewhere.
+            # Runs with the same seed start with the same responses; then their updates differ.
             updated = (a.loss, a.gradient_norm) == (b.loss, b.gradient_norm)
             if one.seed != other.seed or (
                 updated and not (alike and a.kept_fraction == b.kept_fraction)

@@ -180,7 +180,7 @@ def test_what_no_convention_explains_is_not_given_a_name():
     found = conventions(noisy, "stapo")
     assert found.pop("compares by") == "p ? tau_p, H ? threshold"
     assert found.pop("without a candidate") == "some tokens are silenced"
-    assert set(found.values()) == {"none that the kit knows"}
+    assert set(found.values()) == {"no known convention"}
     assert conventions(partial(trainer, divisor="width"), "stapo")["divisor"].startswith(
         "96 everywhere"
     )
