@@ -73,7 +73,11 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
             2,
             "models.x.hub: expected a repository",
         ),
-        ("prompts --out o --study work/x/studies/1.json", 2, "Snakemake writes it when a run starts"),
+        (
+            "prompts --out o --study work/x/studies/1.json",
+            2,
+            "Snakemake writes it when a run starts",
+        ),
         (f"base --out o --study {STUDY}", 2, "--size, --verifier: expected one of them"),
         (f"base --out o --study {STUDY} --size 8B", 2, "--size: unknown name '8B'; known: tiny"),
         (f"base --out o --study {STUDY} --verifier", 2, "--study: has no evaluation.verifier"),
