@@ -118,7 +118,9 @@ def read_published_study(folder: Path) -> Study:
         untrusted.require_modest(about["study"])
         steps = about["study"]["training"]["steps"]
         if not isinstance(steps, int) or steps > MAX_STEPS:
-            raise untrusted.RefusedError(f"training.steps: {steps} are more than are looked at")
+            raise untrusted.RefusedError(
+                f"training.steps: {steps} is not a number up to {MAX_STEPS}"
+            )
         return parse_study(about["study"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = (str(error).splitlines() or [""])[0]
@@ -175,11 +177,11 @@ def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
 def _size_errors(study: Study, files: int) -> Iterator[str]:
     """Yield an error if a study needs more files than the folder has, or too many responses."""
     if (needed := files_needed(study)) > files:
-        yield f"the study needs {needed} files and more, {files} are here"
+        yield f"the study needs at least {needed} files, the folder has {files}"
     for name in study.evaluated():
         samples = study.benchmarks[name].samples
         if samples * rows_of_benchmark(name) > MAX_RESPONSES:
-            yield f"benchmarks.{name}.samples: {samples} are more than are looked at"
+            yield f"benchmarks.{name}.samples: {samples} give more than {MAX_RESPONSES} responses"
 
 
 @dataclass(frozen=True)

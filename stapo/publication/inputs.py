@@ -34,7 +34,7 @@ def _prompt_errors(results: Results) -> Iterator[str]:
                 yield f"data/prompts.jsonl: line {number}: no question and answer"
                 return
             if record["question"] in seen:
-                yield f"data/prompts.jsonl: line {number}: a question for the second time"
+                yield f"data/prompts.jsonl: line {number}: the question occurs twice"
                 return
             seen.add(record["question"])
         return
@@ -44,7 +44,7 @@ def _prompt_errors(results: Results) -> Iterator[str]:
         return
     for number, (found, made) in enumerate(zip(records, tiny_prompts(data), strict=True), 1):
         if found != made:
-            yield f"data/prompts.jsonl: line {number}: another prompt than the study's data give"
+            yield f"data/prompts.jsonl: line {number}: differs from the prompt that the study's data give"
             return
 
 
@@ -56,16 +56,16 @@ def _count_errors(results: Results) -> Iterator[str]:
         yield f"{name}: expected {', '.join(COUNTS)} and sha256"
         return
     if not all(type(about[key]) is int and about[key] >= 0 for key in COUNTS):
-        yield f"{name}: something is no number of prompts"
+        yield f"{name}: a value is not a number of prompts"
         return
     try:
         found = read_prompts(results.folder / "data/prompts.jsonl")
     except StudyError:
         return  # There are no prompts, which the check of the overlap reports.
     if (about["prompts"], about["sha256"]) != (len(found), checksum(found)):
-        yield f"{name}: of other prompts than data/prompts.jsonl"
+        yield f"{name}: does not belong to data/prompts.jsonl"
     if not about["rows"] >= about["unique"] == about["conflicting"] + about["prompts"]:
-        yield f"{name}: numbers that do not go together"
+        yield f"{name}: its numbers are inconsistent"
     if isinstance(data, HubData):
         wanted = {"unique": data.unique_prompts, "sha256": data.sha256}
     else:
@@ -102,7 +102,7 @@ def _origin_errors(results: Results) -> Iterator[str]:
         made_from["models/verifier.json"] = identity.verifier_config(study)
     for path, expected in made_from.items():
         if untrusted.read_json(results.folder / path) != expected:
-            yield f"{path}: another model than the study's"
+            yield f"{path}: not the study's model"
     sources = about_study(study, results.root)["models"]
     models = {size: study.models[size] for size in study.run.sizes}
     asked = {name: model for name, model in models.items() if isinstance(model, HubModel)}

@@ -65,7 +65,7 @@ def metrics_faults(
         if len(steps) != training.steps:
             faults.append(f"holds {len(steps)} steps, the study has {training.steps}")
         if unsilenced >= MANY and not silenced:
-            faults.append(f"several candidates in {unsilenced} steps, and never was one silenced")
+            faults.append(f"several candidates in {unsilenced} steps, but none was ever silenced")
         moved = any(step.gradient_norm > 0 for step in steps[:-1])
         if method.kl_coefficient > 0 and moved and not with_kl:
             faults.append("the KL divergence is always 0, though the method has such a term")
@@ -85,10 +85,10 @@ def _form_fault(record: Any, method: Method) -> str | None:
         return f"other fields than this method's: {', '.join(sorted(expected ^ found)[:5])}"
     nested = [record[name] for name in NESTED]
     if not all(isinstance(value, dict) for value in nested):
-        return f"{' or '.join(NESTED)} is no mapping"
+        return f"{' or '.join(NESTED)} is not a mapping"
     numbers = [record[name] for name in NUMBERS] + [v for value in nested for v in value.values()]
     if not all(type(number) in (int, float) and isfinite(number) for number in numbers):
-        return "something is no finite number"
+        return "a value is not a finite number"
     if not all(type(record[name]) is int and record[name] >= 0 for name in COUNTS):
         return f"{', '.join(COUNTS)}: not all are counts"
     return None
@@ -99,7 +99,7 @@ def _faults(
 ) -> Iterator[str]:
     """Yield the values of a record that its settings do not allow."""
     if record.step != number:
-        yield f"is called step {record.step}"
+        yield f"its number is {record.step}"
     warm = min(1.0, (number - 1) / training.warmup_steps) if training.warmup_steps else 1.0
     expected = training.learning_rate * warm
     if not isclose(record.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-300):
@@ -111,7 +111,7 @@ def _faults(
     if list(record.entropy_quantiles) != [str(level) for level in QUANTILES]:
         yield "other quantiles of the entropy"
     if quantiles != sorted(quantiles) or min(*quantiles, record.entropy) < -ROUNDING:
-        yield "quantiles of the entropy that are none"
+        yield "the quantiles of the entropy are not in increasing order, or negative"
     if method.kl_coefficient == 0 and record.kl != 0:
         yield f"a KL divergence of {record.kl}, but the method has no such term"
     if record.kl < -ROUNDING or record.gradient_norm < 0:
@@ -130,7 +130,7 @@ def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str
     if not isclose(record.response_length, length, rel_tol=ROUNDING) and tokens > 1:
         yield f"a mean length of {record.response_length}, its tokens give {length}"
     if not all(-ROUNDING <= getattr(record, name) <= 1 + ROUNDING for name in SHARES):
-        yield "a share outside of 0 to 1"
+        yield "a share is not between 0 and 1"
     # With only two reward values, either all responses of a group have an advantage or none.
     plain = training.reward in REWARDS and not training.overlong_buffer_tokens
     advantaged = groups if plain else responses

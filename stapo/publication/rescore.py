@@ -87,7 +87,7 @@ def score_errors(results: Results) -> Iterator[str]:
             where = responses if fault else scores
             fault = fault or _score_fault(results, scores, problems, grader)
         except Overdue:
-            yield f"{responses}: grading takes longer than any honest answers; the rest is not looked at"
+            yield f"{responses}: grading takes longer than any honest answers; the rest is not checked"
             return
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             where, fault = responses, f"or its scores are unreadable: {error}"
@@ -133,7 +133,7 @@ def _response_fault(
                 return f"{place}, the study allows 1 to {limit}"
             # vLLM also stops at the end of the model's context.
             if truncated and exact and tokens != limit:
-                return f"{place} are called cut off at {limit}"
+                return f"{place} but marked as truncated at {limit}"
             least, most = words.bounds(response.text, truncated) if words else (0, limit)
             if tokens < least:
                 return f"{place}, its text has at least {least}"
@@ -165,11 +165,11 @@ def _score_fault(
     differing = sum(a != b for a, b in zip(by_rules, found, strict=False))
     differing += abs(len(stated) - len(found))
     if differing:
-        return f"{differing} of {len(stated)} rows are not what the responses get"
+        return f"{differing} of {len(stated)} rows do not follow from the responses"
     asked = results.study.evaluation.verifier is not None
     pairs = zip(stated, found, strict=True)
     if not all(_is_counted(row, rules, asked and not rules.correct) for row, rules in pairs):
-        return "what the verifier said is not what is counted"
+        return "the verdicts of the verifier are not counted correctly"
     return ""
 
 

@@ -93,9 +93,9 @@ def _sum_faults(record: dict[str, Any], taken: float, steps: int) -> Iterator[st
     if record["joules"] != joules:
         yield f"says {record['joules']} joules, its attempts {joules}"
     if attempts[0]["after_step"] != 0:
-        yield "begins with an attempt that goes on"
+        yield "its first attempt does not start at step 0"
     if any(not 0 <= attempt["after_step"] <= steps for attempt in attempts):
-        yield "has attempts from beyond its last step"
+        yield "has attempts that start after its last step"
     whole = [attempt.get("seconds") for attempt in attempts]
     if None not in whole and sum(whole) + SECONDS < taken:
         yield f"says that its attempts took {sum(whole)} seconds, its metrics {taken}"
@@ -106,7 +106,7 @@ def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Itera
     for run, own in steps.items():
         learnt = [step for step in own if step.gradient_norm > 0]
         if len(set(learnt)) < len(learnt):
-            yield f"runs {run}: a step's record stands there twice"
+            yield f"runs {run}: the same record of a step occurs twice"
     for one, other in combinations(steps, 2):
         if one.size != other.size:
             continue
@@ -119,5 +119,5 @@ def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Itera
             if one.seed != other.seed or (
                 updated and not (alike and a.kept_fraction == b.kept_fraction)
             ):
-                yield f"runs {one} and {other}: step {number} of both is one and the same"
+                yield f"runs {one} and {other}: both have the same record of step {number}"
                 break

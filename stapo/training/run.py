@@ -309,7 +309,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
             stream.write(job.metrics.read_text())
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
-        # Only the last checkpoint is kept, from which a changed output can be published again.
+        # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
