@@ -28,6 +28,8 @@ SAME_PACKAGES = (
     "latex2sympy2-extended",
 )
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
+MISSING_LINES = 3
+"""More missing files than this are one line."""
 
 
 class StaleScoreError(ValueError):
@@ -118,6 +120,7 @@ def read_tables(
         StaleScoreError: as for `read_scores`.
     """
     errors, tables = [], {}
+    missing: list[str] = []
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -128,6 +131,7 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
+            missing.append(path)
             errors.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
@@ -142,6 +146,10 @@ def read_tables(
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
+    if len(missing) > MISSING_LINES:  # Most often all of them: the study has not been run.
+        errors = [line for line in errors if not line.endswith(": missing; run snakemake")]
+        count = len(missing)
+        errors.append(f"{count} score files are missing, such as {missing[0]}; run snakemake")
     if errors:
         raise StaleScoreError("\n".join(errors))
     return tables, provenance

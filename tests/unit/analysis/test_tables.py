@@ -90,6 +90,24 @@ def test_the_best_of_each_column_is_bold_and_ties_all(study, finished):
     assert r"\textbf{" in render(table, "tex")
 
 
+def test_a_study_that_has_not_been_run_is_one_line(study, tmp_path, finished):
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(study, DECODING, tmp_path / "elsewhere")
+    files = len(paths.table_score_paths(study, DECODING))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        f"{files} score files are missing, such as results/demo/scores/tiny/base"
+    )
+    write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
+    for path in paths.table_score_paths(study, DECODING)[-4:]:
+        (finished / path).unlink()
+    with pytest.raises(
+        StaleScoreError, match=r"(?s)made by configuration old.*\n4 score files are"
+    ):
+        write_tables(study, DECODING, finished)
+
+
 def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_study):
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
     other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
