@@ -279,7 +279,7 @@ def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
     log = workspace.path / "logs/smoke/runs/tiny/justrl/seed1/model.log"
     while "stapo: stopped" not in log.read_text() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert "stapo: stopped; the same command continues" in log.read_text()
+    assert "stapo: stopped; run the same command to resume" in log.read_text()
     (directory,) = work.iterdir()
     last = read_jsonl(directory / "attempts.jsonl")[-1]
     assert last["seconds"] > 0

@@ -5,17 +5,6 @@ FIGURES = paths.figure_paths(STUDY)
 # Of every score: asked for once.
 REPORT_FINGERPRINT = with_all(identity.report_fingerprint(STUDY))
 
-DRAWN = {
-    False: settings.metrics_settings(STUDY),
-    True: settings.accuracy_settings(STUDY),
-}
-
-
-def figure_settings(figure):
-    """The settings of a figure: of one of scores, or of one of metrics."""
-    return DRAWN[paths.shows_scores(figure)]
-
-
 for name in RUN.decodings:
 
     rule:
@@ -46,7 +35,7 @@ rule figure:
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
-        *one_by_one(lambda w: figure_settings(w.figure), DRAWN.values()),
+        *one_by_one(lambda w: figure_settings(w.figure), FIGURE_SETTINGS.values()),
         fingerprint=lambda w: with_all(
             identity.accuracy_fingerprint(STUDY)
             if paths.shows_scores(w.figure)
