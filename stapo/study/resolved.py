@@ -42,7 +42,10 @@ def read_resolved(path: Path) -> Study:
         StudyError: it is missing, or damaged.
     """
     try:
-        return parse_study(parse_json(path.read_text(), str(path)))
+        return parse_study(parse_json(path.read_text(encoding="utf-8"), str(path)))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 at byte {error.start}; save it as UTF-8"
+        raise StudyError([f"{path}: {reason}"]) from error
     except FileNotFoundError as error:
         written = "Snakemake writes it when a run starts, not in a dry run"
         remedy = "give the study file instead, such as --study workflows/studies/smoke.yaml"
