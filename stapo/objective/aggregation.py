@@ -97,4 +97,7 @@ def _weighted_sum(
 ) -> Tensor:
     # Masked positions may contain inf or nan, so they are removed before the multiplication by 0.
     kept = torch.where(keep, values, 0.0)
-    return (kept * token_weights(keep, aggregation, group_size, kept.dtype)).sum()
+    # At least single precision: in half precision, the weight of one of 10^8 tokens is 0.
+    dtype = torch.promote_types(kept.dtype, torch.float32)
+    weights = token_weights(keep, aggregation, group_size, dtype)
+    return (kept * weights).sum().to(kept.dtype)

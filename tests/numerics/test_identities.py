@@ -169,6 +169,16 @@ def test_tokens_not_kept_have_no_gradient(make_batch, seed: int) -> None:
     assert (loss_and_gradient(batch, keep)[1][keep] != 0).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    """A weight of 1 / 393,216 is not exact in half precision; only the mean itself may be rounded."""
+    keep = torch.ones(4, 3 * 2**15, dtype=torch.bool)
+    values = torch.full(keep.shape, 0.75, dtype=dtype)
+    for mean in (token_mean(values, keep), sequence_mean(values, keep)):
+        assert mean.dtype == dtype
+        assert mean.item() == 0.75
+
+
 def test_the_mean_over_no_token_is_zero_with_gradient_zero() -> None:
     nothing = torch.zeros(2, 3, dtype=torch.bool)
     for aggregate in (token_mean, sequence_mean):
