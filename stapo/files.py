@@ -77,7 +77,12 @@ def link_or_copy(source: str, target: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value atomically as indented JSON with sorted keys."""
     with replace_file(path) as stream:
-        stream.write(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+        stream.write(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return what `write_json` writes."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from stapo.cli.common import (
 from stapo.files import write_json
 from stapo.paths import figure_names
 from stapo.study import Study, StudyError, TrainingRun, identity
-from stapo.study.resolved import resolved_content
+from stapo.study.reading import resolved_content
 from stapo.study.schema import HubData
 from stapo.tasks import benchmark_definitions
 from stapo.training.launch import LAUNCHED

@@ -11,10 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
-from stapo.study.loader import Document, StudyError, document_of, line_of, load_yaml
+from stapo.study.loader import MAX_BYTES, Document, StudyError, document_of, line_of, load_yaml
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
 from stapo.tasks import benchmark_definitions
@@ -113,9 +114,24 @@ def _study(document: Document) -> Study:
         for (place, _), line in zip(problems, lines(problems), strict=True)
         if not any(place[: len(one)] == one for one in unread)
     ]
+    if study is not None and not errors:
+        errors = _too_long(study)
     if errors or study is None:
         raise StudyError(errors)
     return study
+
+
+def resolved_content(study: Study) -> dict[str, Any]:
+    """Return a study as JSON has it, from which it can be read again."""
+    return study.model_dump(mode="json", exclude_none=True)
+
+
+def _too_long(study: Study) -> list[str]:
+    """Refuse a study whose resolved file the commands would refuse: it is longer than the study's own."""
+    characters = len(json_text(resolved_content(study)))
+    if characters <= MAX_BYTES:
+        return []
+    return [f"too long: {characters} characters as JSON; at most {MAX_BYTES}"]
 
 
 @cache

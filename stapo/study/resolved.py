@@ -5,12 +5,11 @@ Snakemake, go on with the one that they were made for. The files are small; none
 """
 
 from pathlib import Path
-from typing import Any
 
 from stapo.files import write_json
 from stapo.study.identity import study_fingerprint
 from stapo.study.loader import StudyError, parse_json
-from stapo.study.reading import parse_study
+from stapo.study.reading import parse_study, resolved_content
 from stapo.study.study import Study
 
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
@@ -21,11 +20,6 @@ VARIABLE = "STAPO_STUDY"
 def resolved_path(study: Study) -> str:
     """Return where the resolved study lies, from the working directory."""
     return RESOLVED.format(study=study.name, fingerprint=study_fingerprint(study))
-
-
-def resolved_content(study: Study) -> dict[str, Any]:
-    """Return a study as JSON has it, from which it can be read again."""
-    return study.model_dump(mode="json", exclude_none=True)
 
 
 def write_resolved(study: Study, root: Path = Path()) -> None:

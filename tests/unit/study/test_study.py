@@ -523,8 +523,10 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
             "training.prompts_per_mini_batch"),
         (lambda raw: raw["training"].update(evaluate_every=4) or raw["run"].update(seeds=list(range(900))),
             "run"),
+        (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(900)}),
+            "too long"),
     ],
-    ids=range(46),
+    ids=range(47),
 )  # fmt: skip
 def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
     change(raw_study)
