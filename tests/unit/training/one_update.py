@@ -24,6 +24,8 @@ from stapo.training.trainer import StapoConfig, StapoTrainer
 VOCABULARY, PROMPT, WIDTH, GROUP = 64, 5, 12, 6
 # A group without advantage at the end; two responses without a token.
 ADVANTAGES = [1.3, -0.7, 0.9, -1.4, 0.6, -0.7, 1.1, -0.5, 1.6, -1.2, -2.0, 1.0] + [0.0] * GROUP
+MEAN_REWARD = 0.5
+"""The advantages have the mean 0."""
 LENGTHS = [12, 9, 7, 12, 0, 5, 11, 8, 12, 10, 0, 3, 6, 12, 4, 9, 2, 8]
 ROWS = range(len(ADVANTAGES))
 POSITIVE = [row for row in ROWS if ADVANTAGES[row] > 0 and LENGTHS[row]]
@@ -95,7 +97,7 @@ def mini_batch(policy: Any) -> dict[str, Tensor]:
         "completion_ids": torch.randint(3, VOCABULARY, (len(ROWS), WIDTH), generator=generator),
         "completion_mask": (torch.arange(WIDTH) < lengths.unsqueeze(1)).long(),
         "advantages": torch.tensor(ADVANTAGES),
-        "rewards": torch.tensor(ADVANTAGES),
+        "rewards": torch.tensor(ADVANTAGES) + MEAN_REWARD,
     }
     for row in ENDED:
         batch["completion_ids"][row, LENGTHS[row] - 1] = EOS

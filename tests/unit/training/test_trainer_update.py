@@ -11,6 +11,7 @@ from one_update import (
     ADVANTAGES,
     ENDED,
     LENGTHS,
+    MEAN_REWARD,
     POSITIVE,
     PROMPT,
     ROWS,
@@ -128,6 +129,7 @@ def test_loss_gradient_and_record_are_those_of_the_formulas(base, name: str) -> 
     assert update.record["num_silenced"] == (num_silenced if name in SILENCING else 0)
     truncated = 1 - len(ENDED) / len(ROWS)
     assert update.record["truncated_fraction"] == pytest.approx(truncated, rel=1e-6)
+    assert update.record["reward"] == pytest.approx(MEAN_REWARD, rel=1e-6)
 
 
 def test_dual_clip_and_kl_are_felt(base) -> None:
