@@ -1,7 +1,8 @@
-"""The study as the commands of a run read it: merged, in one file that is named by its content.
+"""The resolved study, merged with what it extends and the catalogue, in a file that commands read.
 
-A file of its own for every form of the study: jobs that wait on a cluster, and those that outlive their
-Snakemake, go on with the one that they were made for. The files are small; none is ever changed or removed.
+The file is named by its content. Each version of a study has its own, so jobs that wait on a cluster, and jobs
+that outlive their Snakemake, continue with the version that they were started for. The files are small and
+never removed; a damaged one is written again.
 """
 
 from pathlib import Path
@@ -23,9 +24,13 @@ def resolved_path(study: Study) -> str:
 
 
 def write_resolved(study: Study, root: Path = Path()) -> None:
-    """Write the resolved study atomically, unless it is there."""
+    """Write the resolved study atomically, unless it is there and undamaged."""
     path = root / resolved_path(study)
-    if not path.exists():
+    try:
+        undamaged = path.exists() and read_resolved(path) == study
+    except StudyError:
+        undamaged = False
+    if not undamaged:
         write_json(path, resolved_content(study))
 
 

@@ -53,6 +53,16 @@ def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
     assert read_resolved(tmp_path / resolved_path(after)) == after
 
 
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b'{"name": "other"}'], ids=repr)
+def test_a_damaged_file_is_written_again(raw_study, tmp_path, damage):
+    study = parse_study(raw_study)
+    path = tmp_path / resolved_path(study)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(damage)
+    write_resolved(study, tmp_path)
+    assert read_resolved(path) == study
+
+
 def test_a_missing_or_damaged_file_is_one_line(raw_study, tmp_path):
     study = parse_study(raw_study)
     path = tmp_path / resolved_path(study)
