@@ -1,8 +1,8 @@
 """The resolved study, merged with what it extends and the catalogue, in a file that commands read.
 
-The file is named by its content. Each version of a study has its own, so jobs that wait on a cluster, and jobs
-that outlive their Snakemake, continue with the version that they were started for. The files are small and
-never removed; a damaged one is written again.
+The file is named by its content. Each version of a study has its own, so that jobs which wait on a cluster or
+outlive their Snakemake continue with the version that they were started for. The files are small and never
+removed; a damaged one is written again.
 """
 
 from pathlib import Path
