@@ -227,7 +227,7 @@ def best_two_of_four(forger: Forger) -> None:
 
     for checkpoint in forger.study.checkpoints():
         for decoding in forger.study.run.decodings:
-            forger.change_cell(change, checkpoint, decoding=decoding)
+            forger.change_cell(change, str(checkpoint), decoding=decoding)
     forger.change_study(lambda study: study["benchmarks"]["chain-2"].update(samples=2))
 
 
@@ -241,7 +241,7 @@ def first_two_of_four(forger: Forger) -> None:
 
     for checkpoint in forger.study.checkpoints():
         for decoding in forger.study.run.decodings:
-            forger.change_cell(change, checkpoint, decoding=decoding)
+            forger.change_cell(change, str(checkpoint), decoding=decoding)
     samples = {"samples": 2}
     forger.change_study(lambda study: study["benchmarks"]["chain-2"].update(samples), False)
 

@@ -298,7 +298,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: (folder / RUN / "provenance.json").write_text('{"a":' * 10**5),
         "nested too deeply",
     ),
-    "steps without end": (steps_without_end, "more than are looked at"),
+    "steps without end": (steps_without_end, "4000000000000 is not a number up to"),
     "more checkpoints than files": (many_checkpoints, "the study needs"),
     "a wide model": (wide_model, "of a training with other settings"),
     "no text": (
