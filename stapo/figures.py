@@ -23,6 +23,11 @@ class Figure:
     reference: tuple[float, str] | None = None
     """Height and label of a horizontal line."""
 
+    @property
+    def shows_scores(self) -> bool:
+        """Whether it is drawn from scores instead of metrics."""
+        return self.value is None
+
 
 FIGURES: dict[str, Figure] = {
     "entropy": Figure("policy entropy [nats per token]", lambda r: float(r["entropy"])),

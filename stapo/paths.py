@@ -99,17 +99,13 @@ def figure_paths(study: Study) -> list[str]:
 
 def figure_names(study: Study) -> list[str]:
     """Return the figures of a study; those from scores only if it has intermediate checkpoints."""
-    return [name for name in FIGURES if study.kept_steps() or not shows_scores(name)]
-
-
-def shows_scores(figure: str) -> bool:
-    """Return whether a figure is drawn from scores instead of metrics."""
-    return figure in FIGURES and FIGURES[figure].value is None
+    kept = study.kept_steps()
+    return [name for name, figure in FIGURES.items() if kept or not figure.shows_scores]
 
 
 def figure_sources(study: Study, figure: str) -> list[str]:
     """Return the files from which a figure is drawn."""
-    if shows_scores(figure):
+    if FIGURES[figure].shows_scores:
         return score_paths(study, study.run.decodings)
     return metrics_paths(study)
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stapo.canonical import fingerprint
+from stapo.figures import FIGURES
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.schema import Model
 from stapo.study.study import Study
@@ -34,11 +35,6 @@ def data_config(study: Study) -> dict[str, Any]:
     # Number and checksum only check: to write them into a study trains nothing anew.
     data = study.data.model_dump(exclude={"unique_prompts", "sha256"})
     return {"recipe": RECIPES["data"], "data": data}
-
-
-def data_fingerprint(study: Study) -> str:
-    """Return the fingerprint of the training prompts."""
-    return fingerprint(data_config(study))
 
 
 def overlap_config(study: Study) -> dict[str, Any]:
@@ -67,11 +63,6 @@ def base_config(study: Study, size: str) -> dict[str, Any]:
     return model_config(study.models[size])
 
 
-def base_fingerprint(study: Study, size: str) -> str:
-    """Return the fingerprint of the base model of a size."""
-    return model_fingerprint(study.models[size])
-
-
 def verifier_config(study: Study) -> dict[str, Any]:
     """Return what determines the verifier's directory; nothing without a verifier."""
     verifier = study.evaluation.verifier
@@ -79,11 +70,6 @@ def verifier_config(study: Study) -> dict[str, Any]:
         return {}
     parts = {"hub", "revision"} | ({"template"} if verifier.template != "own" else set())
     return verifier.model_dump(include=parts)
-
-
-def verifier_fingerprint(study: Study) -> str:
-    """Return the fingerprint of the verifier's directory."""
-    return fingerprint(verifier_config(study))
 
 
 def judge_config(study: Study) -> dict[str, Any] | None:
@@ -223,6 +209,12 @@ def accuracy_fingerprint(study: Study) -> str:
         score_fingerprint(study, c, d, b) for d in study.run.decodings for c, b in study.cells(d)
     ]
     return fingerprint([titles, shown, study.run.benchmarks, scores])
+
+
+def figure_fingerprint(study: Study, figure: str) -> str:
+    """Return the fingerprint of what a figure shows."""
+    of = accuracy_fingerprint if FIGURES[figure].shows_scores else metrics_fingerprint
+    return of(study)
 
 
 def report_fingerprint(study: Study) -> str:

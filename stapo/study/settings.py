@@ -8,6 +8,7 @@ fingerprint too, so that none reruns a job by itself; those of prompts that only
 from typing import Any
 
 from stapo.canonical import canonical, leaves
+from stapo.figures import FIGURES
 from stapo.study import identity
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.study import Study
@@ -96,6 +97,12 @@ def accuracy_settings(study: Study) -> Settings:
             "run": study.run.model_dump(),
         }
     )
+
+
+def figure_settings(study: Study, figure: str) -> Settings:
+    """Return what a figure shows."""
+    of = accuracy_settings if FIGURES[figure].shows_scores else metrics_settings
+    return of(study)
 
 
 def report_settings(study: Study) -> Settings:

@@ -106,8 +106,9 @@ def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
             check=False,
         )
     log = (workspace.path / f"logs/smoke/{run}/model.log").read_text()
-    assert done.returncode == 0, done.stdout + done.stderr + log
-    assert "starting: srun --nodes=2 --ntasks=2" in log
+    told = done.stdout + done.stderr + log
+    assert done.returncode == 0, told
+    assert "starting: srun --nodes=2 --ntasks=2" in log, told
     assert all(f"--machine_rank {rank}" in log for rank in (0, 1))
     found = workspace.read(f"results/smoke/{run}/provenance.json")
     assert [attempt["processes"] for attempt in found["attempts"]] == [2]

@@ -20,7 +20,7 @@ ALLOWED = {
     "tasks": {"repository"},
     "locks": {"canonical", "files"},
     "provenance": {"files", "repository"},
-    "study": {"canonical", "files", "methods", "repository", "tasks"},
+    "study": {"canonical", "figures", "files", "methods", "repository", "tasks"},
     "paths": {"figures", "study"},
     "gpus": {"study"},
     "models": {"canonical", "files", "hub", "paths", "provenance", "study"},

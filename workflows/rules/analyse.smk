@@ -2,6 +2,7 @@
 
 TABLES = paths.table_paths(STUDY)
 FIGURES = paths.figure_paths(STUDY)
+figure_settings = cache(partial(settings.figure_settings, STUDY))
 # Of every score: asked for once.
 REPORT_FINGERPRINT = with_all(identity.report_fingerprint(STUDY))
 
@@ -35,12 +36,11 @@ rule figure:
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
-        *one_by_one(lambda w: figure_settings(w.figure), FIGURE_SETTINGS.values()),
-        fingerprint=lambda w: with_all(
-            identity.accuracy_fingerprint(STUDY)
-            if paths.shows_scores(w.figure)
-            else identity.metrics_fingerprint(STUDY)
+        *one_by_one(
+            lambda w: figure_settings(w.figure),
+            map(figure_settings, paths.figure_names(STUDY)),
         ),
+        fingerprint=lambda w: with_all(identity.figure_fingerprint(STUDY, w.figure)),
     shell:
         STAPO + " figure --study {STUDY_FILE} --name {wildcards.figure} > {log} 2>&1"
 

@@ -63,14 +63,3 @@ def one_by_one(of, kinds):
 def the_same(found):
     """Params, one for each setting, of a rule whose jobs all have the same."""
     return one_by_one(lambda w: found, [found])
-
-
-FIGURE_SETTINGS = {
-    False: settings.metrics_settings(STUDY),
-    True: settings.accuracy_settings(STUDY),
-}
-
-
-def figure_settings(figure):
-    """The settings of a figure: of one of scores, or of one of metrics."""
-    return FIGURE_SETTINGS[paths.shows_scores(figure)]

@@ -28,9 +28,9 @@ def identities(study: Study) -> dict[str, str]:
     ]
     found = {
         "study": [identity.study_fingerprint(study)],
-        "data": [identity.data_fingerprint(study)],
+        "data": [fingerprint(identity.data_config(study))],
         "overlap": [identity.overlap_fingerprint(study)],
-        "base": [identity.base_fingerprint(study, size) for size in study.run.sizes],
+        "base": [fingerprint(identity.base_config(study, size)) for size in study.run.sizes],
         "train": [identity.train_fingerprint(study, run) for run in study.runs()],
         "checkpoint": [identity.checkpoint_fingerprint(study, c) for c in study.checkpoints()],
         "generate": [identity.generate_fingerprint(study, *one) for one in answered],
@@ -38,8 +38,8 @@ def identities(study: Study) -> dict[str, str]:
         "score": [identity.score_fingerprint(study, *cell) for cell in cells],
         "score_identity": [identity.score_identity(study, *cell) for cell in cells],
         "table": [identity.table_fingerprint(study, decoding) for decoding in study.run.decodings],
-        "metrics": [identity.metrics_fingerprint(study)],
-        "accuracy": [identity.accuracy_fingerprint(study)],
+        "metrics": [identity.figure_fingerprint(study, "entropy")],
+        "accuracy": [identity.figure_fingerprint(study, "accuracy")],
         "report": [identity.report_fingerprint(study)],
     }
     return {kind: fingerprint(values) for kind, values in found.items()}

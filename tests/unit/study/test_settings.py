@@ -30,10 +30,10 @@ CHANGES = [
     {"run": {"seeds": [0, 1]}},
 ]
 ALL_OF_IT = {
-    "base": (lambda s: settings.base_settings(s, "tiny"), lambda s: identity.base_fingerprint(s, "tiny")),
+    "base": (lambda s: settings.base_settings(s, "tiny"), lambda s: identity.base_config(s, "tiny")),
     "train": (lambda s: settings.train_settings(s, RUN), lambda s: identity.train_fingerprint(s, RUN)),
-    "data": (settings.data_settings, identity.data_fingerprint),
-    "verifier": (settings.verifier_settings, identity.verifier_fingerprint),
+    "data": (settings.data_settings, identity.data_config),
+    "verifier": (settings.verifier_settings, identity.verifier_config),
 }  # fmt: skip
 PART_OF_IT = {
     "overlap": (settings.overlap_settings, identity.overlap_fingerprint),
@@ -42,8 +42,10 @@ PART_OF_IT = {
     "score": (lambda s: settings.score_settings(s, "chain-2"),
               lambda s: identity.score_fingerprint(s, BASE, DECODING, "chain-2")),
     "table": (settings.table_settings, lambda s: identity.table_fingerprint(s, DECODING)),
-    "metrics": (settings.metrics_settings, identity.metrics_fingerprint),
-    "accuracy": (settings.accuracy_settings, identity.accuracy_fingerprint),
+    "metrics": (lambda s: settings.figure_settings(s, "entropy"),
+                lambda s: identity.figure_fingerprint(s, "entropy")),
+    "accuracy": (lambda s: settings.figure_settings(s, "accuracy"),
+                 lambda s: identity.figure_fingerprint(s, "accuracy")),
     "report": (settings.report_settings, identity.report_fingerprint),
 }  # fmt: skip
 
