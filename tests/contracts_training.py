@@ -1,5 +1,6 @@
 """Contracts for the names that training uses of Transformers, Accelerate and PyTorch."""
 
+import inspect
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -96,6 +97,43 @@ def says_whether_sharded(name):
     expect(tiny().is_fsdp_enabled is False, "not False on one process")
 
 
+@contract("transformers", "PreTrainedModel._supports_attention_backend")
+def says_whether_arguments_reach_the_attention(name):
+    from transformers import PreTrainedModel, Qwen2ForCausalLM, Qwen3ForCausalLM
+
+    known = (PreTrainedModel, Qwen2ForCausalLM, Qwen3ForCausalLM)
+    found = [one._supports_attention_backend for one in known]
+    expect(found == [False, True, True], f"{found}")
+
+
+@contract("transformers", "cu_seq_lens_q", "attention_mask")
+def borders_and_mask_reach_the_attention(name):
+    import torch
+    from transformers import (
+        AttentionInterface,
+        AttentionMaskInterface,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
+
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    widths = {"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "head_dim": 8}
+    given = {"cu_seq_lens_q": torch.tensor([0, 2, 3], dtype=torch.int32), "max_length_q": 2}
+    mask, seen = torch.ones(1, 1, 1, 1), {}
+
+    def attention(module, query, key, value, attention_mask, **arguments):
+        seen.update(arguments, attention_mask=attention_mask)
+        return value.transpose(1, 2), None
+
+    AttentionInterface.register("contract", attention)
+    AttentionMaskInterface.register("contract", AttentionMaskInterface()["sdpa"])
+    model = Qwen3ForCausalLM(Qwen3Config(**sizes, **widths))
+    model.set_attn_implementation("contract")
+    model(input_ids=torch.tensor([[1, 2, 3]]), attention_mask=mask, **given)
+    expect(seen["attention_mask"] is mask, "another mask")
+    expect(all(seen[key] is value for key, value in given.items()), "other borders")
+
+
 @contract("transformers", "PreTrainedModel._tied_weights_keys")
 def tied_names_are_keys(name):
     tied = tiny().model._tied_weights_keys
@@ -173,6 +211,15 @@ def shards_are_named_by_rank(name):
     plans = FileSystemWriter("never written").prepare_global_plan([SavePlan([]), SavePlan([])])
     names = [OF_A_RANK.match(plan.storage_data.prefix) for plan in plans]
     expect([found and found[1] for found in names] == ["0", "1"], "our pattern does not match them")
+
+
+@contract("torch", "torch.nn.attention.varlen.varlen_attn")
+def kernel_takes_borders_and_grouped_queries(name):
+    varlen = import_module("torch.nn.attention.varlen")
+    taken = [*inspect.signature(varlen.varlen_attn).parameters]
+    first = ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
+    expect(taken[:7] == first, f"{taken}")
+    expect({"scale", "window_size", "enable_gqa"} <= set(taken), f"{taken}")
 
 
 @contract("torch", "inline_container.cc")

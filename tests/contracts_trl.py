@@ -218,6 +218,19 @@ def fused_head_gives_log_probs(name):
         expect(torch.allclose(found.entropy[:, -2:], wanted, atol=1e-5), "other entropies")
 
 
+@contract("trl", "shift_labels")
+def fused_head_takes_shifted_labels(name):
+    import torch
+
+    ids = torch.tensor([[3, 4, 5, 6]])
+    with torch.no_grad():
+        model = tiny().model
+        usual = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs
+        shifted = torch.tensor([[4, 5, 6, -100]])
+        found = model(input_ids=ids, shift_labels=shifted, fused_lm_head=True).log_probs
+    expect(torch.equal(found[:, :3], usual) and found[0, 3] == 0, "other log-probs")
+
+
 @contract("trl", "trl.trainer.utils.split_tensor_dict")
 def splits_in_order(name):
     import torch

@@ -48,7 +48,11 @@ class MiniBatch:
 
 
 def micro_batches(
-    prompt_lengths: Tensor, response_lengths: Tensor, rows: Tensor, token_budget: int
+    prompt_lengths: Tensor,
+    response_lengths: Tensor,
+    rows: Tensor,
+    token_budget: int,
+    packed: bool = False,
 ) -> list[Tensor]:
     """Return micro-batches of sequences of similar length, the longest sequences first.
 
@@ -56,23 +60,27 @@ def micro_batches(
         prompt_lengths: (B,) tokens of each prompt.
         response_lengths: (B,) tokens of each response.
         rows: (R,) indices of the sequences to compute.
-        token_budget: upper limit of rows x (longest prompt + longest response); a sequence longer than
-            this gets a micro-batch of its own.
+        token_budget: upper limit of the positions that are computed; a sequence longer than this gets a
+            micro-batch of its own.
+        packed: whether the positions are the tokens alone, or those of padded sequences: rows x (longest
+            prompt + longest response).
 
     Returns:
         Index tensors that together contain each of `rows` once.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     found: list[list[int]] = []
-    longest_prompt = longest_response = 0
+    longest_prompt = longest_response = tokens = 0
     for row in rows[order].tolist():
-        prompt = max(longest_prompt, int(prompt_lengths[row]))
-        response = max(longest_response, int(response_lengths[row]))
-        if found and (len(found[-1]) + 1) * (prompt + response) <= token_budget:
+        own_prompt, own_response = int(prompt_lengths[row]), int(response_lengths[row])
+        prompt, response = max(longest_prompt, own_prompt), max(longest_response, own_response)
+        tokens += own_prompt + own_response
+        positions = tokens if packed or not found else (len(found[-1]) + 1) * (prompt + response)
+        if found and positions <= token_budget:
             found[-1].append(row)
         else:
             found.append([row])
-            prompt, response = int(prompt_lengths[row]), int(response_lengths[row])
+            prompt, response, tokens = own_prompt, own_response, own_prompt + own_response
         longest_prompt, longest_response = prompt, response
     return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
 
@@ -83,6 +91,7 @@ def micro_batches_by_rank(
     rows: Tensor,
     token_budget: int,
     num_ranks: int,
+    packed: bool = False,
 ) -> list[list[Tensor]]:
     """Return the micro-batches of each rank: the same number for each, with about the same work.
 
@@ -96,11 +105,13 @@ def micro_batches_by_rank(
         rows: (R,) indices of the sequences to compute.
         token_budget: as for `micro_batches`.
         num_ranks: number of ranks.
+        packed: as for `micro_batches`.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
     by_rank = [
-        micro_batches(prompt_lengths, response_lengths, own, token_budget) for own in rows_by_rank
+        micro_batches(prompt_lengths, response_lengths, own, token_budget, packed)
+        for own in rows_by_rank
     ]
     most = max(len(parts) for parts in by_rank)
     return [parts + [rows[:0]] * (most - len(parts)) for parts in by_rank]

@@ -22,6 +22,8 @@ from trl.trainer.utils import split_tensor_dict
 from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, ROLLOUT, UPDATE, StepRecord
+from stapo.training.attention import PACKED, can_pack
+from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
@@ -44,7 +46,13 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         metadata={"help": "Policy whose statistics select tokens: behaviour or current"},
     )
     micro_batch_tokens: int = field(
-        default=32768, metadata={"help": "Token budget of one forward and backward pass, padded"}
+        default=32768, metadata={"help": "Token budget of one forward and backward pass"}
+    )
+    packed: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Whether passes have no padding; by default on CUDA, where the model can"
+        },
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
     run_fingerprint: str = field(
@@ -100,6 +108,12 @@ class StapoTrainer(ResumableTrainer):
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
+        if args.packed is None:
+            args.packed = args.device.type == "cuda" and (isinstance(model, str) or can_pack(model))
+        if args.packed and isinstance(model, str):
+            args.model_init_kwargs["attn_implementation"] = PACKED
+        elif args.packed:
+            model.set_attn_implementation(PACKED)  # TRL loads a reference model with the same.
         self._behaviour_entropies: Any = None  # Set during TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
@@ -107,6 +121,10 @@ class StapoTrainer(ResumableTrainer):
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         super().__init__(model, reward_funcs, args, *others, **named)
+        if args.packed and not can_pack(self.model):
+            raise ValueError(
+                "packed: the model's attention does not know sequences; set packed=False"
+            )
 
     # Rollout
 
@@ -186,53 +204,25 @@ class StapoTrainer(ResumableTrainer):
         responses = attention_mask[:, -logits_to_keep:].sum(dim=1)
         prompts = attention_mask[:, :-logits_to_keep].sum(dim=1)
         rows = torch.arange(len(responses), device=input_ids.device)
-        parts = micro_batches(prompts, responses, rows, self.args.micro_batch_tokens)
+        budget, packed = self.args.micro_batch_tokens, self.args.packed
+        parts = micro_batches(prompts, responses, rows, budget, packed)
         ranks = AcceleratorRanks(self.accelerator, model)
         parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
-        forward = partial(self._forward, model, input_ids, attention_mask, logits_to_keep)
+        sequences = Sequences(input_ids, attention_mask, logits_to_keep)
+        forward = partial(self._forward, model, sequences)
         logps, entropies = without_gradient(forward, parts, attention_mask[:, -logits_to_keep:])
         if model is self.model:
             self._behaviour_entropies = entropies
             self._seconds["old_logps"] = perf_counter() - start
         return logps, entropies, None
 
-    # Passes through the model
-
     def _forward(
-        self, model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, rows: Tensor
+        self, model: Any, sequences: Sequences, rows: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Return log-probs and entropies of some rows, trimmed to the longest response of these rows.
-
-        Args:
-            model: policy or reference model.
-            input_ids: (B, P + T), prompts padded on the left, responses on the right.
-            attention_mask: (B, P + T).
-            width: T.
-            rows: (R,) indices; with R = 0, the shortest row is computed, to take part in a pass of the
-                other ranks.
-
-        Returns:
-            Two (max(R, 1), longest response) tensors in nats; None instead of entropies for the reference.
-        """
-        if len(rows) == 0:
-            rows = attention_mask.sum(dim=1).argmin().unsqueeze(0)
-        longest_prompt = int(attention_mask[rows, :-width].sum(dim=1).max())
-        # At least one position, since a row whose response is completely masked has no token.
-        longest_response = max(int(attention_mask[rows, -width:].sum(dim=1).max()), 1)
-        first = input_ids.shape[1] - width - longest_prompt
-        last = input_ids.shape[1] - width + longest_response
-        ids, attended = input_ids[rows, first:last], attention_mask[rows, first:last]
-        labels = ids.masked_fill(attended == 0, -100)
-        labels[:, :longest_prompt] = -100
+        """Return log-probs and entropies of some rows, (max(R, 1), longest response of these rows)."""
+        compute = packed_forward if self.args.packed else padded_forward
         with self.accelerator.autocast():
-            output = model(
-                input_ids=ids, attention_mask=attended, labels=labels, fused_lm_head=True
-            )
-        entropy = output.entropy
-        return (
-            output.log_probs[:, -longest_response:].float(),
-            None if entropy is None else entropy[:, -longest_response:].float(),
-        )
+            return compute(model, sequences.take(rows))
 
     # Update
 
@@ -282,19 +272,19 @@ class StapoTrainer(ResumableTrainer):
         batch, seed = mini_batch(inputs), self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
+        sequences = Sequences(
+            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
+            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
+            batch.mask.shape[1],
+        )
         loss, record = update(
-            partial(
-                self._forward,
-                model,
-                torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-                torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
-                batch.mask.shape[1],
-            ),
+            partial(self._forward, model, sequences),
             batch,
             self.method,
             AcceleratorRanks(self.accelerator, model),
             group_size=self.num_generations,
             micro_batch_tokens=self.args.micro_batch_tokens,
+            packed=self.args.packed,
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
         )

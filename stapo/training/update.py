@@ -42,6 +42,7 @@ def update(
     *,
     group_size: int,
     micro_batch_tokens: int,
+    packed: bool = False,
     statistics: Statistics = "behaviour",
     seed: int = 0,
 ) -> tuple[Tensor, StepRecord]:
@@ -53,7 +54,8 @@ def update(
         method: selection, clip, KL coefficient, aggregation.
         ranks: the ranks that compute the mini-batch together.
         group_size: responses per prompt, consecutive rows.
-        micro_batch_tokens: token budget (prompt and response, padded) of one forward and backward pass.
+        micro_batch_tokens: token budget (prompt and response) of one forward and backward pass.
+        packed: whether `forward` computes tokens alone, so that padding does not count towards the budget.
         statistics: the policy whose probabilities and entropies select tokens.
         seed: seed for a random selection, different for every step.
 
@@ -62,8 +64,17 @@ def update(
         on every rank.
     """
     logps, entropies = batch.old_logps, batch.old_entropies
+
+    def own(needed: Tensor) -> list[Tensor]:
+        """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
+        rows = needed.nonzero().flatten()
+        by_rank = micro_batches_by_rank(
+            *batch.lengths(), rows, micro_batch_tokens, ranks.number, packed
+        )
+        return by_rank[ranks.index]
+
     if statistics == "current" and method.reads != "none":
-        logps, entropies = _current(forward, batch, method, ranks, micro_batch_tokens)
+        logps, entropies = _current(forward, batch, method, ranks, own)
 
     def kept(rows: Tensor | slice) -> Tensor:
         tables = logps[rows], entropies[rows], batch.advantages[rows], batch.mask[rows]
@@ -74,12 +85,14 @@ def update(
     # Without a KL term, a sequence with zero advantage has no gradient, so both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     needed = (weights > 0).any(dim=1) & has_gradient
-    parts = _own_micro_batches(batch, needed, ranks, micro_batch_tokens)
+    parts = own(needed)
     sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts))
     counted = Counted(*sums.tolist())
     scopes = None
     if method.spec.has_threshold:
-        scopes = mask_scope(kept, batch.mask, keep, _scopes(batch, ranks, micro_batch_tokens))
+        scopes = mask_scope(
+            kept, batch.mask, keep, _scopes(batch, ranks, micro_batch_tokens, packed)
+        )
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
 
@@ -130,23 +143,20 @@ def without_gradient(
 
 
 def _current(
-    forward: Forward, batch: MiniBatch, method: Method, ranks: Ranks, budget: int
+    forward: Forward,
+    batch: MiniBatch,
+    method: Method,
+    ranks: Ranks,
+    own: Callable[[Tensor], list[Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """Return (B, T) log-probs and entropies of the current policy, 0 for rows that no selection reads."""
     needed = batch.mask.any(dim=1)
     if method.reads == "positive":
         needed &= batch.advantages > 0
-    parts = _own_micro_batches(batch, needed, ranks, budget)
-    own = without_gradient(forward, parts, batch.mask, batch.old_logps.dtype)
+    computed = without_gradient(forward, own(needed), batch.mask, batch.old_logps.dtype)
     # Each row is computed by one rank and is 0 on the others.
-    logps, entropies = (ranks.sum(values) for values in own)
+    logps, entropies = (ranks.sum(values) for values in computed)
     return logps, entropies
-
-
-def _own_micro_batches(batch: MiniBatch, needed: Tensor, ranks: Ranks, budget: int) -> list[Tensor]:
-    """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
-    rows = needed.nonzero().flatten()
-    return micro_batches_by_rank(*batch.lengths(), rows, budget, ranks.number)[ranks.index]
 
 
 def _accumulate(
@@ -211,10 +221,10 @@ def micro_batch_loss(
     return loss, torch.stack([value.double() for value in sums])
 
 
-def _scopes(batch: MiniBatch, ranks: Ranks, budget: int) -> dict[str, list[Tensor]]:
+def _scopes(batch: MiniBatch, ranks: Ranks, budget: int, packed: bool) -> dict[str, list[Tensor]]:
     """Return the parts of the mini-batch for `mask_scope`: its micro-batches, and the rows of each rank."""
     rows = torch.arange(len(batch.mask), device=batch.mask.device)
     return {
-        "micro_batch": micro_batches(*batch.lengths(), rows, budget),
+        "micro_batch": micro_batches(*batch.lengths(), rows, budget, packed),
         "rank": list(rows.chunk(ranks.number)),
     }

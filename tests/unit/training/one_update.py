@@ -57,7 +57,7 @@ SELECTING = {
 }
 
 
-def build(folder: Path) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
+def build(folder: Path, packed: bool = False) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
     """Return a trainer, a mini-batch and a copy of the policy that nothing wraps."""
     torch.manual_seed(0)
     config = Qwen3Config(
@@ -72,6 +72,7 @@ def build(folder: Path) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
         num_generations=GROUP,
         steps_per_generation=2,
         micro_batch_tokens=60,
+        packed=packed,
         use_cpu=True,
         bf16=False,
         report_to="none",
@@ -143,10 +144,10 @@ class Update:
         self.for_statistics: list[list[int]] = []
         self.for_gradient: list[list[int]] = []
 
-        def counted(model: Any, ids: Any, attention: Any, width: int, rows: Tensor) -> Any:
+        def counted(model: Any, sequences: Any, rows: Tensor) -> Any:
             passes = self.for_gradient if torch.is_grad_enabled() else self.for_statistics
             passes.append(rows.tolist())
-            return StapoTrainer._forward(trainer, model, ids, attention, width, rows)
+            return StapoTrainer._forward(trainer, model, sequences, rows)
 
         trainer._forward = counted
         trainer.model.zero_grad()

@@ -21,14 +21,22 @@ PHASES = (Phase.explicit, Phase.generate)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1, max_size=40),
     budget=st.integers(1, 400),
+    packed=st.booleans(),
 )
-def test_each_sequence_once_and_within_the_budget(lengths, budget):
+def test_each_sequence_once_and_within_the_budget(lengths, budget, packed):
     prompts, responses = torch.tensor(lengths).T
-    parts = micro_batches(prompts, responses, torch.arange(len(lengths)), budget)
+    parts = micro_batches(prompts, responses, torch.arange(len(lengths)), budget, packed)
     assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
-    for part in parts:
-        size = len(part) * int(prompts[part].max() + responses[part].max())
-        assert size <= budget or len(part) == 1
+
+    def positions(rows: torch.Tensor) -> int:
+        if packed:
+            return int((prompts + responses)[rows].sum())
+        return len(rows) * int(prompts[rows].max() + responses[rows].max())
+
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        assert positions(part) <= budget or len(part) == 1
+        if following is not None:  # Else it would have been added.
+            assert positions(torch.cat([part, following[:1]])) > budget
 
 
 def test_only_the_given_rows_longest_first():

@@ -78,8 +78,8 @@ class Run:
 
             accelerator.distributed_type, accelerator.no_sync = kind, no_sync
 
-            def forward(_: Any, __: Any, attention: Tensor, width: int, rows: Tensor) -> Any:
-                assert width == WIDTH
+            def forward(_: Any, sequences: Any, rows: Tensor) -> Any:
+                assert sequences.width == WIDTH
                 gradient = torch.is_grad_enabled()
                 passes = self.for_gradient if gradient else self.for_statistics
                 passes[rank].append(rows.tolist())

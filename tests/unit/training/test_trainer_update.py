@@ -37,9 +37,9 @@ from stapo.training.update import select
 pytestmark = pytest.mark.rounding
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Any:
-    return build(tmp_path_factory.mktemp("trainer"))
+@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
+def base(tmp_path_factory, request) -> Any:
+    return build(tmp_path_factory.mktemp("trainer"), request.param)
 
 
 # Whose probabilities and entropies --------------------------------------------------------------
@@ -160,13 +160,15 @@ def test_sequences_without_gradient_are_not_computed(base, method, rows: list[in
 
 @pytest.mark.parametrize("budget", [1, 40, 90, 10_000])
 def test_micro_batches_keep_to_the_budget_and_change_nothing(base, budget: int) -> None:
-    _, batch, plain = base
+    trainer, batch, plain = base
     method = WITH_THRESHOLD["all"]
     update = Update(base, method, step=1, statistics="current", micro_batch_tokens=budget)
     prompts = batch["prompt_mask"].sum(dim=1).tolist()
     for rows in update.for_gradient + update.for_statistics:
-        padded = len(rows) * (max(prompts[r] for r in rows) + max(LENGTHS[r] for r in rows))
-        assert padded <= budget or len(rows) == 1
+        positions = len(rows) * (max(prompts[r] for r in rows) + max(LENGTHS[r] for r in rows))
+        if trainer.args.packed:
+            positions = sum(prompts[row] + LENGTHS[row] for row in rows)
+        assert positions <= budget or len(rows) == 1
     assert (len(update.for_gradient) == 1) == (budget == 10_000)
     keep = kept(method, statistics_of(plain, batch), batch)
     assert_same_update(update, plain_update(plain, method, batch, keep))
@@ -241,9 +243,9 @@ def test_every_step_and_seed_draws_anew_and_the_same_again(base, monkeypatch) ->
 
 @pytest.mark.parametrize("name", WITH_THRESHOLD)
 def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) -> None:
-    _, batch, _ = base
+    trainer, batch, _ = base
     method = WITH_THRESHOLD[name]
-    # Two sequences of any length here.
+    # Two sequences of any length here, if they are padded.
     update = Update(
         base, method, step=0, statistics="behaviour", micro_batch_tokens=2 * (PROMPT + WIDTH)
     )
@@ -252,7 +254,8 @@ def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) ->
     mask = batch["completion_mask"].bool()
     prompts = batch["prompt_mask"].sum(dim=1)
     responses, budget = torch.tensor(LENGTHS), 2 * (PROMPT + WIDTH)
-    for rows in micro_batches(prompts, responses, torch.arange(len(ROWS)), budget):
+    every, packed = torch.arange(len(ROWS)), trainer.args.packed
+    for rows in micro_batches(prompts, responses, every, budget, packed):
         part = {key: value[rows] for key, value in batch.items()}
         kept_here = kept(method, (part["old_per_token_logps"], part["old_entropies"]), part)
         for row, row_kept in zip(rows.tolist(), kept_here, strict=True):

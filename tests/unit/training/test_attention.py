@@ -1,0 +1,124 @@
+"""Attention over packed sequences, against an explicit mask in double precision."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen3Config
+
+from stapo.training.attention import PACKED, SDPA, can_pack, packed_attention
+
+HEADS, GROUPS, SIZE = 4, 2, 8
+LENGTHS = [5, 1, 7, 3]
+BORDERS = torch.tensor([0, 5, 6, 13, 16], dtype=torch.int32)
+
+
+def layer() -> torch.nn.Module:
+    module = torch.nn.Module()
+    module.num_key_value_groups = HEADS // GROUPS
+    return module
+
+
+def tables(length: int = sum(LENGTHS), **settings: Any) -> list[Tensor]:
+    heads = (HEADS, GROUPS, GROUPS)
+    return [torch.randn(1, number, length, SIZE, **settings) for number in heads]
+
+
+def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Return softmax attention (1, N, H, D) with a mask (N, N)."""
+    key, value = (table.repeat_interleave(HEADS // GROUPS, dim=1) for table in (key, value))
+    scores = (query @ key.transpose(2, 3) * 0.3).masked_fill(~mask, -torch.inf)
+    return (scores.softmax(dim=-1) @ value).transpose(1, 2)
+
+
+def test_each_sequence_attends_to_its_own_earlier_tokens_only():
+    torch.manual_seed(0)
+    own = [table.double().requires_grad_() for table in tables()]
+    found, weights = packed_attention(
+        layer(), *own, None, cu_seq_lens_q=BORDERS, max_length_q=7, scaling=0.3
+    )
+    sequence = torch.repeat_interleave(torch.arange(4), torch.tensor(LENGTHS))
+    mask = (sequence.unsqueeze(1) == sequence).tril()
+    expected = masked_attention(*own, mask)
+    assert weights is None
+    # Double precision.
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    slope = torch.randn_like(found)
+    for one, other in zip(
+        torch.autograd.grad(found, own, slope),
+        torch.autograd.grad(expected, own, slope),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_without_borders_it_is_sdpa():
+    torch.manual_seed(0)
+    own, mask = tables(), torch.rand(1, 1, 16, 16) < 0.5
+    mask |= torch.eye(16, dtype=torch.bool)
+    found, _ = packed_attention(layer(), *own, mask, scaling=0.3)
+    assert torch.equal(found, SDPA(layer(), *own, mask, scaling=0.3)[0])
+
+
+def test_the_kernel_takes_what_a_gpu_would_give_it():
+    """Shapes and types alone: under autocast queries and keys are float32, which the kernel does not take."""
+    with FakeTensorMode():
+        query, key, value = (table.to("cuda") for table in tables())
+        found, _ = packed_attention(
+            layer(), query, key, value.bfloat16(), None,
+            cu_seq_lens_q=torch.zeros(5, dtype=torch.int32, device="cuda"), max_length_q=7, scaling=0.3,
+        )  # fmt: skip
+        assert found.shape == (1, sum(LENGTHS), HEADS, SIZE)
+        assert (found.dtype, found.device.type) == (torch.bfloat16, "cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU: the kernel was not run")
+def test_the_kernel_gives_what_sdpa_gives():
+    torch.manual_seed(0)
+    own = [table.to("cuda", torch.bfloat16).requires_grad_() for table in tables()]
+    borders = {"cu_seq_lens_q": BORDERS.to("cuda"), "max_length_q": 7, "scaling": 0.3}
+    found, _ = packed_attention(layer(), *own, None, **borders)
+    host = [table.detach().cpu().double().requires_grad_() for table in own]
+    expected, _ = packed_attention(
+        layer(), *host, None, cu_seq_lens_q=BORDERS, max_length_q=7, scaling=0.3
+    )
+    slope = torch.randn_like(expected)
+    # Eight bits of mantissa.
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=0.02, atol=0.02)
+    for one, other in zip(
+        torch.autograd.grad(found, own, slope.to("cuda", torch.bfloat16)),
+        torch.autograd.grad(expected, host, slope),
+        strict=True,
+    ):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=0.03, atol=0.03)
+
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 40, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+}  # fmt: skip
+
+
+def test_models_with_windows_cannot_pack():
+    windows = Qwen3Config(**SHAPE, use_sliding_window=True, sliding_window=4, max_window_layers=0)
+    assert can_pack(AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)))
+    assert not can_pack(AutoModelForCausalLM.from_config(windows))
+    assert not can_pack(AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4)))
+
+
+def test_generation_is_that_of_sdpa(tmp_path):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)).eval()
+    ids, mask = torch.randint(3, 40, (3, 6)), torch.ones(3, 6, dtype=torch.long)
+    mask[0, :4] = mask[1, :1] = 0  # Padded on the left.
+
+    def generate() -> Tensor:
+        return model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
+
+    expected = generate()
+    model.set_attn_implementation(PACKED)
+    assert torch.equal(generate(), expected)
+    model.save_pretrained(tmp_path)
+    assert PACKED not in (tmp_path / "config.json").read_text()
