@@ -40,11 +40,11 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def start(launch: list[str], *arguments: str | Path) -> subprocess.Popen[str]:
+def start(launch: list[str], *arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
     """Start the program, under a launcher or alone."""
     return subprocess.Popen(
         [*launch, str(PROGRAM), *map(str, arguments)],
-        env={**os.environ, "ACCELERATE_USE_CPU": "true"},
+        env={**os.environ, "ACCELERATE_USE_CPU": "true", **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -82,6 +82,11 @@ def replicas(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
     finish(start(torchrun(), world, out, masks, *CASES))
 
 
+def packed(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
+    """Two processes under FSDP2 whose passes have no padding, unlike those of one process."""
+    finish(start(sharded(), world, out, masks, *CASES, PACKED="1"))
+
+
 def sharded() -> list[str]:
     """Two processes under FSDP2."""
     return [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
@@ -109,14 +114,14 @@ def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("launch", [two_nodes, replicas])
+@pytest.mark.parametrize("launch", [two_nodes, replicas, packed])
 def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  # noqa: F811
     """To rounding: sums over tokens and ranks are taken in another order."""
     launch(world, tmp_path, alone)
     for case in CASES:
         seal = json.loads((tmp_path / case / "work" / "checkpoint-6" / SEAL).read_text())
         assert seal["num_processes"] == 2
-        assert seal["layout"] == ("FSDP" if launch is two_nodes else "whole states")
+        assert seal["layout"] == ("whole states" if launch is replicas else "FSDP")
         one, two = (load_file(out / case / SAVED) for out in (alone, tmp_path))
         assert one.keys() == two.keys()
         for step in range(6):

@@ -3,11 +3,13 @@
 Usage: python two_ranks.py WORLD OUT MASKS CASE...   (also under `accelerate launch`)
 
 MASKS is the OUT of an earlier run, or `-`. Its masks replace this run's own, which are saved all the same:
-so the selections are compared, and then everything else under one selection.
+so the selections are compared, and then everything else under one selection. With PACKED=1 in the
+environment, passes have no padding.
 """
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,8 +20,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_trainer import run
 
+from stapo.training import run as run_module
 from stapo.training import update as update_module
-from stapo.training.trainer import StapoTrainer
+from stapo.training.trainer import StapoConfig, StapoTrainer
 
 CASES: dict[str, dict[str, Any]] = {
     "stapo": {},
@@ -51,6 +54,7 @@ def rewards(completions: Any, **_: Any) -> list[float]:
 
 
 def main(world: str, out: str, masks: str, *cases: str) -> None:
+    config = partial(StapoConfig, packed=os.environ.get("PACKED") == "1")
     for case in cases:
         directory = Path(out) / case
         directory.mkdir(parents=True, exist_ok=True)
@@ -83,6 +87,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
             patch.object(update_module, "select", keep_mask),
             patch("test_trainer.parity_reward", rewards),
+            patch.object(run_module, "StapoConfig", config),
         ):
             # A clip that large changes no gradient; tau_p is such that there are candidates.
             run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])
