@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,6 +104,17 @@ def _mapping(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def text_of(path: Path, last_bytes: int | None = None) -> str:
+    """Return the text of a regular file, or its end; empty if it cannot be read."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as stream:
+                if last_bytes is not None:
+                    stream.seek(max(path.stat().st_size - last_bytes, 0))
+                return stream.read().decode(errors="replace")
+    return ""
 
 
 def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:

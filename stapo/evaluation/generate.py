@@ -39,7 +39,7 @@ class Benchmark:
 
     name: str
     config: dict[str, Any]
-    """Result of `Study.benchmark_config`: the task and the number of samples."""
+    """Result of `identity.benchmark_config`: the task and the number of samples."""
     output: Path
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.operations.job_logs import modified, text_of
+from stapo.files import text_of
+from stapo.operations.job_logs import modified
 from stapo.records.scores import read_identity
 from stapo.study import Checkpoint, Study, TrainingRun, identity
 

@@ -29,7 +29,13 @@ from stapo.repository import ROOT
 from stapo.study import Study
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
-from stapo.training.server import open_to_others, server_command, server_fault, unreachable
+from stapo.training.server import (
+    open_to_others,
+    server_command,
+    server_fault,
+    server_remedy,
+    unreachable,
+)
 
 PYTHON = (3, 11)
 """Python version of the lock file."""
@@ -293,11 +299,11 @@ def server(study: Study) -> Iterator[Check]:
     """Check that the vLLM server of a study, if it needs one, answers, and only to this machine."""
     if study.training.rollouts != "vllm-server":
         return
-    address, start = study.engine.vllm_server, server_command(study)
+    address = study.engine.vllm_server
     if reason := server_fault(study):
-        yield Check("error", f"engine.vllm_server: {reason}", f"start it on other GPUs: {start}")
+        yield Check("error", f"engine.vllm_server: {reason}", server_remedy(study))
     elif reason := open_to_others(address):
-        remedy = f"on this machine: {start}; otherwise restrict its network to your machines"
+        remedy = f"on this machine: {server_command(study)}; otherwise restrict its network to your machines"
         yield Check("warning", f"engine.vllm_server: {reason}", remedy)
     else:
         yield Check("ok", f"engine.vllm_server: {address} answers")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stapo.files import text_of
 from stapo.locks import holders
 from stapo.text import COLOURS, plain
 
@@ -84,17 +85,6 @@ def _of(log: Path) -> str | None:
         named = STARTED.search(stream.read(HEAD_BYTES).decode(errors="replace"))
         return named[1] if named else None
     return None
-
-
-def text_of(path: Path, last_bytes: int | None = None) -> str:
-    """Return the text of a regular file, or its end; empty if it cannot be read."""
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as stream:
-                if last_bytes is not None:
-                    stream.seek(max(path.stat().st_size - last_bytes, 0))
-                return stream.read().decode(errors="replace")
-    return ""
 
 
 def modified(path: Path) -> float:

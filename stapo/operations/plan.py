@@ -82,7 +82,9 @@ def machine(gpu: str, gpus: int = 1, total: int | None = None) -> Machine:
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
     if not 1 <= gpus <= total or (gpu == "cpu" and total > 1):
-        raise StudyError([f"--gpus, --total-gpus: {gpus} of {total} {gpu} cannot be; a cpu is one"])
+        raise StudyError(
+            [f"--gpus, --total-gpus: {gpus} of {total} {gpu} is invalid; cpu supports one device"]
+        )
     return Machine(DEVICES[gpu], gpus, total)
 
 

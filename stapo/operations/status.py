@@ -1,7 +1,7 @@
 """How far a study is: every training and every evaluation, from files alone.
 
 Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
-taken as they are found: what is torn, strange or hostile counts as not there, and is no error of ours.
+taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
 """
 
 import json
@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
+from stapo.files import text_of
 from stapo.operations.current import is_made, is_trained, outputs, score_state
 from stapo.operations.job_logs import (
     Owner,
@@ -31,7 +32,6 @@ from stapo.operations.job_logs import (
     modified,
     number,
     owner_of,
-    text_of,
 )
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
 from stapo.study import Checkpoint, Study, TrainingRun, identity
@@ -291,7 +291,10 @@ def _process(owner: Owner, news: float, patience: float, error: str | None) -> t
     if error:
         return ("stopped" if STOPPED.search(error) else "failed"), error
     if owner.host in ("", os.uname().nodename):
-        return "stopped", "ended without a word, killed perhaps; it continues where it was"
+        return (
+            "stopped",
+            "exited without an error, possibly killed; it resumes from its last checkpoint",
+        )
     if quiet < max(QUIET_SECONDS, patience):
         return "running", f"on {owner.host}"
     return (

@@ -104,8 +104,8 @@ def identity_errors(results: Results) -> Iterator[str]:
         )
         stated = dict(read_identity(results.root / path))
         expected = score_identity(study, checkpoint, decoding, benchmark)
-        for key in sorted(stated.keys() | expected.keys() - {"provenance", "engine"}):
-            if key not in ("provenance", "engine") and stated.get(key) != expected.get(key):
+        for key in sorted((stated.keys() | expected.keys()) - {"provenance", "engine"}):
+            if stated.get(key) != expected.get(key):
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"
         engines = engines_of(results.responses(checkpoint, decoding, benchmark))
         if engines != [stated.get("engine")]:

@@ -7,7 +7,7 @@ removed; a damaged one is written again.
 
 from pathlib import Path
 
-from stapo.files import write_json
+from stapo.files import json_text, text_of, write_json
 from stapo.study.identity import study_fingerprint
 from stapo.study.loader import StudyError, parse_json
 from stapo.study.reading import parse_study, resolved_content
@@ -26,12 +26,9 @@ def resolved_path(study: Study) -> str:
 def write_resolved(study: Study, root: Path = Path()) -> None:
     """Write the resolved study atomically, unless it is there and undamaged."""
     path = root / resolved_path(study)
-    try:
-        undamaged = path.exists() and read_resolved(path) == study
-    except StudyError:
-        undamaged = False
-    if not undamaged:
-        write_json(path, resolved_content(study))
+    content = resolved_content(study)
+    if text_of(path) != json_text(content):
+        write_json(path, content)
 
 
 def read_resolved(path: Path) -> Study:

@@ -130,7 +130,7 @@ class TrainingSettings(Strict):
     micro_batch_tokens: Whole = Field(
         ge=1,
         le=10**9,
-        description="Token budget (prompt and response; without a GPU, padded) of one forward and backward pass",
+        description="Tokens of one forward and backward pass, without a GPU with their padding",
     )
     learning_rate: LearningRate
     warmup_steps: Whole = Field(0, ge=0, le=10**6)

@@ -143,7 +143,7 @@ class Study(Strict):
         sources: dict[str, Any] = {f"models.{size}": self.models[size] for size in self.run.sizes}
         sources |= {"data": self.data, "evaluation.verifier": self.evaluation.verifier}
         lines = [
-            f"{place}.revision: {source.hub} at main is whatever it is on that day; pin the commit"
+            f"{place}.revision: {source.hub} at main is not reproducible; pin the commit"
             for place, source in sources.items()
             if getattr(source, "revision", None) == "main"
         ]

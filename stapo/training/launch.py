@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from stapo.gpus import take_gpus
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
-from stapo.training.server import server_command, server_fault
+from stapo.training.server import server_fault, server_remedy
 
 CONFIGURATIONS = ROOT / "workflows" / "accelerate"
 LAUNCHED = "STAPO_LAUNCHED"
@@ -49,8 +49,7 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
 def server_errors(study: Study) -> list[str]:
     """Return the error of the vLLM server that a training needs; empty if it needs none."""
     reason = server_fault(study)
-    start = f"start it on other GPUs: {server_command(study)}"
-    return [f"engine.vllm_server: {reason}; {start}"] if reason else []
+    return [f"engine.vllm_server: {reason}; {server_remedy(study)}"] if reason else []
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

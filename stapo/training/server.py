@@ -1,7 +1,6 @@
 """Checks of the vLLM server that trainings with `rollouts: vllm-server` use."""
 
 import socket
-from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.error import HTTPError
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from stapo import paths
+from stapo.files import text_of
 from stapo.study import Study
 from stapo.text import plain
 
@@ -20,6 +20,11 @@ def server_command(study: Study) -> str:
     """Return the command that starts the server of a study."""
     base = paths.BASE_MODEL.format(study=study.name, size=study.run.sizes[0])
     return f"trl vllm-serve --model {base} --host 127.0.0.1"
+
+
+def server_remedy(study: Study) -> str:
+    """Return what to do if the server of a study does not answer."""
+    return f"start it on other GPUs: {server_command(study)}"
 
 
 def server_fault(study: Study) -> str:
@@ -53,16 +58,10 @@ def open_to_others(address: str) -> str:
         )
     # TRL's server listens on all addresses by default.
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        for line in _lines(table)[1:]:
+        for line in text_of(table).splitlines()[1:]:
             host, port = line.split()[1].split(":")
             listens, every = line.split()[3] == "0A", set(host) == {"0"}
             if listens and every and int(port, 16) == found.port:
                 what = "listens on all addresses of this machine"
                 return f"{address} {what}: others may send it requests and weights"
     return ""
-
-
-def _lines(path: Path) -> list[str]:
-    with suppress(OSError):
-        return path.read_text(errors="replace").splitlines()
-    return []

@@ -395,7 +395,7 @@ def test_only_commits_are_silent(raw_study):
     raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
     raw_study["run"]["sizes"] = ["mine"]
     assert parse_study(raw_study).unpinned() == [
-        "models.mine.revision: a/b at main is whatever it is on that day; pin the commit"
+        "models.mine.revision: a/b at main is not reproducible; pin the commit"
     ]
     raw_study["models"]["mine"]["revision"] = "0" * 40
     assert parse_study(raw_study).unpinned() == []
