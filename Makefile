@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants bench lint lock
+.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants gpu bench lint lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -44,6 +44,11 @@ test-vllm: ## run the tests with a real vLLM on the CPU, installed beside .venv
 mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
+
+gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop (9 minutes each)
+	@for name in numerics attention loop; do \
+		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
+	done; echo "pages, where there is a GPU: work/gpu/*.md"
 
 bench: setup ## compare the speed of our update with TRL's, and of our grading with a plain loop
 	python tests/performance/bench_update.py

@@ -1,0 +1,144 @@
+"""The training loop on a GPU: old log-probs and update at 1.7B's shape beside TRL's; a killed training."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Any
+
+import torch
+from performance import bench_update as bench
+
+from gpu.attention import RECOMPUTED, peak_flops
+from gpu.page import Page, begin, timed
+from stapo.methods import METHODS
+from stapo.models.shapes import SHAPES
+from stapo.models.tiny import build_tiny
+from stapo.study.schema import TinyData, TinyModel, TrainingSettings
+from stapo.training import run as run_module
+from stapo.training.prompts import write_prompts
+
+SHAPE = SHAPES["Qwen/Qwen3-1.7B-Base"]
+STEPS, KILLED_AFTER, SECONDS = 6, 3, 240
+TRAINING = {
+    "steps": STEPS, "prompts_per_batch": 4, "group_size": 4, "prompts_per_mini_batch": 2,
+    "micro_batch_tokens": 2048, "learning_rate": 1e-3, "max_prompt_tokens": 24,
+    "max_response_tokens": 24, "checkpoint_every": 1,
+}  # fmt: skip
+
+
+def updates(page: Page, scale: bench.Scale) -> None:
+    """Add seconds of old log-probs, our update and TRL's, with half of the groups flat and with none."""
+    trl, ours = bench.trainers(scale, page.device)
+    trl.model.train()
+    ours.model.train()
+    peak = peak_flops(torch.cuda.get_device_name()) if page.device == "cuda" else 0.0
+    for flat in (0.5, 0.0):
+        batch = bench.rollout(scale, page.device, flat)
+        old_seconds, _ = timed(
+            lambda batch=batch: bench.with_statistics(ours, batch), page.device, repeats=1
+        )
+        parts = torch.arange(scale.num_sequences, device=page.device).split(
+            scale.trl_micro_batches[0]
+        )
+        runs = {
+            "ours": (ours.model, partial(ours._accumulate_gradients, ours.model, batch)),
+            "TRL": (trl.model, partial(bench.trl_update, trl, batch, parts, False)),
+        }
+        gradients, found = {}, {}
+        for name, (model, update) in runs.items():
+            model.zero_grad()
+            found[name] = timed(update, page.device, repeats=1)
+            model.zero_grad()
+            update()
+            gradients[name] = bench.gradient(model).cpu()
+            model.zero_grad()
+        lengths = batch["completion_mask"].sum(dim=1) + scale.prompt_length
+        computed = lengths[batch["advantages"] != 0].tolist()
+        flops = sum(RECOMPUTED * SHAPE.forward(n, n / 2) for n in computed)
+        apart = (gradients["ours"] - gradients["TRL"]).norm() / gradients["TRL"].norm()
+        page.add(
+            f"One mini-batch of {scale.num_sequences} responses of up to {scale.longest} tokens",
+            **{
+                "flat groups": flat,
+                "packed": ours.args.packed,
+                "old log-probs, s": old_seconds,
+                "update, s": found["ours"][0],
+                "TRL's update, s": found["TRL"][0],
+                "TRL / ours": found["TRL"][0] / found["ours"][0],
+                "share of peak": flops / found["ours"][0] / peak if peak else "unknown",
+                "update, peak GB": found["ours"][1],
+                "TRL, peak GB": found["TRL"][1],
+                "gradients, relative difference": apart.item(),
+            },
+        )
+
+
+def train(world: Path, out: Path) -> None:
+    """Train a tiny model, resuming from the newest step checkpoint."""
+    run_module.train(
+        run_module.TrainingJob(
+            config={"gpu": True},
+            training=TrainingSettings(**TRAINING),
+            method=METHODS["stapo"],
+            seed=0,
+            base=world / "base",
+            prompts=world / "prompts.jsonl",
+            work=out / "work",
+            model_path=out / "model",
+            metrics_path=out / "metrics.jsonl",
+        )
+    )
+
+
+def resume(page: Page) -> None:
+    """Add whether a killed and resumed training gives the weights of one that was not killed."""
+    with TemporaryDirectory() as folder:
+        world = Path(folder)
+        settings = TinyModel(builder="tiny-arithmetic", supervised_steps=2, supervised_batch=8)
+        build_tiny(settings, world / "base")
+        write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
+
+        def start(name: str) -> subprocess.Popen[bytes]:
+            program = [sys.executable, "-m", "gpu.loop", "--train", str(world), str(world / name)]
+            return subprocess.Popen(program, start_new_session=True)
+
+        def digest(name: str) -> str:
+            return sha256((world / name / "model" / "model.safetensors").read_bytes()).hexdigest()
+
+        codes = [start(name).wait(SECONDS) for name in ("one", "another")]
+        killed = start("killed")
+        checkpoint, deadline = world / "killed" / "work", monotonic() + SECONDS
+        while not (checkpoint / f"checkpoint-{KILLED_AFTER}").is_dir() and monotonic() < deadline:
+            sleep(0.05)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+        codes.append(start("killed").wait(SECONDS))
+        found: dict[str, Any] = {"exit codes": codes}
+        if not any(codes):
+            found["two runs equal"] = digest("one") == digest("another")
+            found["killed and resumed equal"] = digest("one") == digest("killed")
+        page.add(f"A training of {STEPS} steps, killed after {KILLED_AFTER}", **found)
+
+
+def main() -> None:
+    """Write the page, or train as a process of it."""
+    if sys.argv[1:2] == ["--train"]:
+        train(Path(sys.argv[2]), Path(sys.argv[3]))
+        return
+    page, tiny = begin("loop", "The training loop")
+    resume(page)
+    scale = bench.CPU if page.device == "cpu" else replace(bench.GPU, num_sequences=512)
+    if tiny:
+        scale = replace(scale, num_sequences=16, longest=32, mean_length=12)
+    updates(page, scale)
+
+
+if __name__ == "__main__":
+    main()
