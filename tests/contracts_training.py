@@ -134,6 +134,25 @@ def borders_and_mask_reach_the_attention(name):
     expect(all(seen[key] is value for key, value in given.items()), "other borders")
 
 
+@contract("transformers", "Trainer.create_accelerator_and_postprocess")
+def accelerator_comes_before_the_models(name):
+    import transformers
+
+    reads(transformers.Trainer.__init__, "self.create_accelerator_and_postprocess()")
+    reads(
+        transformers.Trainer.create_accelerator_and_postprocess, "self.accelerator = Accelerator("
+    )
+
+
+@contract("transformers", "PreTrainedConfig._attn_implementation")
+def attention_has_a_name(name):
+    model = tiny().model
+    was = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    expect(model.config._attn_implementation == "eager", "it is not what the setter sets")
+    model.set_attn_implementation(was)
+
+
 @contract("transformers", "PreTrainedModel._tied_weights_keys")
 def tied_names_are_keys(name):
     tied = tiny().model._tied_weights_keys
@@ -175,6 +194,21 @@ def device_comes_from_the_environment(name):
     from accelerate import PartialState
 
     reads(PartialState.__init__, f'os.environ.get("{name}"', "torch.device(env_device)")
+
+
+@contract(
+    "accelerate", "fsdp_plugin.mixed_precision_policy", "accelerate.utils.fsdp2_prepare_model"
+)
+def models_are_sharded_as_the_plugin_says(name):
+    from accelerate import Accelerator
+    from accelerate.utils import fsdp2_prepare_model
+
+    takes(fsdp2_prepare_model, "accelerator", "model")
+    reads(
+        fsdp2_prepare_model, '"mp_policy": fsdp2_plugin.mixed_precision_policy',
+        "if param.requires_grad and param.dtype != torch.float32", "fully_shard(module, **fsdp2_kwargs)",
+    )  # fmt: skip
+    reads(Accelerator, "model = fsdp2_prepare_model(self, model)")
 
 
 @contract("accelerate", "accelerate.commands.accelerate_cli")

@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from contracts import attribute, contract, expect, reads, source, takes
+from contracts import accepts, attribute, contract, expect, reads, source, takes
 
 # TRL
 
@@ -139,6 +139,33 @@ def ends_are_the_generation_configs(name):
 def a_batch_is_a_rollout_in_data_order(name):
     prompts = [row["prompt"] for row in tiny().batch]
     expect(prompts == [prompt for prompt in PROMPTS for _ in range(2)], str(prompts))
+
+
+@contract("trl", "GRPOTrainer.ref_model")
+def reference_is_used_if_beta_is_not_zero(name):
+    import trl
+
+    reads(
+        trl.GRPOTrainer.__init__,
+        "self.beta = args.beta",
+        "if self.beta == 0.0",
+        f"{name[12:]} = None",
+    )
+    reads(
+        trl.GRPOTrainer._generate_and_score_completions,
+        "if self.beta != 0.0", "if self.ref_model is not None", "self.ref_model,", '"ref_per_token_logps"',
+    )  # fmt: skip
+
+
+@contract("trl", "trl.trainer.utils.add_fused_lm_head")
+def head_has_our_arguments(name):
+    import trl
+    from trl.trainer.utils import add_fused_lm_head
+
+    accepts(add_fused_lm_head, "model", "temperature", "cast_lm_head_to_fp32")
+    reads(
+        trl.GRPOTrainer.__init__, "add_fused_lm_head(\n                self.ref_model, temperature"
+    )
 
 
 @contract("trl", "GRPOTrainer.log")

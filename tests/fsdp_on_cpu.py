@@ -16,6 +16,8 @@ def _init(self: AcceleratorState, *args: Any, fsdp_plugin: Any = None, **kwargs:
     _original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
     if self.distributed_type == DistributedType.MULTI_CPU and fsdp_plugin is not None:
         self.distributed_type = DistributedType.FSDP
+        if self.mixed_precision != "no":
+            fsdp_plugin.set_mixed_precision(self.mixed_precision)
         self.fsdp_plugin = fsdp_plugin
         PartialState._shared_state["distributed_type"] = DistributedType.FSDP
 

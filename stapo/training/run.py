@@ -28,6 +28,7 @@ from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, with
 from stapo.training.record import run_provenance
 from stapo.training.resume import say, train_from_newest
 from stapo.training.rewards import reward_functions
+from stapo.training.sharding import TIMEOUT
 from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
@@ -201,7 +202,7 @@ def train(job: TrainingJob) -> None:
         FloatingPointError: a loss or gradient is not finite.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
-    state = PartialState(cpu=not torch.cuda.is_available())
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=TIMEOUT)
     with ExitStack() as stack:
         if state.is_main_process:
             stack.enter_context(work_directory(job.work, job.config))

@@ -27,6 +27,7 @@ from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
+from stapo.training.sharding import reference_model, sum_in_float32
 from stapo.training.update import update, without_gradient
 
 TAKEN = (
@@ -103,8 +104,7 @@ class StapoTrainer(ResumableTrainer):
             )
         if args.statistics not in ("behaviour", "current"):
             raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
-        # TRL loads a reference model if beta is not 0. Its loss, with clip and aggregation, is not used.
-        args.beta = self.method.kl_coefficient
+        args.beta = 0.0  # Otherwise TRL would load and shard a reference model in its own way.
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
@@ -113,7 +113,7 @@ class StapoTrainer(ResumableTrainer):
         if args.packed and isinstance(model, str):
             args.model_init_kwargs["attn_implementation"] = PACKED
         elif args.packed:
-            model.set_attn_implementation(PACKED)  # TRL loads a reference model with the same.
+            model.set_attn_implementation(PACKED)  # The reference model has the same.
         self._behaviour_entropies: Any = None  # Set during TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
@@ -125,6 +125,20 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(
                 "packed: the model's attention does not know sequences; set packed=False"
             )
+        # TRL's rollout computes the reference's log-probs if beta is not 0. TRL's loss is not used.
+        self.beta = args.beta = self.method.kl_coefficient
+        if self.beta:
+            self.ref_model = reference_model(
+                self.model,
+                self.accelerator,
+                temperature=args.temperature,
+                cast_lm_head_to_fp32=args.cast_lm_head_to_fp32,
+            )
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Create the Accelerator, and let it sum in float32."""
+        super().create_accelerator_and_postprocess()
+        sum_in_float32(self.accelerator)
 
     # Rollout
 

@@ -40,10 +40,12 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def start(launch: list[str], *arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """Start the program, under a launcher or alone."""
+def start(
+    launch: list[str], *arguments: str | Path, program: Path = PROGRAM, **environment: str
+) -> subprocess.Popen[str]:
+    """Start a program, under a launcher or alone."""
     return subprocess.Popen(
-        [*launch, str(PROGRAM), *map(str, arguments)],
+        [*launch, str(program), *map(str, arguments)],
         env={**os.environ, "ACCELERATE_USE_CPU": "true", **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

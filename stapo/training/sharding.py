@@ -1,0 +1,67 @@
+"""Precision and sharding of policy and reference model on several GPUs (FSDP2).
+
+Under bfloat16 mixed precision, FSDP2 keeps the policy's weights in float32, divided among the ranks, and
+gathers them in bfloat16, one layer at a time: all of a layer, and the residual stream between the layers, is
+computed in bfloat16. Log-probs, entropies and the sum of the ranks' gradients are float32.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import fsdp2_prepare_model
+from trl.trainer.utils import add_fused_lm_head
+
+from stapo.models.loading import load_model
+
+TIMEOUT = timedelta(hours=1)
+"""How long a rank waits for the others before it fails.
+
+The default, 10 minutes, is about what they legitimately wait for: one rank writes the weights (59 GB for 14B
+in float32: 10 minutes at 100 MB/s) and hashes them, checks the base model (30 GB), or generates the longest
+responses (minutes). A rank that dies does not need it: the launcher then stops the others at once.
+"""
+
+
+def sum_in_float32(accelerator: Accelerator) -> None:
+    """Make FSDP2 reduce gradients in float32 and return the model's outputs as they are.
+
+    By default, Accelerate does both in the type of the computation: log-probs and entropies would be
+    rounded to bfloat16, which has 8 bits, and so would be each rank's gradient and the sum of two.
+
+    Args:
+        accelerator: Accelerator of the training, before it has prepared a model.
+    """
+    if accelerator.state.is_fsdp2:
+        plugin = accelerator.state.fsdp_plugin
+        if plugin.mixed_precision_policy is not None:
+            plugin.mixed_precision_policy = replace(
+                plugin.mixed_precision_policy, reduce_dtype=torch.float32, output_dtype=None
+            )
+
+
+def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
+    """Return the reference model of a KL term: the weights that the policy was loaded from, frozen.
+
+    TRL would distribute it over all GPUs that a process sees, and shard it as a single group, so that each
+    rank would gather all of its weights at once.
+
+    Args:
+        policy: policy before its first update, not yet prepared, loaded from a directory.
+        accelerator: Accelerator of the training.
+        **head: arguments of TRL's fused head, such as the temperature.
+    """
+    sharded = accelerator.state.is_fsdp2
+    precision = accelerator.state.fsdp_plugin.mixed_precision_policy if sharded else None
+    # FSDP2 casts the policy's weights to this type before a forward pass. Loaded in it, the reference gives
+    # the same numbers and takes half the memory.
+    dtype = policy.dtype if precision is None else precision.param_dtype
+    model = load_model(policy.config.name_or_path, dtype)
+    model.set_attn_implementation(policy.config._attn_implementation)
+    model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.
+    add_fused_lm_head(model, **head)
+    if sharded:
+        return fsdp2_prepare_model(accelerator, model)
+    return accelerator.prepare_model(model, evaluation_mode=True)

@@ -1,0 +1,83 @@
+"""Program of the sharding tests: two steps with a KL term on given responses, and what a rank then has.
+
+Usage: python sharded_ranks.py WORLD OUT   (under `accelerate launch`, with two processes)
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
+import torch
+from safetensors.torch import save_file
+from test_trainer import run
+from torch.distributed import distributed_c10d
+from torch.distributed.fsdp import FSDPModule
+from two_ranks import completions, rewards
+
+from stapo.training.trainer import StapoTrainer
+
+TENSORS, FACTS = "tensors.safetensors", "facts.json"
+SEEN = ("completion_mask", "old_per_token_logps", "old_entropies", "ref_per_token_logps")
+
+
+def facts(trainer: Any) -> dict[str, Any]:
+    """What a process has: the groups of both models, types of their parts, and timeouts in seconds."""
+    groups = {
+        name: [path for path, module in model.named_modules() if isinstance(module, FSDPModule)]
+        for name, model in (("policy", trainer.model), ("reference", trainer.ref_model))
+    }
+    cpu = torch.device("cpu")
+    timeouts = [
+        group._get_backend(cpu).options._timeout.total_seconds()
+        for group in distributed_c10d._world.pg_map
+    ]
+    return {
+        "groups": groups,
+        "types": {
+            "policy": sorted({str(p.dtype) for p in trainer.model.parameters()}),
+            "reference": sorted({str(p.dtype) for p in trainer.ref_model.parameters()}),
+        },
+        "frozen": not any(p.requires_grad for p in trainer.ref_model.parameters()),
+        "timeouts": timeouts,
+    }
+
+
+def main(world: str, out: str) -> None:
+    saved: dict[str, torch.Tensor] = {}
+    found: dict[str, Any] = {}
+    outputs: set[str] = set()
+    norm = StapoTrainer._get_grad_norm
+
+    def keep(self: Any, model: Any, grad_norm: Any = None) -> Any:
+        step = self.state.global_step
+        for name in SEEN:
+            saved[f"{step}/{name}"] = self._mini_batch[name].clone()
+        for name, parameter in model.named_parameters():
+            saved[f"{step}/gradient/{name}"] = parameter.grad.full_tensor().clone()
+        if step == 0:
+            # Behind FSDP2's own hook, which could change the type.
+            self.model.get_decoder().layers[0].register_forward_hook(
+                lambda _, __, output: outputs.add(str(output.dtype))
+            )
+        found.update(facts(self), residual_stream=sorted(outputs))
+        return norm(self, model, grad_norm)
+
+    with (
+        patch.object(StapoTrainer, "_generate_single_turn", completions),
+        patch.object(StapoTrainer, "_get_grad_norm", keep),
+        patch("test_trainer.parity_reward", rewards),
+    ):
+        # One pass per rank and step, so that a step's gradient is one sum over ranks.
+        run(Path(world), Path(out), "grpo", steps=2, micro_batch_tokens=100_000, gradient_clip=1e9)
+    if os.environ["RANK"] == "0":
+        save_file({k: v.contiguous() for k, v in saved.items()}, Path(out) / TENSORS)
+        (Path(out) / FACTS).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
