@@ -255,7 +255,9 @@ def fused_head_takes_shifted_labels(name):
         usual = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs
         shifted = torch.tensor([[4, 5, 6, -100]])
         found = model(input_ids=ids, shift_labels=shifted, fused_lm_head=True).log_probs
-    expect(torch.equal(found[:, :3], usual) and found[0, 3] == 0, "other log-probs")
+    # Single precision, one row more in the product of matrices.
+    near = torch.allclose(found[:, :3], usual, atol=1e-5)
+    expect(near and found[0, 3] == 0, "other log-probs")
 
 
 @contract("trl", "trl.trainer.utils.split_tensor_dict")
