@@ -1,6 +1,7 @@
 """Contracts for the names that grading, evaluation, the workflow and the command line use."""
 
 import tempfile
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -256,6 +257,17 @@ def sampling_has_every_field(name):
         stop=None, stop_token_ids=[3], ignore_eos=True, detokenize=False,
     )  # fmt: skip
     expect(made.ignore_eos and list(made.stop_token_ids) == [3], "other end tokens")
+    other = copy(made)
+    other.seed = 1
+    expect((made.seed, other.seed) == (0, 1), "a copy has no seed of its own")
+
+
+@contract("vllm", "LLM.generate")
+def generate_takes_parameters_of_each_prompt(name):
+    from vllm import LLM
+
+    takes(LLM.generate, "prompts", "sampling_params")
+    accepts(LLM.generate, "use_tqdm")
 
 
 @contract("vllm", "CompletionOutput.token_ids")

@@ -289,6 +289,24 @@ def own_sampling_settings_come_last(name):
     reads(vllm_client, ".update(generation_kwargs or {})")
 
 
+VLLM = ("vllm_generation", "vllm_mode", "vllm_tensor_parallel_size")
+
+
+@contract("trl", *(f"GRPOTrainer.{name}" for name in VLLM))
+def colocated_engine_gets_every_prompt(name):
+    import trl
+    from trl.generation import vllm_generation
+
+    attributes = [f"self.{one} = " for one in ("vllm_mode", "vllm_tensor_parallel_size")]
+    reads(trl.GRPOTrainer.__init__, *attributes, "self.vllm_generation = VLLMGeneration(")
+    reads(vllm_generation, "self.llm = LLM(", "seed=accelerator.process_index //")
+    # One prompt per response, of all ranks of the engine; `seeded` replaces the parameters.
+    reads(
+        vllm_generation.VLLMGeneration.generate, '"n": 1,', "all_prompts = [p for sublist in gathered",
+        "self.llm.generate(vllm_prompts, sampling_params=sampling_params, use_tqdm=False)",
+    )  # fmt: skip
+
+
 @contract("trl", "/health")
 def server_answers_there(name):
     from trl.generation.vllm_client import VLLMClient

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from accelerate.utils import set_seed
 from safetensors.torch import save_file
 from torch import Tensor
 from trl import GRPOConfig
@@ -27,6 +28,7 @@ from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
+from stapo.training.rollouts import response_seed, seeded
 from stapo.training.sharding import reference_model, sum_in_float32
 from stapo.training.update import update, without_gradient
 
@@ -134,6 +136,10 @@ class StapoTrainer(ResumableTrainer):
                 temperature=args.temperature,
                 cast_lm_head_to_fp32=args.cast_lm_head_to_fp32,
             )
+        if self.use_vllm and self.vllm_mode == "colocate":
+            engine = self.vllm_generation.llm
+            engine.generate = seeded(engine.generate, self._response_seeds)
+            set_seed(args.seed, device_specific=True)  # The engine has set that of the process.
 
     def create_accelerator_and_postprocess(self) -> None:
         """Create the Accelerator, and let it sum in float32."""
@@ -141,6 +147,13 @@ class StapoTrainer(ResumableTrainer):
         sum_in_float32(self.accelerator)
 
     # Rollout
+
+    def _response_seeds(self, number: int) -> list[int]:
+        """Return the seeds of the responses that the vLLM engine of this rank generates next."""
+        # The ranks of one engine generate the responses of all of them.
+        engine = self.accelerator.process_index // self.vllm_tensor_parallel_size
+        rows = range(engine * number, (engine + 1) * number)
+        return [response_seed(self.args.seed, self.state.global_step, row) for row in rows]
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
         """Return the next mini-batch, with all responses of its prompts, in data order.

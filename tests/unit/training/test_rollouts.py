@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +20,9 @@ from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards
 from stapo.training import run as run_module
+from stapo.training.rollouts import response_seed, seeded
 from stapo.training.run import trainer_config
+from stapo.training.trainer import StapoTrainer
 
 BOX, END, EOS = r"\boxed{", "?", "<eos>"
 """The tiny tokenizer has a question mark, which no response of the tiny world has, and shows it in text."""
@@ -135,3 +138,36 @@ def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys
         match=r"training\.max_prompt_tokens: all 4 prompts are longer .*; increase the limit",
     ):
         train(world / "base", tmp_path / "none", questions, max_prompt_tokens=4, instruction="=")
+
+
+@pytest.mark.parametrize(("ranks", "shared"), [(1, 1), (4, 1), (4, 2), (4, 4)])
+def test_a_response_has_the_same_seed_on_any_ranks_and_engines(ranks, shared):
+    def seeds(training_seed: int, step: int) -> list[int]:
+        found = []
+        for rank in range(0, ranks, shared):
+            trainer = SimpleNamespace(
+                accelerator=SimpleNamespace(process_index=rank + shared - 1),
+                vllm_tensor_parallel_size=shared,
+                args=SimpleNamespace(seed=training_seed),
+                state=SimpleNamespace(global_step=step),
+            )
+            found += StapoTrainer._response_seeds(trainer, 8 * shared // ranks)
+        return found
+
+    assert seeds(3, 5) == [response_seed(3, 5, row) for row in range(8)]
+    assert len({*seeds(3, 5), *seeds(3, 6), *seeds(4, 5)}) == 24
+    assert max(seeds(3, 5)) < 2**63
+
+
+def test_an_engine_gets_parameters_with_a_seed_for_every_prompt():
+    given = SimpleNamespace(seed=None, temperature=0.5)
+    calls: list[Any] = []
+
+    def generate(prompts: Any, sampling_params: Any, **named: Any) -> str:
+        calls.append((prompts, [(p.seed, p.temperature) for p in sampling_params], named))
+        return "outputs"
+
+    found = seeded(generate, range)(["a", "b"], sampling_params=given, use_tqdm=False)
+    assert found == "outputs"
+    assert calls == [(["a", "b"], [(0, 0.5), (1, 0.5)], {"use_tqdm": False})]
+    assert given.seed is None

@@ -1,0 +1,173 @@
+"""Trainings with a real vLLM in their process, on the CPU; `make test-vllm` runs this."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+pytest.importorskip("vllm", reason="make test-vllm")
+
+import yaml
+from vllm_on_cpu import processes
+
+from stapo.files import read_jsonl
+from stapo.models.tiny import build_tiny
+from stapo.repository import ROOT
+from stapo.study import merge
+from stapo.study.schema import TinyModel
+from stapo.training.record import attempts
+
+PROGRAM = Path(__file__).with_name("vllm_training.py")
+FSDP = str(ROOT / "workflows" / "accelerate" / "cpu-2.yaml")
+LAUNCH = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+STEPS = 6
+TOLERANCE = 1e-4
+"""Nats; 4e-6 was measured on one process, 2.3e-5 on two."""
+
+Step = dict[str, torch.Tensor]
+
+
+def start(launch: list[str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*launch, str(PROGRAM), *map(str, arguments)],
+        env={
+            **os.environ,
+            "ACCELERATE_USE_CPU": "true",
+            "OMP_NUM_THREADS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def steps(directory: Path) -> list[Step]:
+    return [load_file(directory / f"step{step}.safetensors") for step in range(STEPS)]
+
+
+def difference(step: Step) -> float:
+    """Return the largest |vLLM's - trainer's| log-prob of a response token, in nats."""
+    both = step["sampling_per_token_logps"], step["old_per_token_logps"]
+    return float((both[0] - both[1])[step["completion_mask"].bool()].abs().max())
+
+
+def responses(step: Step) -> list[list[int]]:
+    rows = zip(step["completion_ids"], step["completion_mask"].bool(), strict=True)
+    return [ids[mask].tolist() for ids, mask in rows]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A base model of a few supervised steps, and one prompt, so that its order depends on no seed."""
+    root = tmp_path_factory.mktemp("world")
+    settings = TinyModel(
+        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
+    )
+    build_tiny(settings, root / "base")
+    (root / "prompts.jsonl").write_text('{"question": "chain:1+2", "answer": "3"}\n')
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(world, tmp_path_factory) -> Path:
+    """Three trainings, and one that is killed."""
+    out = tmp_path_factory.mktemp("trained")
+    done = start([sys.executable], world, out, "whole", "other", "unsynced", "killed")
+    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+    return out
+
+
+def test_vllm_samples_from_the_weights_of_the_step(trained):
+    assert max(map(difference, steps(trained / "whole"))) < TOLERANCE
+
+
+def test_without_weights_from_the_trainer_it_does_not(trained):
+    first, *_, last = steps(trained / "unsynced")
+    assert difference(first) < TOLERANCE
+    assert difference(last) > 1000 * TOLERANCE
+
+
+def test_a_seed_gives_the_same_responses_and_another_one_others(trained):
+    whole, other, killed = (
+        responses(load_file(trained / case / "step0.safetensors"))
+        for case in ("whole", "other", "killed")
+    )
+    assert whole == killed
+    assert sum(a == b for a, b in zip(whole, other, strict=True)) <= 2
+    # All 16 are answers to one prompt; each has a seed of its own.
+    assert len(set(map(tuple, whole))) >= 12
+
+
+def test_a_killed_training_resumes_to_the_same_bits(world, trained):
+    done = start([sys.executable], world, trained, "killed")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [one["after_step"] for one in attempts(trained / "killed" / "work")] == [0, 3]
+    for ours, theirs in zip(steps(trained / "killed"), steps(trained / "whole"), strict=True):
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    ours, theirs = (
+        load_file(trained / case / "model" / "model.safetensors") for case in ("killed", "whole")
+    )
+    for name, tensor in theirs.items():
+        assert torch.equal(ours[name], tensor), name
+
+
+def test_two_ranks_sample_what_one_samples(world, trained, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    done = start(
+        [*LAUNCH, "--config_file", FSDP, "--main_process_port", port], world, tmp_path, "whole"
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seal = tmp_path / "whole" / "work" / "checkpoint-6" / "seal.json"
+    assert json.loads(seal.read_text())["layout"] == "FSDP"
+    one, two = steps(trained / "whole"), steps(tmp_path / "whole")
+    assert max(map(difference, two)) < TOLERANCE
+    for step in (
+        0,
+        1,
+    ):  # The first rollout, from the same weights; batches differ, and so rounding.
+        both = zip(responses(one[step]), responses(two[step]), strict=True)
+        assert sum(a == b for a, b in both) >= 15
+
+
+def test_a_study_trains_with_vllm(tmp_path):
+    smoke = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
+    change = {
+        "models": {"tiny": {"supervised_steps": 40, "hidden_size": 64}},
+        "data": {"prompts": 64},
+        "training": {
+            "rollouts": "vllm-colocate",
+            "steps": 4,
+            "prompts_per_batch": 8,
+            "group_size": 4,
+            "prompts_per_mini_batch": 4,
+        },
+        "benchmarks": {"chain-2": {"samples": 1}},
+        "run": {"methods": ["stapo"], "benchmarks": ["chain-2"], "decodings": ["t1.0-p1.0"]},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(merge(smoke, change)))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
+            *("--configfile", "study.yaml", "--cores", "2", "--show-failed-logs"),
+            *("--set-resources", "train:gpu=0"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, **processes(tmp_path), "VLLM_CPU_KVCACHE_SPACE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (tmp_path / "results" / "smoke" / "runs" / "tiny" / "stapo").iterdir()
+    assert len(read_jsonl(run / "metrics.jsonl")) == 4
