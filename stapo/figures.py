@@ -22,6 +22,8 @@ class Figure:
     None for the accuracy of intermediate checkpoints, which is computed from scores."""
     reference: tuple[float, str] | None = None
     """Height and label of a horizontal line."""
+    of_vllm: bool = False
+    """Whether only trainings whose rollouts are vLLM's have the quantity."""
 
     @property
     def shows_scores(self) -> bool:
@@ -39,5 +41,10 @@ FIGURES: dict[str, Figure] = {
     ),
     "response_length": Figure("response length [tokens]", lambda r: float(r["response_length"])),
     "gradient_norm": Figure("gradient norm", lambda r: float(r["gradient_norm"])),
+    "rollout_mismatch": Figure(
+        "mean |log p(vLLM) - log p(trainer)| [nats per token]",
+        lambda r: float(r["rollout_mismatch"]),
+        of_vllm=True,
+    ),
     "accuracy": Figure("accuracy [%]"),
 }

@@ -98,9 +98,16 @@ def figure_paths(study: Study) -> list[str]:
 
 
 def figure_names(study: Study) -> list[str]:
-    """Return the figures of a study; those from scores only if it has intermediate checkpoints."""
-    kept = study.kept_steps()
-    return [name for name, figure in FIGURES.items() if kept or not figure.shows_scores]
+    """Return the figures of a study for which it has data.
+
+    Those from scores need intermediate checkpoints, those of vLLM rollouts with vLLM.
+    """
+    kept, vllm = study.kept_steps(), study.training.rollouts != "transformers"
+    return [
+        name
+        for name, figure in FIGURES.items()
+        if (kept or not figure.shows_scores) and (vllm or not figure.of_vllm)
+    ]
 
 
 def figure_sources(study: Study, figure: str) -> list[str]:

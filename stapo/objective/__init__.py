@@ -23,7 +23,7 @@ from stapo.objective.selection import (
     silence_spurious,
     spurious_candidates,
 )
-from stapo.objective.surrogate import clipped_surrogate, kl_k3
+from stapo.objective.surrogate import clipped_surrogate, importance_weights, kl_k3
 
 __all__ = [
     "ENTROPY_RESOLUTION",
@@ -33,6 +33,7 @@ __all__ = [
     "gradient_norm_bounds",
     "group_advantages",
     "group_token_mean",
+    "importance_weights",
     "keep_all",
     "keep_high_entropy",
     "kl_k3",

@@ -11,7 +11,16 @@ from math import isclose, isfinite
 from typing import Any
 
 from stapo.methods import Method, Silenced
-from stapo.records.step import COUNTS, NESTED, NUMBERS, QUANTILES, ROLLOUT, UPDATE, StepRecord
+from stapo.records.step import (
+    COUNTS,
+    NESTED,
+    NUMBERS,
+    OF_VLLM,
+    QUANTILES,
+    ROLLOUT,
+    UPDATE,
+    StepRecord,
+)
 from stapo.study.fields import REWARDS
 from stapo.study.schema import TrainingSettings
 
@@ -47,7 +56,7 @@ def metrics_faults(
     faults: list[str] = []
     unsilenced = silenced = with_kl = 0
     for number, line in enumerate(records, 1):
-        fault = _form_fault(line, method)
+        fault = _form_fault(line, training, method)
         if fault is None:
             record = StepRecord(**line)
             fault = next(_faults(record, number, training, method), None)
@@ -72,13 +81,14 @@ def metrics_faults(
     return steps, seconds, faults
 
 
-def _form_fault(record: Any, method: Method) -> str | None:
+def _form_fault(record: Any, training: TrainingSettings, method: Method) -> str | None:
     """Return why a record does not have the fields of a step, None if it does."""
     expected = {
         *NUMBERS,
         *COUNTS,
         *NESTED,
         *(("mask_scope",) if method.spec.has_threshold else ()),
+        *_of_vllm(training),
     }
     if not isinstance(record, dict) or record.keys() != expected:
         found = set(record) if isinstance(record, dict) else set()
@@ -86,7 +96,8 @@ def _form_fault(record: Any, method: Method) -> str | None:
     nested = [record[name] for name in NESTED]
     if not all(isinstance(value, dict) for value in nested):
         return f"{' or '.join(NESTED)} is not a mapping"
-    numbers = [record[name] for name in NUMBERS] + [v for value in nested for v in value.values()]
+    numbers = [record[name] for name in (*NUMBERS, *_of_vllm(training))]
+    numbers += [v for value in nested for v in value.values()]
     if not all(type(number) in (int, float) and isfinite(number) for number in numbers):
         return "a value is not a finite number"
     if not all(type(record[name]) is int and record[name] >= 0 for name in COUNTS):
@@ -107,6 +118,8 @@ def _faults(
     yield from _size_faults(record, training)
     yield from _selection_faults(record, method)
     yield from _phase_faults(record, number, training)
+    if _of_vllm(training):
+        yield from _mismatch_faults(record, training)
     quantiles = list(record.entropy_quantiles.values())
     if list(record.entropy_quantiles) != [str(level) for level in QUANTILES]:
         yield "other quantiles of the entropy"
@@ -192,6 +205,23 @@ def _selection_faults(record: StepRecord, method: Method) -> Iterator[str]:
         scopes = record.mask_scope
         if not isinstance(scopes, dict) or scopes.get("mini_batch") != own:
             yield "mask_scope: not what was dropped"
+
+
+def _of_vllm(training: TrainingSettings) -> tuple[str, ...]:
+    """Return the fields that a record has because of vLLM's rollouts."""
+    return OF_VLLM if training.rollouts != "transformers" else ()
+
+
+def _mismatch_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str]:
+    """Yield why differences between vLLM's and the trainer's log-probs are impossible."""
+    mean, largest = record.rollout_mismatch or 0.0, record.rollout_mismatch_max or 0.0
+    if not 0 <= mean <= largest * (1 + ROUNDING):
+        yield f"a mean rollout mismatch of {mean}, the largest is {largest}"
+    if not 0 <= (record.rollout_changed_fraction or 0.0) <= 1:
+        yield "rollout_changed_fraction is not between 0 and 1"
+    limit = training.rollout_mismatch_limit
+    if limit is not None and mean > limit:
+        yield f"a mean rollout mismatch of {mean}, the study stops at {limit}"
 
 
 def _phase_faults(record: StepRecord, number: int, training: TrainingSettings) -> Iterator[str]:

@@ -56,6 +56,12 @@ class StepRecord:
     """Loss of the whole mini-batch."""
     kl: float
     """Mean k3 estimate of the divergence from the reference, nats per token; 0 without a KL term."""
+    rollout_mismatch: float | None = None
+    """Only for rollouts with vLLM: mean |log p(vLLM) - log p(trainer)|, nats per token."""
+    rollout_mismatch_max: float | None = None
+    """The largest of these differences, nats."""
+    rollout_changed_fraction: float | None = None
+    """Share of the candidates by vLLM's or by the trainer's probabilities that are not candidates by both."""
     gradient_norm: float = nan
     """Norm of the gradient before clipping."""
     learning_rate: float = nan
@@ -67,6 +73,8 @@ NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
 COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
 NESTED = tuple(one.name for one in fields(StepRecord) if one.type == dict[str, float])
 """Fields by type, which all lines have; `mask_scope` is only in lines of selections with a threshold."""
+OF_VLLM = tuple(one.name for one in fields(StepRecord) if one.type == float | None)
+"""Fields that are only in lines of trainings whose rollouts are vLLM's."""
 
 
 def as_line(record: StepRecord) -> dict[str, Any]:
@@ -86,5 +94,6 @@ def from_line(line: Mapping[str, Any]) -> StepRecord:
         return {k: v if type(v) in kinds else otherwise for k, v in found.items()}
 
     numbers, counts = known(NUMBERS, (float, int), nan), known(COUNTS, (int,), 0)
-    nested = known(NESTED, (dict,), {})
-    return StepRecord(**numbers, **counts, **nested, **known(("mask_scope",), (dict,), None))
+    nested, of_vllm = known(NESTED, (dict,), {}), known(OF_VLLM, (float, int), None)
+    scopes = known(("mask_scope",), (dict,), None)
+    return StepRecord(**numbers, **counts, **nested, **of_vllm, **scopes)

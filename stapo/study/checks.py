@@ -58,6 +58,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _equal_titles(raw)
     yield from _batches(raw)
     yield from _rewards(raw)
+    yield from _rollouts(raw)
     yield from _amounts(raw)
 
 
@@ -351,6 +352,18 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
     elif sha256 is not None and reward in (None, *REWARDS):
         yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
+
+
+def _rollouts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Report settings for the log-probs of vLLM in a study whose rollouts have none."""
+    training = _section(raw, "training")
+    if training.get("rollouts", "transformers") == "transformers":
+        for key in ("rollout_mismatch_limit", "rollout_correction"):
+            if training.get(key) is not None:
+                yield (
+                    ("training", key),
+                    "only for rollouts with vLLM; remove it, or change rollouts",
+                )
 
 
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:

@@ -81,7 +81,7 @@ def judge_config(study: Study) -> dict[str, Any] | None:
 def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     """Return what determines the final weights of a training."""
     method = study.method(run.method)
-    without = {"checkpoint_every", "keep_checkpoints", "evaluate_every"}
+    without = {"checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit"}
     if method.reads == "none":
         without.add("statistics")  # They select nothing.
     training = study.training_of(run.method).model_dump(exclude=without)

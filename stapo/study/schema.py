@@ -53,6 +53,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _unset(value: Any) -> bool:
+    """Return whether an optional setting is off; it is then in no fingerprint."""
+    return value is None
+
+
 class HubModel(Strict):
     """A model on the Hugging Face Hub."""
 
@@ -147,6 +152,22 @@ class TrainingSettings(Strict):
     )
     rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers", description="Engine that generates the responses of the training"
+    )
+    rollout_mismatch_limit: Real | None = Field(
+        None,
+        gt=0,
+        le=100,
+        exclude_if=_unset,
+        description="Mean |log p(vLLM) - log p(trainer)| of a mini-batch, in nats per token, above which the "
+        "training stops; off by default",
+    )
+    rollout_correction: Real | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        exclude_if=_unset,
+        description="Multiplies the surrogate of each token by p(trainer) / p(vLLM), at most this number; "
+        "off by default, as in the paper",
     )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"

@@ -56,6 +56,7 @@ def measure(
         entropies = torch.zeros(1, dtype=torch.double, device=entropies.device)
     silenced = int((candidates & ~keep).sum()) if method.spec.silenced else 0
     levels = quantiles(entropies, QUANTILES).tolist()
+    mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
     return StepRecord(
         zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
         entropy=entropies.mean().item(),
@@ -72,7 +73,37 @@ def measure(
         clip_high_fraction=counted.clipped_high / shared,
         loss=counted.loss,
         kl=counted.kl / shared,
+        rollout_mismatch=mean,
+        rollout_mismatch_max=largest,
+        rollout_changed_fraction=changed,
     )
+
+
+def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
+    """Return how far vLLM's log-probs of the response tokens are from the trainer's.
+
+    Tokens without a log-prob of vLLM are left out. The share of the candidates that change sides compares
+    the selections by vLLM's and by the trainer's probabilities, both of the policy of the rollout.
+
+    Args:
+        batch: the whole mini-batch.
+        tau_p: probability below which a token with positive advantage is a candidate.
+
+    Returns:
+        Mean and maximum of the differences in nats, and the share; None if the responses are not vLLM's.
+    """
+    if batch.rollout_logps is None:
+        return None
+    known = batch.mask & ~batch.rollout_logps.isnan()
+    ours, theirs = (
+        spurious_candidates(logps, batch.advantages, known, tau_p)
+        for logps in (batch.old_logps, batch.rollout_logps)
+    )
+    differences = (batch.rollout_logps.double() - batch.old_logps.double())[known].abs()
+    if not len(differences):
+        return 0.0, 0.0, 0.0
+    changed = int((ours ^ theirs).sum()) / max(int((ours | theirs).sum()), 1)
+    return differences.mean().item(), differences.max().item(), changed
 
 
 def mask_scope(

@@ -44,7 +44,7 @@ class TrainingJob:
     method: Method
     """Method of the run."""
     seed: int
-    """Seed of data order, rollouts and everything else."""
+    """Seed of everything random, except what a vLLM server samples."""
     base: Path
     """Directory of the base model and its tokenizer."""
     prompts: Path
@@ -88,7 +88,7 @@ def trainer_config(
     Args:
         training: settings that all methods share.
         engine: settings of the engine, which do not determine the result.
-        seed: seed of data order, rollouts and everything else.
+        seed: seed of everything random, except what a vLLM server samples.
         output: directory of the step checkpoints.
         run_fingerprint: fingerprint of everything that determines the result.
         end_token_ids: ids of the tokens that end a response.
@@ -116,6 +116,8 @@ def trainer_config(
         statistics=training.statistics,
         micro_batch_tokens=training.micro_batch_tokens,
         advantage_epsilon=training.advantage_epsilon,
+        rollout_mismatch_limit=training.rollout_mismatch_limit,
+        rollout_correction=training.rollout_correction,
         disable_dropout=True,
         trust_remote_code=False,  # Also applies to the reference model and to vLLM.
         save_strategy="steps",
@@ -185,7 +187,7 @@ def _vllm(
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
         # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
         "generation_kwargs": {"stop_token_ids": list(end_token_ids), "ignore_eos": True},
-        # The paper's objective has no importance-sampling correction; the rollout keeps vLLM's log-probs.
+        # That of TRL is in its loss, which is not used; ours is `rollout_correction`.
         "vllm_importance_sampling_correction": False,
     }
 

@@ -21,8 +21,8 @@ from trl import GRPOConfig
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
-from stapo.objective import group_advantages
-from stapo.records.step import COUNTS, NUMBERS, ROLLOUT, UPDATE, StepRecord
+from stapo.objective import group_advantages, importance_weights
+from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.training.attention import PACKED, can_pack
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
@@ -58,6 +58,12 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         },
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
+    rollout_mismatch_limit: float | None = field(
+        default=None, metadata={"help": "Mean mismatch with vLLM, in nats, above which it stops"}
+    )
+    rollout_correction: float | None = field(
+        default=None, metadata={"help": "Cap of the importance weights of vLLM's tokens; None: off"}
+    )
     run_fingerprint: str = field(
         default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}
     )
@@ -265,24 +271,36 @@ class StapoTrainer(ResumableTrainer):
         self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
         if not torch.isfinite(loss):
-            self._refuse("loss", loss.item())
+            self._refuse(f"the loss is {loss.item()}")
+        self._check_mismatch()
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Return the gradient norm; raise an error if it is not finite, before the weights change."""
         norm = super()._get_grad_norm(model, grad_norm)
         if not torch.isfinite(torch.as_tensor(norm)):
-            self._refuse("gradient norm", float(norm))
+            self._refuse(f"the gradient norm is {float(norm)}")
         return norm
 
-    def _refuse(self, what: str, value: float) -> None:
+    def _check_mismatch(self) -> None:
+        """Stop if vLLM samples with other probabilities than the study allows."""
+        limit = self.args.rollout_mismatch_limit
+        found = None if self._record is None else self._record.rollout_mismatch
+        if limit is not None and found is not None and found > limit:
+            self._refuse(
+                f"vLLM's log-probs differ from the trainer's by {found:.3g} nats per token, more than "
+                f"training.rollout_mismatch_limit, {limit:.3g}; compare the precision and the settings of "
+                "the two, or raise the limit"
+            )
+
+    def _refuse(self, reason: str) -> None:
         """Save the mini-batch for inspection, and stop before the weights change."""
         step = self.state.global_step + 1
         path = Path(self.args.output_dir) / f"refused-step-{step}.safetensors"
         if self.accelerator.is_main_process:
             save_file({name: value.contiguous() for name, value in self._mini_batch.items()}, path)
         raise FloatingPointError(
-            f"step {step}: the {what} is {value}; the weights were not changed, the mini-batch is in {path} "
+            f"step {step}: {reason}; the weights were not changed, the mini-batch is in {path} "
             "and the last checkpoint can be used"
         )
 
@@ -296,7 +314,8 @@ class StapoTrainer(ResumableTrainer):
         Returns:
             The loss of the mini-batch, the same on every rank.
         """
-        batch, seed = mini_batch(inputs), self.args.seed * 1_000_003 + self.state.global_step
+        batch = mini_batch(inputs, self.args.rollout_correction)
+        seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
         sequences = Sequences(
@@ -343,17 +362,29 @@ class StapoTrainer(ResumableTrainer):
             self._record = None
             if self.on_metrics is not None and self.accelerator.is_main_process:
                 self.on_metrics(record)
-            curves = [name for name in (*NUMBERS, *COUNTS) if name != "step"]
-            logs |= {f"stapo/{name}": getattr(record, name) for name in curves}
+            curves = {name: getattr(record, name) for name in (*NUMBERS, *COUNTS, *OF_VLLM)}
+            del curves["step"]
+            logs |= {f"stapo/{name}": v for name, v in curves.items() if v is not None}
         super().log(logs, start_time)
 
 
-def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
-    """Return the input of the update for a mini-batch with TRL's names."""
+def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:
+    """Return the input of the update for a mini-batch with TRL's names.
+
+    Args:
+        inputs: tensors of the whole mini-batch.
+        correction: cap of the importance weights of vLLM's tokens, None for no weights.
+    """
+    old, rollout = inputs["old_per_token_logps"], inputs.get("sampling_per_token_logps")
+    importance = None
+    if rollout is not None and correction is not None:
+        importance = importance_weights(old, rollout, correction)
     return MiniBatch(
         mask=inputs["completion_mask"].bool(),
         advantages=inputs["advantages"],
-        old_logps=inputs["old_per_token_logps"],
+        old_logps=old,
+        rollout_logps=rollout,
+        importance=importance,
         old_entropies=inputs["old_entropies"],
         ref_logps=inputs.get("ref_per_token_logps"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),

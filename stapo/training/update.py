@@ -203,6 +203,8 @@ def micro_batch_loss(
     values = clipped_surrogate(
         logps, old_logps, advantages, method.clip_low, method.clip_high, method.dual_clip
     )
+    if batch.importance is not None:
+        values = values * batch.importance[:, :width]
     kl = torch.zeros_like(values)
     if method.kl_coefficient > 0:
         if batch.ref_logps is None:

@@ -16,16 +16,18 @@ from stapo.files import read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
 OF_METRICS = [name for name, figure in FIGURES.items() if figure.value]
+OF_VLLM = ["rollout_mismatch"]
 
 
 def test_no_figure_is_lost():
     """By name: the tests of the rules count what the code lists, and would count one less."""
-    drawn = {"entropy", "reward", "silenced_fraction", "response_length", "gradient_norm"}
+    drawn = {"entropy", "reward", "silenced_fraction", "response_length", "gradient_norm", *OF_VLLM}
     assert {*OF_METRICS} >= drawn
     assert {*FIGURES} >= {*drawn, "accuracy"}
 
 
 def test_every_figure_is_announced_that_of_scores_with_intermediate_checkpoints(raw_study):
+    raw_study["training"]["rollouts"] = "vllm-colocate"
     study = parse_study(raw_study)
     assert paths.figure_names(study) == OF_METRICS
     assert "accuracy" not in OF_METRICS
@@ -35,6 +37,14 @@ def test_every_figure_is_announced_that_of_scores_with_intermediate_checkpoints(
     assert paths.figure_names(study) == [*FIGURES]
     scores = paths.score_paths(study, study.run.decodings)
     assert {*paths.figure_sources(study, "accuracy")} == {*scores}
+
+
+def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm_only(raw_study):
+    for rollouts in ("transformers", "vllm-colocate", "vllm-server"):
+        raw_study["training"]["rollouts"] = rollouts
+        names = paths.figure_names(parse_study(raw_study))
+        own = [] if rollouts == "transformers" else OF_VLLM
+        assert names == [name for name in OF_METRICS if name not in OF_VLLM or name in own]
 
 
 def test_the_rules_know_the_figures_without_what_draws_them():

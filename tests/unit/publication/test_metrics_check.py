@@ -51,6 +51,43 @@ def test_the_mean_reward_is_one_that_the_studys_rewards_give(settings, metrics, 
     assert faults == ([] if fault is None else [f"step 1: {fault}"])
 
 
+VLLM = {"rollouts": "vllm-colocate"}
+MISMATCH = {"rollout_mismatch": 0.1, "rollout_mismatch_max": 0.5, "rollout_changed_fraction": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("settings", "metrics", "fault"),
+    [
+        (VLLM, MISMATCH, None),
+        (
+            {},
+            MISMATCH,
+            "other fields than this method's: rollout_changed_fraction, rollout_mismatch",
+        ),
+        (VLLM, {}, "other fields than this method's: rollout_changed_fraction, rollout_mismatch"),
+        (VLLM, {**MISMATCH, "rollout_mismatch": None}, "a value is not a finite number"),
+        (
+            VLLM,
+            {**MISMATCH, "rollout_mismatch": 0.6},
+            "a mean rollout mismatch of 0.6, the largest",
+        ),
+        (VLLM, {**MISMATCH, "rollout_mismatch": -0.1}, "a mean rollout mismatch of -0.1"),
+        (
+            VLLM,
+            {**MISMATCH, "rollout_changed_fraction": 1.5},
+            "rollout_changed_fraction is not betw",
+        ),
+        ({**VLLM, "rollout_mismatch_limit": 0.1}, MISMATCH, None),
+        ({**VLLM, "rollout_mismatch_limit": 0.05}, MISMATCH, "0.1, the study stops at 0.05"),
+    ],
+)
+def test_differences_of_log_probs_are_those_of_trainings_with_vllm(settings, metrics, fault):
+    training = TRAINING.model_copy(update=settings)
+    *_, faults = metrics_faults(iter([record(**metrics)]), training, METHODS["justrl"])
+    assert len(faults) == (fault is not None)
+    assert fault is None or fault in faults[0]
+
+
 CANDIDATES = {"num_candidates": 4, "candidate_fraction": 4 / 64}
 SCOPES = {"mask_scope": {"mini_batch": {"num_dropped": 0, "num_different": 0}}}
 

@@ -10,6 +10,7 @@ from stapo.records.step import (
     COUNTS,
     NESTED,
     NUMBERS,
+    OF_VLLM,
     QUANTILES,
     StepRecord,
     as_line,
@@ -22,13 +23,14 @@ LINE = {
     "num_silenced": 1, "candidate_fraction": 0.2, "silenced_fraction": 0.1, "kept_fraction": 0.9,
     "response_length": 5.0, "truncated_fraction": 0.0,
     "mask_scope": {"mini_batch": {"num_dropped": 1, "num_different": 0}}, "clip_low_fraction": 0.0,
-    "clip_high_fraction": 0.1, "loss": -0.5, "kl": 0.0, "gradient_norm": 1.5, "learning_rate": 1e-06,
+    "clip_high_fraction": 0.1, "loss": -0.5, "kl": 0.0, "rollout_mismatch": 0.01, "rollout_mismatch_max": 0.5,
+    "rollout_changed_fraction": 0.25, "gradient_norm": 1.5, "learning_rate": 1e-06,
     "seconds": {"rollout": 2.0, "update": 1.0},
 }  # fmt: skip
 """The keys of a line and their order, written out: finished results have them."""
 
 
-@pytest.mark.parametrize("without", [(), ("mask_scope",)])
+@pytest.mark.parametrize("without", [(), ("mask_scope",), OF_VLLM, ("mask_scope", *OF_VLLM)])
 def test_a_line_has_the_same_keys_in_the_same_order_and_comes_back(without) -> None:
     line = {name: value for name, value in LINE.items() if name not in without}
     assert json.dumps(as_line(from_line(line))) == json.dumps(line)
@@ -36,7 +38,7 @@ def test_a_line_has_the_same_keys_in_the_same_order_and_comes_back(without) -> N
 
 
 def test_every_field_is_a_number_a_count_or_nested() -> None:
-    named = {*NUMBERS, *COUNTS, *NESTED, "mask_scope"}
+    named = {*NUMBERS, *COUNTS, *NESTED, *OF_VLLM, "mask_scope"}
     assert named == LINE.keys() == StepRecord.__dataclass_fields__.keys()
 
 
@@ -51,6 +53,7 @@ def test_what_a_line_does_not_say_is_unknown() -> None:
 def test_figures_show_fields_of_the_record() -> None:
     """A file of metrics without the field is told apart from one with it by this name."""
     shown = {name: one.value for name, one in FIGURES.items() if one.value is not None}
-    assert shown.keys() <= {*NUMBERS, *COUNTS}
+    assert shown.keys() <= {*NUMBERS, *COUNTS, *OF_VLLM}
+    assert {name for name, one in FIGURES.items() if one.of_vllm} == shown.keys() & {*OF_VLLM}
     for name, value in shown.items():
         assert value(LINE) in (LINE[name], 100 * LINE[name])
