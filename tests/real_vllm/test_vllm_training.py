@@ -19,8 +19,9 @@ from vllm_on_cpu import processes
 
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
+from stapo.publication.metrics_check import metrics_faults
 from stapo.repository import ROOT
-from stapo.study import merge
+from stapo.study import merge, read_study
 from stapo.study.schema import TinyModel
 from stapo.training.record import attempts
 
@@ -155,12 +156,20 @@ def test_a_study_trains_with_vllm(tmp_path):
         "benchmarks": {"chain-2": {"samples": 1}},
         "run": {"methods": ["stapo"], "benchmarks": ["chain-2"], "decodings": ["t1.0-p1.0"]},
     }
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(merge(smoke, change)))
+    raw = merge(smoke, change)
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(raw))
+    figure = "results/smoke/figures/rollout_mismatch.svg"
     done = subprocess.run(
         [
             *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
             *("--configfile", "study.yaml", "--cores", "2", "--show-failed-logs"),
-            *("--set-resources", "train:gpu=0"),
+            *(
+                "--set-resources",
+                "train:gpu=0",
+                "--",
+                figure,
+                "results/smoke/runs/tiny/stapo/seed0/model",
+            ),
         ],
         cwd=tmp_path,
         env={**os.environ, **processes(tmp_path), "VLLM_CPU_KVCACHE_SPACE": "1"},
@@ -169,5 +178,9 @@ def test_a_study_trains_with_vllm(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (run,) = (tmp_path / "results" / "smoke" / "runs" / "tiny" / "stapo").iterdir()
-    assert len(read_jsonl(run / "metrics.jsonl")) == 4
+    assert (tmp_path / figure).exists()
+    study = read_study(tmp_path / "study.yaml")
+    metrics = read_jsonl(tmp_path / "results/smoke/runs/tiny/stapo/seed0/metrics.jsonl")
+    *_, faults = metrics_faults(iter(metrics), study.training, study.method("stapo"))
+    assert not faults
+    assert 0 < max(step["rollout_mismatch_max"] for step in metrics) < TOLERANCE

@@ -160,9 +160,7 @@ def test_a_training_stops_above_the_limit_before_the_weights_change(world, unlim
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
 
-def test_the_correction_changes_the_gradient_and_nothing_that_is_measured(
-    world, unlimited, tmp_path
-):  # noqa: F811
+def test_the_correction_changes_the_gradient_and_no_measurement(world, unlimited, tmp_path):  # noqa: F811
     expected = metrics(unlimited / "metrics.jsonl")[0]
     (found,) = run(world, tmp_path, rollout_correction=2.0, steps=1)
     differs = {name for name in expected if found[name] != expected[name]}
