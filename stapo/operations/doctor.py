@@ -68,6 +68,7 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from slurm()
     yield from ports()
     yield from server(study)
+    yield from server_mode(study)
 
 
 def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = None) -> bool:
@@ -307,6 +308,17 @@ def server(study: Study) -> Iterator[Check]:
         yield Check("warning", f"engine.vllm_server: {reason}", remedy)
     else:
         yield Check("ok", f"engine.vllm_server: {address} answers")
+
+
+def server_mode(study: Study) -> Iterator[Check]:
+    """Warn of rollouts that no test covers: TRL sends weights to a server between GPUs only."""
+    if study.training.rollouts == "vllm-server":
+        what = (
+            "training.rollouts: vllm-server has not been tested, and reruns sample other responses"
+        )
+        yield Check(
+            "warning", what, "use vllm-colocate, or watch rollout_mismatch in metrics.jsonl"
+        )
 
 
 def _version(package: str) -> str | None:

@@ -278,6 +278,16 @@ def test_the_vllm_server_of_a_study_answers_or_not(raw_study, study):
     assert "trl vllm-serve --model results/smoke/models/tiny/base --host 127.0.0.1" in check.remedy
 
 
+def test_rollouts_that_no_test_covers_are_warned_of(raw_study):
+    for rollouts in ("transformers", "vllm-colocate"):
+        raw_study["training"]["rollouts"] = rollouts
+        assert [*doctor.server_mode(parse_study(raw_study))] == []
+    raw_study["training"]["rollouts"] = "vllm-server"
+    check = only(doctor.server_mode(parse_study(raw_study)))
+    assert check.level == "warning"
+    assert "not been tested" in check.what
+
+
 def test_a_vllm_server_that_other_machines_reach_is_warned_of(raw_study):
     raw_study["training"]["rollouts"] = "vllm-server"
     with server(200, "0.0.0.0") as address:
