@@ -47,10 +47,10 @@ def packed_attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None, scaling: float, **_: Any
 ) -> tuple[Tensor, None]:
     """Attend within one packed row, as an attention function of Transformers."""
-    heads = (states.transpose(1, 2).squeeze(0) for states in (query, key, value))
+    rows = (states.squeeze(0).transpose(0, 1).to(value.dtype) for states in (query, key, value))
     ends, tokens = torch.zeros(2, dtype=torch.int32), query.shape[2]
     causal: dict[str, Any] = {"window_size": (-1, 0), "scale": scaling, "enable_gqa": True}
-    return varlen_attn(*heads, ends, ends, tokens, tokens, **causal).unsqueeze(0), None
+    return varlen_attn(*rows, ends, ends, tokens, tokens, **causal).unsqueeze(0), None
 
 
 AttentionInterface.register(PACKED, packed_attention)
@@ -138,7 +138,11 @@ class Tracked:
     """
 
     def __init__(
-        self, model: Qwen3ForCausalLM, mesh: DeviceMesh | None, tokens: int, outputs: tuple[str, ...]
+        self,
+        model: Qwen3ForCausalLM,
+        mesh: DeviceMesh | None,
+        tokens: int,
+        outputs: tuple[str, ...],
     ) -> None:
         add_fused_lm_head(model, outputs=outputs)
         self.model, self.alone = sharded(model, mesh), mesh is None

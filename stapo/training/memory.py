@@ -1,4 +1,9 @@
-"""Estimate of the GPU memory of a training, made before it starts. Not yet measured on GPUs."""
+"""Estimate of the GPU and host memory of a training, made before it starts. Not yet measured on GPUs.
+
+The formulas are those of a pass with packed sequences: `tests/unit/training/test_memory.py` and
+`tests/performance/bench_memory.py` compare them with torch's memory trackers, which run the same model,
+sharding and head on shapes alone. Constants marked *fitted* come from there.
+"""
 
 from math import gcd
 
@@ -8,10 +13,28 @@ from stapo.study.schema import EngineSettings, TrainingSettings
 
 MOST_GPUS = 1024
 """Largest number of GPUs of one training that is tried when looking for one that fits."""
+GPUS_PER_NODE = 8
+"""GPUs of one machine, for the estimate of its memory."""
 RESERVED_BYTES = 3.0e9
 """Bytes of each GPU for CUDA, NCCL and fragmentation, our assumption."""
-LOGIT_TOKENS = 4096
-"""Tokens whose logits exist at once in TRL's chunked log-probs (trl/kernels, TOKEN_CHUNK_SIZE)."""
+ASLEEP_BYTES = 3.0e9
+"""Bytes of each GPU that a sleeping vLLM keeps (CUDA graphs, communicators); unmeasured, our assumption."""
+PROCESS_BYTES = 4.0e9
+"""Host memory of each process without weights (libraries, CUDA); unmeasured, our assumption."""
+TILE_BYTES = 2 * 4096 * 32768
+"""Logits that exist at once in TRL's chunked log-probs (trl/kernels/chunked_logprob.py), in bf16."""
+ROLLOUT_BYTES = 32
+"""Bytes of each response position of a rollout, held by every rank: token id and mask (int64), log-probs of
+rollout, policy and reference, and entropies (float32)."""
+LAYER_BYTES = {1: (28, 14, 12), 2: (16, 14, 12)}
+"""Bytes of each token that the backward pass of one layer holds, per hidden, query and feed-forward value;
+fitted. Key 1: on one GPU, where autocast leaves the residual stream in float32; 2: sharded, in bf16."""
+FORWARD_BYTES = (8, 6)
+"""The same for a forward pass without gradient, per hidden and feed-forward value; fitted."""
+HEAD_BYTES = 12
+"""Bytes of each token and hidden value in the head; fitted."""
+
+Parts = dict[str, float]
 
 
 def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float) -> list[str]:
@@ -21,39 +44,66 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
         study: the study with its sizes and methods.
         gpus_per_training: number of GPUs over which a training is sharded.
         gpu_memory_bytes: memory of one GPU.
+
+    Raises:
+        StudyError: models of unknown shape.
     """
-    training, engine, errors = study.training, study.engine, []
-    kl = any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
-    own = [study.training_of(name) for name in study.run.methods]
-    batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
+    errors, batch = [], mini_batch_divisor(study)
     if batch % gpus_per_training:
         errors.append(
             f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
             f"{gpus_per_training} GPUs; choose a number of GPUs that divides it"
         )
     for size, shape in shapes_of(study).items():
+        error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
+        errors += [error] * bool(error)
+    return errors
 
-        def parts(gpus: int, shape: Shape = shape) -> dict[str, float]:
-            return memory_per_gpu(shape, training, engine, gpus, gpu_memory_bytes, kl)
 
-        need = parts(gpus_per_training)
-        share, least = need["vLLM"] * engine.vllm_tensor_parallel, least_vllm(shape, training)
-        peak = peak_memory(need)
-        if 0 < share < least:
-            errors.append(
+def mini_batch_divisor(study: Study) -> int:
+    """Return the number of responses that every number of GPUs of the study's trainings must divide."""
+    own = [study.training_of(name) for name in study.run.methods]
+    return gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
+
+
+def has_reference(study: Study) -> bool:
+    """Return whether a method of the study has a KL term, so that its training holds a reference model."""
+    return any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
+
+
+def _size_error(
+    study: Study, size: str, shape: Shape, gpus: int, gpu_memory: float, batch: int
+) -> str:
+    training, engine, kl = study.training, study.engine, has_reference(study)
+
+    def worst(number: int) -> tuple[str, Parts]:
+        phases = memory_per_gpu(shape, training, engine, number, gpu_memory, kl)
+        return max(phases.items(), key=lambda item: sum(item[1].values()))
+
+    if 0 < (share := vllm_bytes(training, engine, gpu_memory) * engine.vllm_tensor_parallel):
+        if share < (least := least_vllm(shape, training)):
+            return (
                 f"models.{size}: vLLM's share is {share / 1e9:.1f} GB, but weights and one response need "
                 f"{least / 1e9:.1f} GB; increase engine.vllm_gpu_memory or engine.vllm_tensor_parallel"
             )
-        elif peak > gpu_memory_bytes:
-            more = (g for g in range(gpus_per_training + 1, MOST_GPUS + 1) if batch % g == 0)
-            enough = (g for g in more if peak_memory(parts(g)) <= gpu_memory_bytes)
-            shown = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in need.items() if value)
-            errors.append(
-                f"models.{size}: a training needs {peak / 1e9:.1f} GB on each of {gpus_per_training} GPUs of "
-                f"{gpu_memory_bytes / 1e9:.1f} GB ({shown}); {next(enough, 'no number of')} GPUs would be "
-                "enough; or reduce training.micro_batch_tokens"
-            )
-    return errors
+    phase, need = worst(gpus)
+    peak = sum(need.values())
+    if peak <= gpu_memory:
+        return ""
+    more = (number for number in range(gpus + 1, MOST_GPUS + 1) if batch % number == 0)
+    enough = (number for number in more if sum(worst(number)[1].values()) <= gpu_memory)
+    shown = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in need.items() if value)
+    less = "engine.vllm_gpu_memory" if phase == "rollout" else "training.micro_batch_tokens"
+    return (
+        f"models.{size}: a training needs {peak / 1e9:.1f} GB on each of {gpus} GPUs of "
+        f"{gpu_memory / 1e9:.1f} GB in its {phase} phase ({shown}); {next(enough, 'no number of')} GPUs "
+        f"would be enough; or reduce {less}"
+    )
+
+
+def vllm_bytes(training: TrainingSettings, engine: EngineSettings, gpu_memory: float) -> float:
+    """Return the bytes of each GPU that a colocated vLLM takes while it is awake."""
+    return engine.vllm_gpu_memory * gpu_memory if training.rollouts == "vllm-colocate" else 0.0
 
 
 def memory_per_gpu(
@@ -63,13 +113,12 @@ def memory_per_gpu(
     gpus: int,
     gpu_memory: float,
     kl: bool,
-) -> dict[str, float]:
-    """Return the bytes that a training needs of each GPU, by part.
+) -> dict[str, Parts]:
+    """Return the bytes that a training needs of each GPU at the peak of each phase, by part.
 
-    The policy is loaded in fp32 (stapo.training.run) and computes in bf16. Its fp32 parameters, gradients
-    and two moments of Adam are sharded over the GPUs. Not sharded, in bf16, are the embeddings and two
-    layers with their gradients; on one GPU it is everything that autocast keeps. Gradient checkpointing
-    keeps the inputs of all layers (fp32), and the activations of one layer with their gradients (bf16).
+    Parameters, gradients and Adam's moments are float32 and sharded over the GPUs; the reference model is
+    bf16. In `rollout`, weights are gathered one by one for vLLM, and its share counts as a whole, although
+    its cache comes only after them.
 
     Args:
         shape: shape of the model.
@@ -77,25 +126,70 @@ def memory_per_gpu(
         engine: memory share of a colocated vLLM.
         gpus: number of GPUs of the training.
         gpu_memory: bytes of one GPU.
-        kl: whether a reference model, also fp32 and sharded, is loaded.
+        kl: whether a reference model is loaded.
+
+    Returns:
+        The phases `update` and `rollout`, and with a reference model `reference`.
     """
     tokens = max(
         training.micro_batch_tokens, training.max_prompt_tokens + training.max_response_tokens
     )
-    inside = 6 * shape.hidden + 2 * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    copies = shape.parameters if gpus == 1 else 2 * (shape.embedding + 2 * shape.layer)
-    colocated = training.rollouts == "vllm-colocate"
-    return {
+    kept = {
         "parameters": 4 * shape.parameters / gpus,
-        "reference": 4 * shape.parameters / gpus if kl else 0.0,
+        "reference": 2 * shape.parameters / gpus if kl else 0.0,
         "Adam": 8 * shape.parameters / gpus,
-        "gradients": 4 * shape.parameters / gpus,
-        "bf16 copies": 2 * copies,
-        "activations": tokens * (4 * shape.layers * shape.hidden + 4 * (inside + 4 * shape.ffn)),
-        "logits": 2 * 4 * min(tokens, LOGIT_TOKENS) * shape.vocabulary,
-        "vLLM": engine.vllm_gpu_memory * gpu_memory if colocated else 0.0,
         "reserved": RESERVED_BYTES,
     }
+    responses = training.prompts_per_batch * training.group_size
+    awake = vllm_bytes(training, engine, gpu_memory)
+    asleep = kept | {
+        "responses": float(ROLLOUT_BYTES * responses * training.max_response_tokens),
+        "vLLM asleep": ASLEEP_BYTES if awake else 0.0,
+    }
+    gathered = 4.0 * shape.vocabulary * shape.hidden if gpus > 1 else 0.0
+    update = {"gradients": 4 * shape.parameters / gpus, **_update_pass(shape, tokens, gpus)}
+    phases = {"update": asleep | update, "rollout": kept | {"gathered": gathered, "vLLM": awake}}
+    if kl:
+        phases["reference"] = asleep | {"pass": _reference_pass(shape, tokens, gpus)}
+    return phases
+
+
+def _update_pass(shape: Shape, tokens: int, gpus: int) -> Parts:
+    """Return the bytes at the peak of a forward and backward pass with gradient checkpointing.
+
+    The peak is in the head, in the last layer (with what the head left), or, on one GPU, at the end of the
+    forward pass, where autocast still holds the bf16 copies of all weights.
+    """
+    alone = gpus == 1
+    head = shape.vocabulary * shape.hidden
+    per_hidden, per_query, per_ffn = LAYER_BYTES[1 if alone else 2]
+    values = per_hidden * shape.hidden + per_query * shape.heads * shape.head_dim
+    values += per_ffn * shape.ffn
+    # The gradient of the head in float32; it is sharded, or added to its parameter, before the layers.
+    left = 4 * head if shape.tied or not alone else 0
+    peaks = {
+        "layer": tokens * values + (2 if alone else 6) * shape.layer + left,
+        "head": (4 if alone else 8) * head + HEAD_BYTES * tokens * shape.hidden + TILE_BYTES,
+    }
+    if alone:
+        per_hidden, per_ffn = FORWARD_BYTES
+        passing = tokens * (per_hidden * shape.hidden + per_ffn * shape.ffn)
+        peaks["forward"] = 2 * shape.layers * shape.layer + passing
+    inputs = (4 if alone else 2) * tokens * shape.layers * shape.hidden
+    return {"layer inputs": float(inputs), "pass": float(max(peaks.values()))}
+
+
+def _reference_pass(shape: Shape, tokens: int, gpus: int) -> float:
+    """Return the bytes at the peak of a forward pass without gradient, in a layer or in the head."""
+    per_hidden, per_ffn = FORWARD_BYTES
+    layer = tokens * (per_hidden * shape.hidden + per_ffn * shape.ffn)
+    in_head = HEAD_BYTES * tokens * shape.hidden + TILE_BYTES
+    if gpus == 1:
+        return float(max(layer, in_head))
+    # A layer and the next one, once as they arrive and once as they are used; tied weights stay.
+    head = shape.vocabulary * shape.hidden
+    layer += 4 * shape.layer + (2 * head if shape.tied else 0)
+    return float(max(layer, in_head + (2 if shape.tied else 4) * head))
 
 
 def least_vllm(shape: Shape, training: TrainingSettings) -> float:
@@ -104,8 +198,37 @@ def least_vllm(shape: Shape, training: TrainingSettings) -> float:
     return 2.0 * (shape.parameters + shape.cache_values * longest)
 
 
-def peak_memory(parts: dict[str, float]) -> float:
-    """Return the peak in bytes: vLLM sleeps during updates, and gradients are freed during rollouts."""
-    kept = sum(parts[name] for name in ("parameters", "reference", "Adam", "reserved"))
-    update = sum(parts[name] for name in ("gradients", "bf16 copies", "activations", "logits"))
-    return kept + max(update, parts["vLLM"])
+def peak_memory(phases: dict[str, Parts]) -> float:
+    """Return the peak in bytes over all phases."""
+    return max(sum(parts.values()) for parts in phases.values())
+
+
+def host_memory(shape: Shape, gpus: int, kl: bool) -> tuple[float, float]:
+    """Return the host memory in bytes of each process of a training, and of each machine.
+
+    Every process reads the whole model in float32, and the reference model in bf16, before they are
+    sharded. Later needs are smaller: the main process gathers the weights in float32, and a step
+    checkpoint passes through in shards.
+
+    Args:
+        shape: shape of the model.
+        gpus: number of GPUs of the training.
+        kl: whether a reference model is loaded.
+    """
+    each = PROCESS_BYTES + (6.0 if kl else 4.0) * shape.parameters
+    return each, each * min(gpus, GPUS_PER_NODE)
+
+
+def verifier_memory(shape: Shape, tokens: int, rows: int) -> float:
+    """Return the bytes that a verifier on Transformers needs of its GPU, in bf16.
+
+    Args:
+        shape: shape of the verifier.
+        tokens: positions of one batch, with padding.
+        rows: prompts of one batch.
+    """
+    per_hidden, per_ffn = FORWARD_BYTES
+    passing = tokens * (per_hidden * shape.hidden + per_ffn * shape.ffn + 2 * shape.cache_values)
+    # The mask of a padded batch: rows x length x length, as numbers in bf16 and as booleans.
+    mask = 3 * tokens * tokens / max(rows, 1)
+    return RESERVED_BYTES + 2.0 * shape.parameters + passing + mask
