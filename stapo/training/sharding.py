@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import fsdp2_prepare_model
+from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
-
-from stapo.models.loading import load_model
 
 TIMEOUT = timedelta(hours=1)
 """How long a rank waits for the others before it fails.
@@ -49,7 +48,7 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     rank would gather all of its weights at once.
 
     Args:
-        policy: policy before its first update, not yet prepared, loaded from a directory.
+        policy: policy before its first update, not yet prepared.
         accelerator: Accelerator of the training.
         **head: arguments of TRL's fused head, such as the temperature.
     """
@@ -58,7 +57,9 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     # FSDP2 casts the policy's weights to this type before a forward pass. Loaded in it, the reference gives
     # the same numbers and takes half the memory.
     dtype = policy.dtype if precision is None else precision.param_dtype
-    model = load_model(policy.config.name_or_path, dtype)
+    model = AutoModelForCausalLM.from_pretrained(
+        policy.config.name_or_path, dtype=dtype, use_safetensors=True, trust_remote_code=False
+    )
     model.set_attn_implementation(policy.config._attn_implementation)
     model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.
     add_fused_lm_head(model, **head)

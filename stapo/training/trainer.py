@@ -75,6 +75,17 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         super().__post_init__()
 
 
+def _check(args: StapoConfig) -> None:
+    """Raise ValueError for settings that the update does not support."""
+    if args.gradient_accumulation_steps != 1 or args.num_iterations != 1:
+        raise ValueError(
+            "gradient_accumulation_steps and num_iterations: expected 1; a mini-batch is divided into "
+            "micro-batches according to micro_batch_tokens"
+        )
+    if args.statistics not in ("behaviour", "current"):
+        raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
+
+
 class StapoTrainer(ResumableTrainer):
     """Trains with any method of `stapo.methods`; otherwise used like TRL's GRPOTrainer.
 
@@ -105,13 +116,7 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {args.method}")
         self.method = method or METHODS[args.method]
         self.on_metrics = on_metrics
-        if args.gradient_accumulation_steps != 1 or args.num_iterations != 1:
-            raise ValueError(
-                "gradient_accumulation_steps and num_iterations: expected 1; a mini-batch is divided into "
-                "micro-batches according to micro_batch_tokens"
-            )
-        if args.statistics not in ("behaviour", "current"):
-            raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
+        _check(args)
         args.beta = 0.0  # Otherwise TRL would load and shard a reference model in its own way.
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
