@@ -80,12 +80,13 @@ def _size_error(
         phases = memory_per_gpu(shape, training, engine, number, gpu_memory, kl)
         return max(phases.items(), key=lambda item: sum(item[1].values()))
 
-    if 0 < (share := vllm_bytes(training, engine, gpu_memory) * engine.vllm_tensor_parallel):
-        if share < (least := least_vllm(shape, training)):
-            return (
-                f"models.{size}: vLLM's share is {share / 1e9:.1f} GB, but weights and one response need "
-                f"{least / 1e9:.1f} GB; increase engine.vllm_gpu_memory or engine.vllm_tensor_parallel"
-            )
+    share = vllm_bytes(training, engine, gpu_memory) * engine.vllm_tensor_parallel
+    least = least_vllm(shape, training)
+    if 0 < share < least:
+        return (
+            f"models.{size}: vLLM's share is {share / 1e9:.1f} GB, but weights and one response need "
+            f"{least / 1e9:.1f} GB; increase engine.vllm_gpu_memory or engine.vllm_tensor_parallel"
+        )
     phase, need = worst(gpus)
     peak = sum(need.values())
     if peak <= gpu_memory:

@@ -175,7 +175,7 @@ def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
     alone = paper_study(run={"methods": ["stapo"]})
     assert "reference" not in memory_errors(alone, 1, 141e9)[0]
     # What one micro-batch takes is not shared by more GPUs.
-    wide = paper_study(training={"micro_batch_tokens": 400_000})
+    wide = paper_study(training={"micro_batch_tokens": 800_000})
     assert (
         "no number of GPUs would be enough; or reduce training" in memory_errors(wide, 1, 141e9)[0]
     )
