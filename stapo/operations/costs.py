@@ -7,7 +7,7 @@ what a step is.
 """
 
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, inf, log2
 
 from stapo.methods import Method
 from stapo.models.shapes import Shape
@@ -25,6 +25,8 @@ COMPUTE_UTILISATION = 0.35
 """Share of the peak FLOP/s reached in updates and prefill, with communication and padding; our assumption."""
 BANDWIDTH_UTILISATION = 0.6
 """Share of the memory bandwidth reached in decoding, our assumption."""
+TENSOR_PARALLEL_EFFICIENCY = 0.85
+"""Share of the joint FLOP/s and bandwidth that each doubling of tensor parallelism keeps, our assumption."""
 STEP_SECONDS_PER_LAYER = {"vllm": 0.0003, "transformers": 0.001}
 """Minimum time of a decoding step per layer (scheduling, launches, sampling), our assumption: vLLM 8 ms,
 Transformers 28 ms for 28 layers. It holds even if only the longest response of a rollout is left."""
@@ -52,6 +54,8 @@ ASSUMPTIONS = (
     f"two cores), {BANDWIDTH_UTILISATION} of the bandwidth in decoding",
     f"a decoding step takes at least {1000 * STEP_SECONDS_PER_LAYER['vllm']:.1f} ms per layer with vLLM, "
     f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers",
+    f"each doubling of tensor parallelism keeps {TENSOR_PARALLEL_EFFICIENCY} of the joint FLOP/s and "
+    "bandwidth",
     "an update is 6 FLOPs per parameter and token, 8 with gradient checkpointing (on GPUs), plus attention; "
     "2 more for old log-probs, 2 for the KL reference, and with `statistics: current` 2 in each update "
     "except the first of a rollout for the responses that the selection reads (a share of "
@@ -147,7 +151,9 @@ def decode_seconds(
 
 
 def _joined(device: Device, gpus: int) -> Device:
-    return Device(device.name, device.flops * gpus, device.bandwidth * gpus, device.memory * gpus)
+    """Return one device for the GPUs of an engine; their memory adds up, their speed not quite."""
+    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
+    return Device(device.name, device.flops * speed, device.bandwidth * speed, device.memory * gpus)
 
 
 def _cache(shape: Shape, device: Device, share: float) -> float:

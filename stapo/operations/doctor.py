@@ -22,11 +22,12 @@ from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
+from stapo.models.shapes import shape_of
 from stapo.operations.fetch import OFFLINE, needs
 from stapo.operations.file_system import Check, disk, file_system, places, shared_memory
 from stapo.provenance import LOCK, provenance
 from stapo.repository import ROOT
-from stapo.study import Study
+from stapo.study import Study, StudyError
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
 from stapo.training.server import (
@@ -58,6 +59,7 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from git()
     yield from revisions(study)
     yield from reward(study)
+    yield from shapes(study)
     yield from gpus(study)
     yield from vllm(study)
     yield from disk(needed_bytes)
@@ -162,6 +164,22 @@ def reward(study: Study) -> Iterator[Check]:
         yield Check("warning", what, remedy)
 
 
+def shapes(study: Study) -> Iterator[Check]:
+    """Check that time, disk space and memory of every model can be estimated."""
+    models = [study.models[size] for size in study.run.sizes]
+    unknown = []
+    for model in [*models, *([study.evaluation.verifier] if study.evaluation.verifier else [])]:
+        try:
+            shape_of(model)
+        except StudyError as error:
+            unknown += error.errors
+    for line in unknown:
+        what, _, remedy = line.partition("; ")
+        yield Check("warning", f"{what}; its memory, time and disk space are not estimated", remedy)
+    if not unknown:
+        yield Check("ok", "the shape of every model is known: `stapo plan` estimates its costs")
+
+
 def needs_vllm(study: Study) -> bool:
     """Return whether trainings or evaluations of a study run vLLM."""
     return study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
@@ -225,6 +243,7 @@ def vllm(study: Study) -> Iterator[Check]:
 
 LOOK = """
 import json, sys
+from stapo.models.shapes import shape_of
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 fetch(parse_study(json.load(sys.stdin)), print)

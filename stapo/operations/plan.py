@@ -20,6 +20,7 @@ from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.operations.current import is_built, is_trained, outputs
+from stapo.operations.scale import recommendation
 from stapo.operations.status import Answers, answers
 from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
@@ -121,13 +122,15 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[CostRow]:
     return [*rows, CostRow("tables", "and figures", 1, done, start * (not done), start)]
 
 
-def disk_needed(study: Study) -> int:
+def disk_needed(study: Study) -> int | None:
     """Return the bytes that a study writes in all, at rest; the kind of machine does not matter.
 
-    Raises:
-        StudyError: models of unknown shape.
+    None if a model has an unknown shape, so that nothing can be estimated.
     """
-    return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
+    try:
+        return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
+    except StudyError:
+        return None
 
 
 def _base_row(
@@ -279,10 +282,20 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
     assumed = (f"assumption: {line}" for line in costs.ASSUMPTIONS)
     for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)
+    _print_scale(study, device, console)
     errors = memory_errors(study, machine.gpus, device.memory) if device.is_gpu else []
     for line in errors:
         console.print(Text(line), style="bold red", soft_wrap=True)
     return not errors
+
+
+def _print_scale(study: Study, device: Device, console: Console) -> None:
+    """Print how to divide GPUs among trainings, for a study of Hub models on GPUs."""
+    if device.is_gpu and any(isinstance(study.models[size], HubModel) for size in study.run.sizes):
+        table, lines = recommendation(study, device)
+        console.print(table)
+        for line in lines:
+            console.print(Text(line), soft_wrap=True)
 
 
 def _total(rows: list[CostRow], machine: Machine) -> str:

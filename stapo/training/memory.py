@@ -7,8 +7,8 @@ sharding and head on shapes alone. Constants marked *fitted* come from there.
 
 from math import gcd
 
-from stapo.models.shapes import Shape, shapes_of
-from stapo.study import Study
+from stapo.models.shapes import Shape, shape_of
+from stapo.study import Study, StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 
 MOST_GPUS = 1024
@@ -40,13 +40,12 @@ Parts = dict[str, float]
 def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float) -> list[str]:
     """Return one line for each size whose training does not fit, with settings that would.
 
+    A model of unknown shape has no line.
+
     Args:
         study: the study with its sizes and methods.
         gpus_per_training: number of GPUs over which a training is sharded.
         gpu_memory_bytes: memory of one GPU.
-
-    Raises:
-        StudyError: models of unknown shape.
     """
     errors, batch = [], mini_batch_divisor(study)
     if batch % gpus_per_training:
@@ -54,7 +53,11 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
             f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
             f"{gpus_per_training} GPUs; choose a number of GPUs that divides it"
         )
-    for size, shape in shapes_of(study).items():
+    for size in study.run.sizes:
+        try:
+            shape = shape_of(study.models[size])
+        except StudyError:
+            continue  # `stapo doctor` warns of it; nothing can be estimated.
         error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
         errors += [error] * bool(error)
     return errors

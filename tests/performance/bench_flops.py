@@ -67,7 +67,9 @@ def rollout(share_flat: float) -> Rollout:
     )
 
 
-def ours(one: Rollout, forward: Coefficients, update: Coefficients, packed: bool) -> tuple[float, float]:  # fmt: skip
+def ours(
+    one: Rollout, forward: Coefficients, update: Coefficients, packed: bool
+) -> tuple[float, float]:
     """Return the FLOPs of our old log-probs and of our updates."""
     rows = torch.arange(len(one.prompts))
     old = 0.0
@@ -137,12 +139,13 @@ def main() -> None:
     for size in arguments.sizes:
         compare(size, arguments.flat, table)
     console.print(table)
+    spread = (lengths**2).mean() / lengths.mean() ** 2
     console.print(
         f"responses: log-normal, mean {MEAN} and sigma {SIGMA}, cut off at {LIMIT}: mean "
-        f"{lengths.mean():.0f}, mean square over squared mean {(lengths**2).mean() / lengths.mean() ** 2:.2f}, "
-        f"{(lengths == LIMIT).double().mean():.1%} at the limit; {arguments.flat:.0%} of the groups flat (our "
-        f"assumptions); seed {SEED}; micro-batches of {BUDGET} tokens on {RANKS} GPUs; attention causal where "
-        "there is no padding; statistics of the behaviour policy, without a KL term"
+        f"{lengths.mean():.0f}, mean square over squared mean {spread:.2f}, "
+        f"{(lengths == LIMIT).double().mean():.1%} at the limit; {arguments.flat:.0%} of the groups flat "
+        f"(our assumptions); seed {SEED}; micro-batches of {BUDGET} tokens on {RANKS} GPUs; attention causal "
+        "where there is no padding; statistics of the behaviour policy, without a KL term"
     )
 
 

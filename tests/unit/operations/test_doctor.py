@@ -315,3 +315,18 @@ def test_the_whole_of_it_is_printed(study, asks_vllm, tmp_path, monkeypatch):
         assert set(levels) <= {"ok", "warning", "error", "->"}
         assert levels.count("->") == levels.count("warning") + levels.count("error")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_model_of_unknown_shape_is_a_warning_and_the_other_checks_go_on(
+    raw_study, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    raw_study["models"]["other"] = {"hub": "some/model", "revision": "3" * 40}
+    raw_study["run"]["sizes"] = ["tiny", "other"]
+    (found,) = doctor.shapes(parse_study(raw_study))
+    assert found.level == "warning"
+    assert "shape of some/model unknown" in found.what
+    assert "not estimated" in found.what
+    assert "stapo fetch" in (found.remedy or "")
+    raw_study["run"]["sizes"] = ["tiny"]
+    assert [check.level for check in doctor.shapes(parse_study(raw_study))] == ["ok"]

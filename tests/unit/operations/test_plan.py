@@ -12,6 +12,7 @@ from stapo.operations.costs import ASSUMPTIONS, DEVICES
 from stapo.operations.plan import (
     CostRow,
     Machine,
+    disk_needed,
     machine,
     memory_errors,
     plan,
@@ -259,3 +260,20 @@ def test_a_machine_that_cannot_be_is_refused(asked):
 def test_gpus_that_cannot_share_a_mini_batch_are_named():
     found = memory_errors(paper_study(), 48, 141e9)
     assert "a mini-batch of 512 responses is not divisible by 48 GPUs" in found[0]
+
+
+def test_nothing_is_refused_for_memory_that_cannot_be_estimated(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    study = paper_study(models={"8B": {"hub": "some/model", "revision": "3" * 40}})
+    assert disk_needed(study) is None
+    assert memory_errors(study, 8, 80e9) == []
+    assert [line.split(":")[0] for line in memory_errors(study, 1, 10e9)] == ["models.1.7B"]
+
+
+def test_the_plan_recommends_a_division_of_gpus_for_models_of_the_hub(study, tmp_path, capsys):
+    print_plan(paper_study(), machine("h100", 8), Console(width=160), tmp_path)
+    shown = capsys.readouterr().out
+    assert "GPUs of a training (1.7B, 8B)" in shown
+    assert "8B on 8 h100: " in shown
+    print_plan(study, machine("h100", 8), Console(width=160), tmp_path)
+    assert "side by side" not in capsys.readouterr().out
