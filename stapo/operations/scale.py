@@ -147,9 +147,9 @@ def largest_budget(study: Study, shape: Shape, device: Device, gpus: int) -> int
 def recommendation(study: Study, device: Device) -> tuple[Table, list[str]]:
     """Return the table of divisions, and one line about the engine settings of each size."""
     shapes = shapes_of(study)
-    table = Table(title=Text(f"{study.name}: trainings on {device.name}"), box=SIMPLE_HEAD)
-    of_each = f"GPUs of a training ({', '.join(shapes)})"
-    for heading in ("GPUs in all", "", of_each, "side by side", "GPU-hours", "wall days"):
+    title = f"{study.name}: trainings on {device.name}, GPUs of each for {', '.join(shapes)}"
+    table = Table(title=Text(title), box=SIMPLE_HEAD)
+    for heading in ("GPUs in all", "", "of each", "side by side", "GPU-hours", "wall days"):
         table.add_column(heading, justify="left" if not heading else "right")
     for total in TOTALS:
         found = list(divisions(study, device, total))

@@ -21,8 +21,10 @@ ASLEEP_BYTES = 3.0e9
 """Bytes of each GPU that a sleeping vLLM keeps (CUDA graphs, communicators); unmeasured, our assumption."""
 PROCESS_BYTES = 4.0e9
 """Host memory of each process without weights (libraries, CUDA); unmeasured, our assumption."""
-TILE_BYTES = 2 * 4096 * 32768
-"""Logits that exist at once in TRL's chunked log-probs (trl/kernels/chunked_logprob.py), in bf16."""
+LOGIT_TOKENS = 4096
+"""Tokens whose logits exist at once in TRL's chunked log-probs (trl/kernels, TOKEN_CHUNK_SIZE)."""
+TILE_BYTES = 2 * LOGIT_TOKENS * 32768
+"""Bytes of these logits in bf16: a part of the vocabulary at a time."""
 ROLLOUT_BYTES = 32
 """Bytes of each response position of a rollout, held by every rank: token id and mask (int64), log-probs of
 rollout, policy and reference, and entropies (float32)."""

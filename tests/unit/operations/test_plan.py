@@ -273,7 +273,7 @@ def test_nothing_is_refused_for_memory_that_cannot_be_estimated(tmp_path, monkey
 def test_the_plan_recommends_a_division_of_gpus_for_models_of_the_hub(study, tmp_path, capsys):
     print_plan(paper_study(), machine("h100", 8), Console(width=160), tmp_path)
     shown = capsys.readouterr().out
-    assert "GPUs of a training (1.7B, 8B)" in shown
+    assert "GPUs of each for 1.7B, 8B" in shown
     assert "8B on 8 h100: " in shown
     print_plan(study, machine("h100", 8), Console(width=160), tmp_path)
     assert "side by side" not in capsys.readouterr().out
