@@ -9,6 +9,7 @@
 import os
 import re
 import shlex
+import signal
 import sys
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import paths, locks
+from stapo.operations import limits
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, write_origin
 from stapo.study.resolved import (
@@ -35,6 +37,7 @@ from stapo.study import (
     read_study,
     settings,
 )
+from stapo.training.launch import NOTICE
 
 min_version("9.27")
 
@@ -58,12 +61,16 @@ except StudyError as error:
     sys.exit(2)
 
 RUN = STUDY.run
+RESOURCES = workflow.resource_settings
 PUBLISHED = paths.published_paths(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE
 os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.name))
+# Slurm sends the notice of a time limit to all processes of a job. Only the training acts on it: others must
+# not end of it, and inherit from here that they ignore it.
+signal.signal(NOTICE, signal.SIG_IGN)
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
 
 

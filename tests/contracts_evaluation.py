@@ -203,6 +203,7 @@ def snapshot_is_named_by_its_commit(name):
     "snakemake",
     "workflow.overwrite_configfiles",
     "workflow.config_settings",
+    "workflow.resource_settings",
     "workflow.is_main_process",
     "workflow.basedir",
 )
@@ -214,6 +215,13 @@ def the_snakefile_sees(name):
     expect(name.partition(".")[2] in attributes, "the workflow has no such attribute")
     settings = snakemake.api.ConfigSettings(config={"a": 1})
     expect(settings.config == {"a": 1}, "the values of --config are elsewhere")
+    from snakemake.resources import Resources
+
+    given = Resources.parse(["max_hours=24", "gpu_kind=h100"], allow_expressions=True)
+    resources = snakemake.api.ResourceSettings(default_resources=given)
+    raw = [resources.default_resources[name].raw for name in ("max_hours", "gpu_kind")]
+    expect(raw == [24, "h100"], f"resources of a profile are {raw}")
+    expect(resources.overwrite_resources.get("train") is None, "other rules' resources")
     seen = SimpleNamespace(config_settings=SimpleNamespace(configfiles=["study.yaml"]))
     shown = Workflow.overwrite_configfiles.fget(seen)
     expect(shown == ["study.yaml"], f"the study files are {shown}")

@@ -4,6 +4,7 @@ Several processes are started by `accelerate launch`, on one machine or, inside 
 """
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,9 @@ LAUNCHED = "STAPO_LAUNCHED"
 """Environment variable of the processes of a training, which must not launch further ones."""
 RENDEZVOUS = "STAPO_RENDEZVOUS"
 """Environment variable for several machines: host and port of the first machine's main process."""
+NOTICE = signal.SIGUSR1
+"""Signal that tells a training to save and end after its step. `accelerate launch` sends others on, but kills
+its processes 30 seconds later; it does not know this one, which a scheduler sends to each process itself."""
 FIRST_PORT, PORTS = 20000, 20000
 
 
@@ -77,6 +81,8 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         several = gpus > 1 or nodes > 1
         command = accelerate_command(arguments, gpus, nodes, os.environ) if several else alone
         os.environ[LAUNCHED] = "1"
+    # Also of the launcher, which would end of it; exec keeps this, and the training sets its own handler.
+    signal.signal(NOTICE, signal.SIG_IGN)
     print("starting:", *command, flush=True)  # noqa: T201
     os.execvp(command[0], command)
 

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from stapo.records.step import StepRecord
 from stapo.text import visible
+from stapo.training.launch import NOTICE
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
@@ -53,22 +54,41 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
-    """Finishes the current step after SIGTERM or SIGINT, saves a checkpoint, and stops."""
+    """Finishes the current step after a signal to any rank, saves a checkpoint, and stops.
+
+    The signals are SIGTERM and SIGINT, of which a second one ends the training at once, and the notice of
+    a time limit.
+    """
 
     def __init__(self) -> None:
         self.asked = False
+        """Whether all ranks stop after this step."""
+        self._signalled = False
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, self._ask)
+        signal.signal(NOTICE, self._notice)
 
     def _ask(self, *_: Any) -> None:
-        if self.asked:
+        if self._signalled:
             raise KeyboardInterrupt
-        self.asked = True
+        self._signalled = True
+
+    def _notice(self, *_: Any) -> None:
+        # A scheduler may send it more than once.
+        self._signalled = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop all ranks after this step, with a checkpoint of it."""
-        if _any_rank(self.asked):
+        self.asked = _any_rank(self._signalled)
+        if self.asked:
             control.should_training_stop = control.should_save = True
+            if state.is_world_process_zero:
+                print(f"told to stop: saving step {state.global_step}", flush=True)  # noqa: T201
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Wait for all ranks: after the first one has ended, the launcher kills those that still save."""
+        if self.asked:
+            PartialState().wait_for_everyone()
 
 
 def _any_rank(asked: bool) -> bool:

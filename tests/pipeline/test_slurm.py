@@ -1,6 +1,8 @@
 """The profile for Slurm, on a real one: a study gives what it gives without, also when a job is killed."""
 
+import hashlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +20,19 @@ pytestmark = pytest.mark.slow
 KILLED, RUN = "rule_train_wildcards_tiny_justrl_0", "smoke/runs/tiny/justrl/seed0/model"
 WORK = "work/smoke/train/tiny/justrl/seed0"
 TABLE = "results/smoke/tables/main-t1.0-p1.0.md"
+SLOW = '''"""The built-in reward, after some time where a file says so."""
+
+import time
+from pathlib import Path
+
+from stapo.training.rewards import boxed_reward
+
+
+def slow(completions, answer, **others):
+    if Path("slow").exists():
+        time.sleep(8)
+    return boxed_reward(completions, answer, **others)
+'''
 
 
 def command(*targets: str, resources: tuple[str, ...] = ()) -> list[str]:
@@ -113,3 +128,49 @@ def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
     found = workspace.read(f"results/smoke/{run}/provenance.json")
     assert [attempt["processes"] for attempt in found["attempts"]] == [2]
     assert found["steps"] == 8
+
+
+def test_a_training_told_of_its_limit_saves_its_step_and_ends_the_same(
+    workspace, tmp_path, monkeypatch
+):
+    (tmp_path / "slow_reward.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
+    workspace.study["training"] |= {
+        "reward": "slow_reward:slow",
+        "reward_sha256": hashlib.sha256(SLOW.encode()).hexdigest(),
+        "prompts_per_batch": 4,
+        "checkpoint_every": 100,
+    }
+    workspace.write()
+    told = type(workspace)(Path(shutil.copytree(workspace.path, tmp_path / "told")), {})
+    model = "results/smoke/runs/tiny/justrl/seed1/model"
+    done = workspace.snakemake(model)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (told.path / "slow").touch()
+    log, work = tmp_path / "snakemake.log", told.path / "work/smoke/train/tiny/justrl/seed1"
+    with slurm(tmp_path / "slurm") as environment, log.open("w") as stream:
+        notice = "train:slurm_extra='--signal=USR1@120'"
+        running = subprocess.Popen(
+            command(model, resources=(notice,)),
+            cwd=told.path, env=environment, stdout=stream, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        start = time.monotonic()
+        try:
+            wait_for(lambda: list(work.glob("*/metrics.jsonl")), running, log)
+            # So that Slurm, which looks every 30 seconds, finds less than the 120 left.
+            limit = f"TimeLimit={int(time.monotonic() - start) // 60 + 2}"
+            subprocess.run(["scontrol", "update", "JobId=1", limit], env=environment, check=True)
+            wait_for(lambda: list(work.glob("*/checkpoint-*")), running, log)
+            (told.path / "slow").unlink()
+            running.wait(300)
+        finally:
+            running.kill()
+    assert running.returncode == 0, log.read_text()
+    (saved,) = set(re.findall(r"told to stop: saving step ([1-7])\b", log.read_text()))
+    attempts = told.read(f"{Path(model).parent}/provenance.json")["attempts"]
+    assert [attempt["after_step"] for attempt in attempts] == [0, int(saved)]
+    for name in ("model.safetensors", "config.json"):
+        assert (told.path / model / name).read_bytes() == (
+            workspace.path / model / name
+        ).read_bytes()

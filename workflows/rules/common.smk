@@ -63,3 +63,26 @@ def one_by_one(of, kinds):
 def the_same(found):
     """Params, one for each setting, of a rule whose jobs all have the same."""
     return one_by_one(lambda w: found, [found])
+
+
+def in_profile(name, rule, default=None):
+    """What a profile or the command line says about a resource of a rule, or of all rules."""
+    for resources in (
+        RESOURCES.overwrite_resources.get(rule),
+        RESOURCES.default_resources,
+    ):
+        if resources and name in resources:
+            return resources[name].raw
+    return default
+
+
+def retries(attempts):
+    """Retries of a job that needs several attempts, three more for errors; of one, what `--retries` says."""
+    return attempts + 2 if attempts > 1 else None
+
+
+CLUSTER = limits.Cluster(
+    gpu=in_profile("gpu_kind", "train", limits.Cluster.gpu),
+    gpus=in_profile("gpu", "train", STUDY.gpus_of("train")),
+    max_hours=in_profile("max_hours", "train"),
+)

@@ -7,6 +7,8 @@ FULL = [one for one in STUDY.checkpoints() if STUDY.is_full(one)]
 CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
 generate_settings = cache(partial(settings.generate_settings, STUDY))
 score_settings = cache(partial(settings.score_settings, STUDY))
+generate_minutes = cache(partial(limits.generate_minutes, STUDY, CLUSTER))
+score_minutes = cache(partial(limits.score_minutes, STUDY, CLUSTER))
 
 
 rule generate:
@@ -18,8 +20,10 @@ rule generate:
         log_of(paths.RESPONSES),
     wildcard_constraints:
         checkpoint=one_of(FULL),
+    retries: retries(limits.generate_attempts(STUDY, CLUSTER))
     resources:
         gpu=STUDY.gpus_of("generate"),
+        runtime=lambda w: generate_minutes(checkpoint_of(w), w.decoding),
     params:
         *one_by_one(
             lambda w: generate_settings(checkpoint_of(w), w.decoding),
@@ -65,6 +69,7 @@ rule score:
         log_of(paths.SCORES),
     resources:
         gpu=STUDY.gpus_of("score"),
+        runtime=lambda w: score_minutes(w.benchmark),
     params:
         *one_by_one(
             lambda w: score_settings(w.benchmark),

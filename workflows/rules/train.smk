@@ -6,6 +6,8 @@ TRAINED = f"{{params.work}}/{{params.fingerprint}}/{paths.TRAINED}"
 
 
 train_settings = cache(partial(settings.train_settings, STUDY))
+train_minutes = cache(partial(limits.train_minutes, STUDY, CLUSTER))
+notice_seconds = cache(partial(limits.notice_seconds, STUDY, CLUSTER))
 
 
 rule train:
@@ -17,9 +19,12 @@ rule train:
         provenance=at(paths.RUN_PROVENANCE),
     log:
         log_of(paths.MODEL),
+    retries: retries(limits.train_attempts(STUDY, CLUSTER))
     resources:
         gpu=STUDY.gpus_of("train"),
         nodes=1,
+        runtime=lambda w: train_minutes(run_of(w)),
+        slurm_extra=lambda w: f"--signal={NOTICE.name[3:]}@{notice_seconds(run_of(w))}",
     params:
         *one_by_one(
             lambda w: train_settings(run_of(w)), map(train_settings, STUDY.runs())

@@ -1,6 +1,7 @@
 """Leases of devices among real processes, and the commands that start a training."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from stapo.study import StudyError, parse_study, read_study
 from stapo.training.launch import (
     CONFIGURATIONS,
     LAUNCHED,
+    NOTICE,
     RENDEZVOUS,
     accelerate_command,
     launch_training,
@@ -195,7 +197,10 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.delenv(LAUNCHED, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " 3,3, 5")
+    before = signal.getsignal(NOTICE)
     launch_training(["train", "--size", "tiny"], 1, 1)
+    # What a process ignores, the program that replaces it ignores too.
+    assert signal.signal(NOTICE, before) == signal.SIG_IGN
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
     del os.environ[
