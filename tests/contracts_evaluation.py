@@ -278,6 +278,16 @@ def generate_takes_parameters_of_each_prompt(name):
     accepts(LLM.generate, "use_tqdm")
 
 
+@contract("vllm", "LLM.enqueue", "LLMEngine.step")
+def requests_are_added_and_stepped(name):
+    from vllm import LLM
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    accepts(LLM.enqueue, "prompts", "sampling_params", "use_tqdm")
+    expect(callable(LLMEngine.step), "no step")
+    expect(callable(LLMEngine.has_unfinished_requests), "no has_unfinished_requests")
+
+
 @contract("vllm", "CompletionOutput.token_ids")
 def output_has_tokens(name):
     from vllm.outputs import CompletionOutput, RequestOutput

@@ -1,7 +1,8 @@
 """The two inference backends: Transformers, for CPUs and tests, and vLLM.
 
-An engine is a function from requests to responses. Each request has its own seed, so that a response does
-not depend on the rest of the batch or on the replica (except for rounding).
+An engine is a function from requests to pairs of request and response, in the order in which they are
+finished, so that a kill loses only what is being generated. Each request has its own seed, so that a
+response does not depend on the rest of the batch or on the replica (except for rounding).
 """
 
 import os
@@ -11,7 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 from multiprocessing import current_process, get_context
+from multiprocessing.queues import Queue
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import torch
@@ -31,9 +34,12 @@ from stapo.provenance import processor
 from stapo.records.responses import Response
 from stapo.study.schema import EngineSettings
 
-Engine = Callable[[Sequence[Request]], list[Response]]
-Answers = Callable[[Iterable[list[Request]]], Iterable[tuple[list[Request], list[Response]]]]
-"""From lists of requests to the same lists with their responses, one after another."""
+Answered = tuple[Request, Response]
+Engine = Callable[[Sequence[Request]], Iterable[Answered]]
+"""From requests that are answered together to their responses, in any order."""
+Answers = Callable[[Iterable[list[Request]]], Iterable[Answered]]
+"""The same for several lists, on one or several replicas."""
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
@@ -66,8 +72,8 @@ def gumbel_noise(uniform: Tensor) -> Tensor:
     return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
 
 
-def hf_engine(model: str, sampling: Sampling) -> Engine:
-    """Return a Transformers engine with the model loaded."""
+def hf_engine(model: str, sampling: Sampling) -> Callable[[Sequence[Request]], list[Response]]:
+    """Return a function that answers a batch with Transformers, with the model loaded."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     loaded = load_model(model, dtype).to(device).eval()
@@ -135,7 +141,7 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
     )
     tokenizer = load_tokenizer(model)
 
-    def answer(requests: Sequence[Request]) -> list[Response]:
+    def answer(requests: Sequence[Request]) -> Iterator[Answered]:
         parameters = [
             SamplingParams(
                 n=1,
@@ -154,38 +160,69 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
             for request in requests
         ]
         prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in requests]
-        outputs = engine.generate(prompts, parameters, use_tqdm=False)
-        return [_cut(tokenizer, list(o.outputs[0].token_ids), sampling) for o in outputs]
+        # As `LLM.generate` does, which however returns only when the last response is finished.
+        numbers = engine.enqueue(prompts, parameters, use_tqdm=False)
+        waiting = dict(zip(numbers, requests, strict=True))
+        while engine.llm_engine.has_unfinished_requests():
+            for output in engine.llm_engine.step():
+                if output.finished:
+                    tokens = list(output.outputs[0].token_ids)
+                    yield waiting.pop(output.request_id), _cut(tokenizer, tokens, sampling)
 
     return answer
 
 
 def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
     """Return an engine of a backend, which is `hf` or `vllm`."""
-    return hf_engine(model, sampling) if backend == "hf" else vllm_engine(model, sampling, settings)
+    if backend == "vllm":
+        return vllm_engine(model, sampling, settings)
+    answer = hf_engine(model, sampling)
+    return lambda requests: zip(requests, answer(requests), strict=True)
 
 
 @contextmanager
 def engine(
     backend: str, model: Path, sampling: Sampling, settings: EngineSettings
 ) -> Iterator[Answers]:
-    """Yield a function that answers batches of requests, on one or several replicas.
+    """Yield a function that answers lists of requests, on one or several replicas.
 
     With `data_parallel` above 1, each of as many processes has a replica on its own GPUs. Responses are
-    yielded in the order of the batches, as soon as they are ready.
+    yielded as soon as they are finished.
     """
     start = partial(load, backend, str(model), sampling, settings)
     if settings.data_parallel == 1:
         loaded = start()
-        yield lambda parts: ((part, loaded(part)) for part in parts)
+        yield lambda parts: (pair for part in parts for pair in loaded(part))
         return
+    context = get_context("spawn")
+    finished: Queue[Answered] = context.Queue()
     with ProcessPoolExecutor(
         settings.data_parallel,
-        mp_context=get_context("spawn"),
+        mp_context=context,
         initializer=_load_replica,
-        initargs=(start, settings.data_parallel, settings.vllm_tensor_parallel),
+        initargs=(start, settings.data_parallel, settings.vllm_tensor_parallel, finished),
     ) as pool:
-        yield lambda parts: zip(parts, pool.map(_answer_on_replica, parts), strict=True)
+        yield lambda parts: _from_replicas(pool, parts, finished)
+
+
+def _from_replicas(
+    pool: ProcessPoolExecutor, parts: Iterable[list[Request]], finished: "Queue[Answered]"
+) -> Iterator[Answered]:
+    """Yield the responses of all replicas to all parts.
+
+    Raises:
+        Exception: a replica's own, or that it is gone.
+    """
+    running = {pool.submit(_answer_on_replica, part): len(part) for part in parts}
+    left = sum(running.values())
+    while left:
+        try:
+            yield finished.get(timeout=SECONDS_BETWEEN_LOOKS)
+            left -= 1
+        except Empty:
+            for one in running:
+                if one.done():
+                    one.result()
 
 
 def label(backend: str) -> str:
@@ -196,19 +233,24 @@ def label(backend: str) -> str:
 
 
 _replica: Engine | None = None
+_finished: "Queue[Answered] | None" = None
 
 
-def _load_replica(start: Callable[[], Engine], replicas: int, gpus_each: int) -> None:
+def _load_replica(
+    start: Callable[[], Engine], replicas: int, gpus_each: int, finished: "Queue[Answered]"
+) -> None:
     """Load the engine of this process on its share of the visible GPUs."""
-    global _replica
+    global _replica, _finished
     number = (current_process()._identity[0] - 1) % replicas
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = visible.split(",") if visible else [str(i) for i in range(replicas * gpus_each)]
     own = devices[number * gpus_each : (number + 1) * gpus_each]
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(own)
-    _replica = start()
+    _replica, _finished = start(), finished
 
 
-def _answer_on_replica(requests: list[Request]) -> list[Response]:
+def _answer_on_replica(requests: list[Request]) -> None:
     assert _replica is not None
-    return _replica(requests)
+    assert _finished is not None
+    for pair in _replica(requests):
+        _finished.put(pair)

@@ -90,10 +90,9 @@ def generate(
         total = sum(len(requests) for _, requests in missing)
         if total:
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
-            with engine(
-                evaluation.backend, model, sampling, settings or EngineSettings()
-            ) as answer:
-                _answer(missing, answer, by, evaluation)
+            settings = settings or EngineSettings()
+            with engine(evaluation.backend, model, sampling, settings) as answer:
+                _answer(missing, answer, by, evaluation, settings.data_parallel)
         for one in asked:
             if lost := len(_missing(one)):
                 raise DamagedFileError(
@@ -132,6 +131,7 @@ def _prepare(
             sample,
             sample_seed(evaluation.seed, question, gold, sample),
             prompts[problem],
+            benchmark.name,
         )
         for sample in range(benchmark.config["samples"])
         for problem, (question, gold) in enumerate(rows)
@@ -143,33 +143,44 @@ def _prepare(
 
 
 def _answer(
-    missing: Sequence[tuple[Asked, set[Request]]], answer: Answers, by: str, evaluation: Evaluation
+    missing: Sequence[tuple[Asked, set[Request]]],
+    answer: Answers,
+    by: str,
+    evaluation: Evaluation,
+    replicas: int,
 ) -> None:
-    """Generate and store the missing responses one batch at a time; `by` is the label of the engine."""
+    """Generate the missing responses, and store each when it is finished; `by` is the label of the engine."""
+    of = {one.benchmark.name: (one, wanted) for one, wanted in missing}
     total = sum(len(wanted) for _, wanted in missing)
     with tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar:
-        for one, wanted in missing:
-            bar.set_postfix_str(one.benchmark.name)
-            for part, responses in answer(_parts(one, wanted, evaluation)):
-                new = [pair for pair in zip(part, responses, strict=True) if pair[0] in wanted]
-                for request, response in new:
-                    at = request.problem, request.sample, request.seed
-                    store(one.store, StoredResponse(*at, by, **vars(response)))
-                bar.update(len(new))
+        for request, response in answer(_parts(missing, evaluation, replicas)):
+            one, wanted = of[request.benchmark]
+            if request in wanted:
+                at = request.problem, request.sample, request.seed
+                store(one.store, StoredResponse(*at, by, **vars(response)))
+                bar.set_postfix_str(request.benchmark, refresh=False)
+                bar.update()
 
 
-def _parts(asked: Asked, wanted: set[Request], evaluation: Evaluation) -> list[list[Request]]:
-    """Return the batches to answer.
+def _parts(
+    missing: Sequence[tuple[Asked, set[Request]]], evaluation: Evaluation, replicas: int
+) -> list[list[Request]]:
+    """Return the lists of requests that are answered together.
 
     With Transformers, rounding depends on the rest of the batch. A batch with any missing response is
     therefore generated completely, so that the same machine gives the same responses as without a kill.
-    vLLM forms its own batches, so it gets only the missing requests.
+    vLLM forms its own batches and says what is finished, so each replica gets its share of all that is
+    missing: between two lists it would wait for the longest response.
     """
     if evaluation.backend == "vllm":
-        missing = [request for request in asked.requests if request in wanted]
-        return chunks(missing, evaluation.batch_size)
-    whole = chunks(asked.requests, evaluation.batch_size)
-    return [part for part in whole if not wanted.isdisjoint(part)]
+        left = [r for one, wanted in missing for r in one.requests if r in wanted]
+        return [part for i in range(replicas) if (part := left[i::replicas])]
+    return [
+        part
+        for one, wanted in missing
+        for part in chunks(one.requests, evaluation.batch_size)
+        if not wanted.isdisjoint(part)
+    ]
 
 
 def _missing(asked: Asked) -> list[Request]:

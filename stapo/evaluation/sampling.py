@@ -24,6 +24,8 @@ class Request:
     sample: int
     seed: int
     prompt_ids: tuple[int, ...]
+    benchmark: str = ""
+    """Name of the benchmark, where several are answered together."""
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,8 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     alone = by.engine.model_copy(update={"data_parallel": 1, "vllm_tensor_parallel": 1})
     texts: dict[int, str] = {}
     with engine(by.backend, by.path, sampling, alone) as answer:
-        for part, responses in answer(_batches(requests, by)):
-            for request, response in zip(part, responses, strict=True):
-                texts[request.problem] = response.text
+        for request, response in answer(_batches(requests, by)):
+            texts[request.problem] = response.text
     return [
         Judgement(MEANING.get(texts[i].strip(), "invalid"), cut)
         for i, (_, cut) in enumerate(prompts)

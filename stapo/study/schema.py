@@ -333,7 +333,7 @@ class Evaluation(Strict):
 
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Rows = Field(
-        description="Responses generated together; a kill loses at most this number"
+        description="Responses that Transformers generates together; a kill loses at most these"
     )
     max_response_tokens: Tokens
     seed: Seed = 1234

@@ -3,12 +3,15 @@
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
 from stapo.evaluation.engines import SeededSampling, engine, hf_engine
@@ -79,6 +82,85 @@ def test_what_a_kill_left_is_kept_and_the_rest_generated(model, tmp_path):
     assert (tmp_path / "chain-2.jsonl").read_text() == whole
     assert len(read_jsonl(store)) == 200
     assert answer(model, tmp_path, names=("chain-2", "chain-3")) == 200
+
+
+class Killed(BaseException):
+    """Ends a generation as a kill does: nothing of ours handles it."""
+
+
+class LastFirst:
+    """What `vllm.LLM` is to us: finishes requests one by one, the last one first, with tokens of their seed."""
+
+    die_after = 1000
+
+    def __init__(self, **settings: Any) -> None:
+        self.llm_engine = self
+        self.left: list[tuple[str, int]] = []
+
+    def enqueue(self, prompts, parameters, use_tqdm):
+        assert len(prompts) == len(parameters)
+        self.left = [(str(i), one.seed) for i, one in enumerate(parameters)]
+        return [number for number, _ in self.left]
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self.left)
+
+    def step(self):
+        if LastFirst.die_after == 0:
+            raise Killed
+        LastFirst.die_after -= 1
+        number, seed = self.left.pop()
+        tokens = [5 + seed % 7, 5 + seed % 5, 5 + seed % 3]
+        unfinished = SimpleNamespace(request_id="0", finished=False, outputs=[])
+        output = SimpleNamespace(token_ids=tokens)
+        return [unfinished, SimpleNamespace(request_id=number, finished=True, outputs=[output])]
+
+
+@pytest.fixture
+def last_first(monkeypatch):
+    module = SimpleNamespace(LLM=LastFirst, SamplingParams=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setattr("stapo.evaluation.generate.label", lambda backend: backend)
+
+
+def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, last_first, monkeypatch):
+    names = ("chain-2", "chain-3")
+    assert answer(model, tmp_path / "whole", names=names, backend="vllm") == 400
+    monkeypatch.setattr(LastFirst, "die_after", 230)
+    with pytest.raises(Killed):
+        answer(model, tmp_path / "killed", names=names, backend="vllm")
+    stores = sorted((tmp_path / "killed" / "work").glob("chain-*.jsonl"))
+    assert [len(read_jsonl(store)) for store in stores] == [30, 200]
+    monkeypatch.setattr(LastFirst, "die_after", 1000)
+    assert answer(model, tmp_path / "killed", names=names, backend="vllm") == 170
+    for name in names:
+        same = [(tmp_path / n / f"{name}.jsonl").read_bytes() for n in ("whole", "killed")]
+        assert same[0] == same[1]
+
+
+def test_a_kill_of_transformers_loses_one_batch(model, tmp_path, monkeypatch):
+    answer(model, tmp_path / "whole", batch_size=40)
+    batches = []
+
+    def until_the_third(generate):
+        def answer_batch(*args: Any, **kwargs: Any):
+            batches.append(len(kwargs["input_ids"]))
+            if len(batches) == 3:
+                raise Killed
+            return generate(*args, **kwargs)
+
+        return answer_batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Qwen3ForCausalLM, "generate", until_the_third(Qwen3ForCausalLM.generate))
+        with pytest.raises(Killed):
+            answer(model, tmp_path / "killed", batch_size=40)
+    assert batches == [40] * 3
+    (store,) = (tmp_path / "killed" / "work").glob("chain-2-*.jsonl")
+    assert len(read_jsonl(store)) == 80
+    assert answer(model, tmp_path / "killed", batch_size=40) == 120
+    same = [(tmp_path / n / "chain-2.jsonl").read_bytes() for n in ("whole", "killed")]
+    assert same[0] == same[1]
 
 
 def damage_line(line: str, kind: str) -> str:
@@ -223,5 +305,17 @@ def test_two_replicas_answer_what_one_answers(model, tmp_path):
     found = []
     for replicas in (1, 2):
         with engine("hf", model, sampling, EngineSettings(data_parallel=replicas)) as run:
-            found.append([(part, responses) for part, responses in run(parts)])
+            found.append(dict(run(parts)))
+    assert len(found[0]) == 12
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_an_error_of_a_replica_ends_the_generation(model):
+    sampling = Prompter(model, []).sampling(DECODING, EVALUATION)
+    bad = [Request(0, 0, 0, (10**9,))]  # No such token.
+    with (
+        engine("hf", model, sampling, EngineSettings(data_parallel=2)) as run,
+        pytest.raises(IndexError),
+    ):
+        list(run([bad]))
