@@ -89,7 +89,7 @@ class Killed(BaseException):
 
 
 class LastFirst:
-    """What `vllm.LLM` is to us: finishes requests one by one, the last one first, with tokens of their seed."""
+    """A `vllm.LLM` that finishes requests one by one, the last one first, with tokens of their seed."""
 
     die_after = 1000
 
