@@ -28,7 +28,7 @@ from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, with
 from stapo.training.record import run_provenance
 from stapo.training.resume import say, train_from_newest
 from stapo.training.rewards import reward_functions
-from stapo.training.sharding import TIMEOUT
+from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
@@ -226,6 +226,9 @@ def train(job: TrainingJob) -> None:
             record = run_provenance(
                 job.config, job.base, job.prompts, job.work, published, too_long
             )
+            # It differs between one GPU and several.
+            dtype = residual_dtype(trainer.model, trainer.accelerator)
+            record["residual_stream"] = str(dtype).removeprefix("torch.")
             write_json(job.metrics_path.with_name(RECORD_FILE), record)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import fsdp2_prepare_model
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
@@ -33,12 +34,21 @@ def sum_in_float32(accelerator: Accelerator) -> None:
     Args:
         accelerator: Accelerator of the training, before it has prepared a model.
     """
-    if accelerator.state.is_fsdp2:
-        plugin = accelerator.state.fsdp_plugin
-        if plugin.mixed_precision_policy is not None:
-            plugin.mixed_precision_policy = replace(
-                plugin.mixed_precision_policy, reduce_dtype=torch.float32, output_dtype=None
-            )
+    if (precision := _precision(accelerator)) is not None:
+        accelerator.state.fsdp_plugin.mixed_precision_policy = replace(
+            precision, reduce_dtype=torch.float32, output_dtype=None
+        )
+
+
+def residual_dtype(policy: Any, accelerator: Accelerator) -> torch.dtype:
+    """Return the type of the residual stream of policy and reference model.
+
+    FSDP2 casts all weights, also the embedding's and the norms', and the input of every layer. Autocast, on a
+    single GPU, casts only in products of matrices, so that the stream has the type of the weights, float32.
+    """
+    precision = _precision(accelerator)
+    dtype = None if precision is None else precision.param_dtype
+    return dtype or policy.dtype
 
 
 def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
@@ -47,22 +57,27 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     TRL would distribute it over all GPUs that a process sees, and shard it as a single group, so that each
     rank would gather all of its weights at once.
 
+    Its weights have the type of the residual stream, to which FSDP2 casts the policy's float32 ones before a
+    forward pass: the same numbers, in half the memory. On a single GPU they are float32, as the policy's.
+
     Args:
         policy: policy before its first update, not yet prepared.
         accelerator: Accelerator of the training.
         **head: arguments of TRL's fused head, such as the temperature.
     """
-    sharded = accelerator.state.is_fsdp2
-    precision = accelerator.state.fsdp_plugin.mixed_precision_policy if sharded else None
-    # FSDP2 casts the policy's weights to this type before a forward pass. Loaded in it, the reference gives
-    # the same numbers and takes half the memory.
-    dtype = policy.dtype if precision is None else precision.param_dtype
+    dtype = residual_dtype(policy, accelerator)
     model = AutoModelForCausalLM.from_pretrained(
         policy.config.name_or_path, dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
     model.set_attn_implementation(policy.config._attn_implementation)
     model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.
     add_fused_lm_head(model, **head)
-    if sharded:
+    if accelerator.state.is_fsdp2:
         return fsdp2_prepare_model(accelerator, model)
     return accelerator.prepare_model(model, evaluation_mode=True)
+
+
+def _precision(accelerator: Accelerator) -> MixedPrecisionPolicy | None:
+    """Return FSDP2's mixed precision; None without it."""
+    state = accelerator.state
+    return state.fsdp_plugin.mixed_precision_policy if state.is_fsdp2 else None

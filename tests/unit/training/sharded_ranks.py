@@ -19,6 +19,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import FSDPModule
 from two_ranks import completions, rewards
 
+from stapo.paths import RECORD_FILE
 from stapo.training.trainer import StapoTrainer
 
 TENSORS, FACTS = "tensors.safetensors", "facts.json"
@@ -75,6 +76,7 @@ def main(world: str, out: str) -> None:
         # One pass per rank and step, so that a step's gradient is one sum over ranks.
         run(Path(world), Path(out), "grpo", steps=2, micro_batch_tokens=100_000, gradient_clip=1e9)
     if os.environ["RANK"] == "0":
+        found["record"] = json.loads((Path(out) / RECORD_FILE).read_text())
         save_file({k: v.contiguous() for k, v in saved.items()}, Path(out) / TENSORS)
         (Path(out) / FACTS).write_text(json.dumps(found))
 

@@ -68,10 +68,11 @@ def test_before_the_first_update_the_reference_is_the_policy_bit_for_bit(ranks) 
     assert torch.equal(step["ref_per_token_logps"], step["old_per_token_logps"])
 
 
-def test_the_residual_stream_is_in_the_type_of_the_computation(ranks) -> None:
+def test_the_residual_stream_has_the_type_of_the_computation_and_is_recorded(ranks) -> None:
     precision, _, facts = ranks
-    expected = "torch.bfloat16" if precision == "bf16" else "torch.float32"
-    assert facts["residual_stream"] == [expected]
+    expected = "bfloat16" if precision == "bf16" else "float32"
+    assert facts["residual_stream"] == [f"torch.{expected}"]
+    assert facts["record"]["residual_stream"] == expected
 
 
 def test_the_reference_has_the_groups_of_the_policy(ranks) -> None:
