@@ -99,6 +99,10 @@ TRAINING = {
     "reward": st.sampled_from(["boxed", "dapo"]),
     "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
+WITH_VLLM = {
+    "rollout_mismatch_limit": st.sampled_from([None, 1e-9, 100]),
+    "rollout_correction": st.none() | near(1, 1000, False),
+}
 TINY = {
     "hidden_size": near(1, 4096),
     "layers": near(1, 128),
@@ -139,6 +143,8 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     raw["training"] |= draw(some(TRAINING)) | {
         "prompts_per_batch": mini * rollouts, "prompts_per_mini_batch": mini, "steps": steps,
     }  # fmt: skip
+    if raw["training"].get("rollouts", "transformers") != "transformers":
+        raw["training"] |= draw(some(WITH_VLLM))
     sizes, variants, decodings = (
         draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)) for _ in range(3)
     )

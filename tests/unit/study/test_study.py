@@ -450,6 +450,21 @@ def test_a_reward_of_ones_own_is_part_of_what_determines_a_training(raw_study):
     assert len(set(found)) == len(found)
 
 
+def test_settings_of_vllms_log_probs_count_only_if_they_are_set_and_change_weights(raw_study):
+    def identities(**changes):
+        training = {**raw_study["training"], "rollouts": "vllm-colocate", **changes}
+        study = parse_study({**raw_study, "training": training})
+        assert parse_study(study.model_dump(mode="json")) == study
+        run = TrainingRun("tiny", "stapo", 0)
+        return identity.study_fingerprint(study), identity.train_fingerprint(study, run)
+
+    unset = identities()
+    assert identities(rollout_mismatch_limit=None, rollout_correction=None) == unset
+    limited, corrected = identities(rollout_mismatch_limit=0.1), identities(rollout_correction=2.0)
+    assert (limited[0] != unset[0], limited[1] != unset[1]) == (True, False)
+    assert (corrected[0] != unset[0], corrected[1] != unset[1]) == (True, True)
+
+
 def test_a_study_may_change_the_kind_of_what_it_extends():
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})
@@ -501,6 +516,10 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (edit(["training"], "overlong_buffer_tokens", 48), "training.overlong_buffer_tokens"),
         (edit(["methods"], "stapo", {"training": {"overlong_buffer_tokens": 48}}),
             "methods.stapo.training.overlong_buffer_tokens"),
+        (edit(["training"], "rollout_mismatch_limit", 0.1), "training.rollout_mismatch_limit"),
+        (edit(["training"], "rollout_correction", 2.0), "training.rollout_correction"),
+        (lambda raw: raw["training"].update(rollouts="vllm-colocate", rollout_correction=0.5),
+            "training.rollout_correction"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "sha256": "0" * 63}), "data.sha256"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "wrapper": "on"}), "data.wrapper"),
         (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
@@ -526,7 +545,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (lambda raw: raw.update(methods={f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(900)}),
             "too long"),
     ],
-    ids=range(47),
+    ids=range(50),
 )  # fmt: skip
 def test_what_a_later_stage_would_not_take_is_one_line(raw_study, change, place):
     change(raw_study)
