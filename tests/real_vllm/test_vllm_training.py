@@ -46,7 +46,7 @@ def start(launch: list[str], *arguments: str | Path) -> subprocess.CompletedProc
         },
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
 
