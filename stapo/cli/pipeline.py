@@ -174,7 +174,7 @@ def train(
         model_path=out,
         metrics_path=metrics,
         kept_steps=found.kept_steps(),
-        engine=found.engine,
+        engine=found.engine_of(size),
         study=resolved_content(found),
     )
     run.train(job)

@@ -179,7 +179,7 @@ def _train_row(
     training = study.training_of(method)
     further = costs.further_passes(study.method(method), training)
     modelled = costs.step_seconds(
-        shape, training, study.engine, machine.device, machine.gpus, further
+        shape, training, study.engine_of(size), machine.device, machine.gpus, further
     )
     measured, done = progress(study, size, method, root)
     start = costs.START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
@@ -327,7 +327,7 @@ def _paper(study: Study) -> list[str]:
     days = []
     for size, shape in shapes_of(study).items():
         if isinstance(study.models[size], HubModel):
-            step = costs.step_seconds(shape, training, study.engine, DEVICES[name], gpus)
+            step = costs.step_seconds(shape, training, study.engine_of(size), DEVICES[name], gpus)
             days.append(f"{size} {training.steps * step / 86400:.1f}")
     return [
         f"the paper: {gpus} {name}, {PAPER_DAYS[0]} to {PAPER_DAYS[1]} days per run, of which size it does "

@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from stapo.models.shapes import Shape, shapes_of
+from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import Device
 from stapo.study import Study
@@ -33,6 +33,10 @@ TOTALS = (8, 64, 512)
 """Numbers of GPUs for which a division is recommended."""
 SHARES = tuple(share / 20 for share in range(4, 18))
 """Memory shares of vLLM that are tried: 0.2 to 0.85."""
+HEADROOM = 0.1
+"""Share of the memory that recommended settings leave free: the estimate has an error."""
+NEARLY = 1.05
+"""Time of a step over the least possible that is accepted for simpler settings: the model is not exact."""
 TENSOR_PARALLEL = (1, 2, 4, 8)
 BUDGETS = (16384, 32768, 65536)
 """Token budgets of a micro-batch that are tried."""
@@ -51,29 +55,36 @@ class Division:
     wall_hours: float
 
 
-def fits(study: Study, shape: Shape, engine: EngineSettings, gpus: int, memory: float) -> bool:
+def fits(
+    study: Study,
+    shape: Shape,
+    engine: EngineSettings,
+    gpus: int,
+    memory: float,
+    headroom: float = 0.0,
+) -> bool:
     """Return whether a training of a size fits into GPUs of `memory` bytes with these engine settings."""
     share = vllm_bytes(study.training, engine, memory) * engine.vllm_tensor_parallel
     if 0 < share < least_vllm(shape, study.training):
         return False
     phases = memory_per_gpu(shape, study.training, engine, gpus, memory, has_reference(study))
-    return peak_memory(phases) <= memory
+    return peak_memory(phases) <= (1 - headroom) * memory
 
 
-def choices(study: Study, shape: Shape, device: Device, most: int) -> list[int]:
+def choices(study: Study, size: str, shape: Shape, device: Device, most: int) -> list[int]:
     """Return the numbers of GPUs, at most `most`, on which a training of a size can run."""
-    batch, whole = mini_batch_divisor(study), 1
+    batch, engine, whole = mini_batch_divisor(study), study.engine_of(size), 1
     if study.training.rollouts == "vllm-colocate":
-        whole = study.engine.vllm_tensor_parallel
+        whole = engine.vllm_tensor_parallel
     numbers = (gpus for gpus in range(whole, most + 1, whole) if batch % gpus == 0)
-    return [gpus for gpus in numbers if fits(study, shape, study.engine, gpus, device.memory)]
+    return [gpus for gpus in numbers if fits(study, shape, engine, gpus, device.memory)]
 
 
-def training_hours(study: Study, shape: Shape, method: str, device: Device, gpus: int) -> float:
+def training_hours(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the hours of one training."""
-    training = study.training_of(method)
+    training, shape = study.training_of(method), shape_of(study.models[size])
     further = costs.further_passes(study.method(method), training)
-    step = costs.step_seconds(shape, training, study.engine, device, gpus, further)
+    step = costs.step_seconds(shape, training, study.engine_of(size), device, gpus, further)
     return training.steps * step / 3600
 
 
@@ -100,16 +111,16 @@ def wall_hours(jobs: list[tuple[float, int]], total: int) -> tuple[float, int]:
 def divisions(study: Study, device: Device, total: int) -> Iterator[Division]:
     """Yield all divisions of a number of GPUs; none if some size does not fit."""
     shapes = shapes_of(study)
-    options = [choices(study, shape, device, total) for shape in shapes.values()]
+    options = [choices(study, size, shape, device, total) for size, shape in shapes.items()]
 
     @cache
-    def hours(shape: Shape, method: str, gpus: int) -> float:
-        return training_hours(study, shape, method, device, gpus)
+    def hours(size: str, method: str, gpus: int) -> float:
+        return training_hours(study, size, method, device, gpus)
 
     for gpus in product(*options):
         jobs = [
-            (hours(shape, method, own), own)
-            for shape, own in zip(shapes.values(), gpus, strict=True)
+            (hours(size, method, own), own)
+            for size, own in zip(shapes, gpus, strict=True)
             for method in study.run.methods
             for _ in study.run.seeds
         ]
@@ -118,28 +129,31 @@ def divisions(study: Study, device: Device, total: int) -> Iterator[Division]:
 
 
 def best_engine(study: Study, shape: Shape, device: Device, gpus: int) -> EngineSettings | None:
-    """Return the study's engine settings with the fastest tensor parallelism and memory share that fit.
+    """Return the study's engine settings with tensor parallelism and memory share that make steps fast.
 
-    Of equally fast ones it is that with the lowest tensor parallelism and the smallest share. None if
-    nothing fits.
+    They leave a part of the memory free (`HEADROOM`). Of those that are nearly the fastest (`NEARLY`) they
+    are the ones with the lowest tensor parallelism, then the smallest share. None if nothing fits.
     """
     found = []
     for parallel, share in product(TENSOR_PARALLEL, SHARES):
         new = {"vllm_tensor_parallel": parallel, "vllm_gpu_memory": share}
         engine = study.engine.model_copy(update=new)
-        if gpus % parallel == 0 and fits(study, shape, engine, gpus, device.memory):
+        if gpus % parallel == 0 and fits(study, shape, engine, gpus, device.memory, HEADROOM):
             step = costs.step_seconds(shape, study.training, engine, device, gpus)
-            found.append((round(step, 2), parallel, share, engine))
-    return min(found, key=lambda one: one[:3])[3] if found else None
+            found.append((step, engine))
+    enough = NEARLY * min((step for step, _ in found), default=0.0)
+    return next((engine for step, engine in found if step <= enough), None)
 
 
-def largest_budget(study: Study, shape: Shape, device: Device, gpus: int) -> int | None:
-    """Return the largest of `BUDGETS` with which a training fits."""
+def largest_budget(
+    study: Study, shape: Shape, engine: EngineSettings, device: Device, gpus: int
+) -> int | None:
+    """Return the largest of `BUDGETS` with which a training fits, with room to spare."""
 
     def fitting(budget: int) -> bool:
         training = study.training.model_copy(update={"micro_batch_tokens": budget})
         changed = study.model_copy(update={"training": training})
-        return fits(changed, shape, study.engine, gpus, device.memory)
+        return fits(changed, shape, engine, gpus, device.memory, HEADROOM)
 
     return max((budget for budget in BUDGETS if fitting(budget)), default=None)
 
@@ -171,12 +185,12 @@ def _engine_line(study: Study, size: str, shape: Shape, device: Device, gpus: in
     engine = best_engine(study, shape, device, gpus)
     if engine is None or study.training.rollouts != "vllm-colocate":
         return f"{size} on {gpus} {device.name}: nothing to choose"
-    step = costs.step_seconds(shape, study.training, study.engine, device, gpus)
+    step = costs.step_seconds(shape, study.training, study.engine_of(size), device, gpus)
     better = costs.step_seconds(shape, study.training, engine, device, gpus)
-    budget = largest_budget(study, shape, device, gpus)
+    budget = largest_budget(study, shape, engine, device, gpus)
     host = host_memory(shape, gpus, has_reference(study))[1]
     return (
-        f"{size} on {gpus} {device.name}: {step:.0f} s per step with the study's engine; fastest: "
+        f"{size} on {gpus} {device.name}: {step:.0f} s per step with the study's engine; recommended: "
         f"vllm_tensor_parallel {engine.vllm_tensor_parallel}, vllm_gpu_memory {engine.vllm_gpu_memory}, "
         f"{better:.0f} s; micro_batch_tokens up to {budget or 'none of those tried'}; host memory "
         f"{host / 1e9:.0f} GB of a machine while it loads"

@@ -47,6 +47,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
         tasks: the available benchmarks.
     """
     yield from _unknown_names(raw, tasks)
+    yield from _unknown_sizes(raw)
     yield from _equal_names(raw)
     yield from _reserved_names(raw)
     yield from _few_samples(raw, tasks)
@@ -94,6 +95,16 @@ def _known(raw: Mapping[str, Any]) -> dict[str, list[str]]:
         "decodings": _names(_section(raw, "decodings")),
         "benchmarks": _names(_section(raw, "benchmarks")),
     }
+
+
+def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    known = _names(_section(raw, "models"))
+    for size in _names(_section(_section(raw, "engine"), "sizes")):
+        if size not in known:
+            yield (
+                ("engine", "sizes", size),
+                f"unknown size {size!r}; known: {', '.join(known)}",
+            )
 
 
 def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:

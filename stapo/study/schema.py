@@ -191,6 +191,13 @@ class TrainingSettings(Strict):
     )
 
 
+class SizeEngine(Strict):
+    """Settings of the colocated vLLM for one size that differ from those of the study."""
+
+    vllm_gpu_memory: OpenUnit | None = None
+    vllm_tensor_parallel: Gpus | None = None
+
+
 class EngineSettings(Strict):
     """Settings of the engines on the available machines, which do not determine results."""
 
@@ -208,6 +215,9 @@ class EngineSettings(Strict):
     data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
     vllm_server: Annotated[Line, AfterValidator(address)] = Field(
         "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
+    )
+    sizes: dict[Name, SizeEngine] = Field(
+        {}, description="Settings of single sizes in training, before those above"
     )
 
 

@@ -78,6 +78,12 @@ class Study(Strict):
         own = given.training.model_dump(exclude_none=True) if given.training else {}
         return inherited.model_copy(update=own)
 
+    def engine_of(self, size: str) -> EngineSettings:
+        """Return the engine with which a size is trained: as all, but for what its own settings say."""
+        own = self.engine.sizes.get(size)
+        given = own.model_dump(exclude_none=True) if own else {}
+        return self.engine.model_copy(update={**given, "sizes": {}})
+
     def compared(self) -> tuple[list[str], list[str]]:
         """Return the methods that the tables compare, and those that they compare them with."""
         asked = self.compare

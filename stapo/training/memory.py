@@ -79,7 +79,7 @@ def has_reference(study: Study) -> bool:
 def _size_error(
     study: Study, size: str, shape: Shape, gpus: int, gpu_memory: float, batch: int
 ) -> str:
-    training, engine, kl = study.training, study.engine, has_reference(study)
+    training, engine, kl = study.training, study.engine_of(size), has_reference(study)
 
     def worst(number: int) -> tuple[str, Parts]:
         phases = memory_per_gpu(shape, training, engine, number, gpu_memory, kl)

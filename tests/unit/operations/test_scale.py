@@ -39,19 +39,18 @@ def test_the_longest_jobs_start_first_on_the_gpus_that_are_free():
 
 def test_only_numbers_that_divide_the_mini_batch_hold_whole_engines_and_fit_are_chosen(paper):
     shape = shapes_of(paper)["14B"]
-    found = choices(paper, shape, H100, 100)
+    found = choices(paper, "14B", shape, H100, 100)
     # A mini-batch has 512 responses; on 4 GPUs, parameters with gradients and moments are 59 GB of each.
     assert found == [8, 16, 32, 64]
     assert not fits(paper, shape, paper.engine, 4, H100.memory)
-    four = paper.engine.model_copy(update={"vllm_tensor_parallel": 16})
+    four = paper.engine.model_copy(update={"vllm_tensor_parallel": 16, "sizes": {}})
     changed = paper.model_copy(update={"engine": four})
-    assert choices(changed, shape, H100, 100) == [16, 32, 64]
+    assert choices(changed, "14B", shape, H100, 100) == [16, 32, 64]
 
 
 def test_more_gpus_for_one_training_cost_more_gpu_hours_once_the_tail_bounds_the_rollout(paper):
     """The longest response takes its steps however few responses an engine has."""
-    shape = shapes_of(paper)["1.7B"]
-    hours = {gpus: training_hours(paper, shape, "justrl", H100, gpus) for gpus in (8, 64, 128)}
+    hours = {gpus: training_hours(paper, "1.7B", "justrl", H100, gpus) for gpus in (8, 64, 128)}
     assert hours[8] > hours[64] > hours[128]
     spent = {gpus: gpus * own for gpus, own in hours.items()}
     assert spent[64] > 1.5 * spent[8]
@@ -64,10 +63,9 @@ def test_divisions_count_all_trainings_and_stay_within_the_gpus(paper):
     assert {len(one.gpus) for one in found} == {3}
     assert all(max(one.gpus) <= 64 for one in found)
     eight = next(one for one in found if one.gpus == (8, 8, 8))
-    shapes = shapes_of(paper)
     by_hand = sum(
-        8 * training_hours(paper, shape, method, H100, 8)
-        for shape in shapes.values()
+        8 * training_hours(paper, size, method, H100, 8)
+        for size in paper.run.sizes
         for method in paper.run.methods
     )
     assert eight.gpu_hours == pytest.approx(by_hand)
@@ -85,7 +83,7 @@ def test_engine_settings_are_the_fastest_that_fit(paper):
     assert engine.vllm_tensor_parallel > 1
     small = Device("h100", H100.flops, H100.bandwidth, 10e9)
     assert best_engine(paper, shape, small, 8) is None
-    assert largest_budget(paper, shape, small, 8) is None
+    assert largest_budget(paper, shape, engine, small, 8) is None
 
 
 def test_a_study_that_fits_nowhere_is_said_not_to_fit(paper):
