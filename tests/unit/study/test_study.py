@@ -632,3 +632,15 @@ def test_the_order_of_end_tokens_and_doubles_change_no_fingerprint(raw_study):
         cell = identity.generate_config(found, Checkpoint("tiny"), "t1.0-p1.0")
         configs.append([identity.train_config(found, TrainingRun("tiny", "stapo", 0)), cell])
     assert configs[0] == configs[1] != configs[2]
+
+
+def test_a_size_is_trained_with_its_own_engine_settings_before_the_study_s(raw_study):
+    raw_study["engine"] = {"vllm_gpu_memory": 0.4, "sizes": {"tiny": {"vllm_tensor_parallel": 2}}}
+    found = parse_study(raw_study)
+    own, others = found.engine_of("tiny"), found.engine_of("1.7B")
+    assert (own.vllm_tensor_parallel, own.vllm_gpu_memory) == (2, 0.4)
+    assert (others.vllm_tensor_parallel, others.vllm_gpu_memory) == (1, 0.4)
+    assert found.engine.vllm_tensor_parallel == 1
+    raw_study["engine"]["sizes"]["small"] = {}
+    with pytest.raises(StudyError, match=r"engine\.sizes\.small: unknown size 'small'"):
+        parse_study(raw_study)
