@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,8 +124,12 @@ def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
     log = (workspace.path / f"logs/smoke/{run}/model.log").read_text()
     told = done.stdout + done.stderr + log
     assert done.returncode == 0, told
-    assert "starting: srun --nodes=2 --ntasks=2" in log, told
-    assert all(f"--machine_rank {rank}" in log for rank in (0, 1))
+    if "nothing to train" in log:
+        # On a busy machine, Slurm or Snakemake may take a finished job for a failed one; then this is the log
+        # of the next attempt, and the first one's is in what Snakemake says.
+        warnings.warn(f"a finished training was started again:\n{told}", stacklevel=1)
+    assert "starting: srun --nodes=2 --ntasks=2" in told, told
+    assert all(f"--machine_rank {rank}" in told for rank in (0, 1)), told
     found = workspace.read(f"results/smoke/{run}/provenance.json")
     assert [attempt["processes"] for attempt in found["attempts"]] == [2]
     assert found["steps"] == 8
