@@ -1,30 +1,36 @@
 #!/bin/sh
 # Create or renew .venv from the lock. Touches nothing outside the repository; safe to run again, also
 # after an interruption: the stamp is written last, and whatever does not match it is built anew.
+#
+# Usage: install.sh [cuda]
+#
+# Without a GPU here, torch is the CPU build if a package index has it; with `cuda`, always the ordinary one.
 set -eu
 cd "$(dirname "$0")/.."
 stamp=$(cat requirements/lock.txt requirements/cuda.txt requirements/install.sh pyproject.toml | sha256sum | cut -c1-64)
-[ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
+build=${1:-}
+there=$(cat .venv/stamp 2>/dev/null || true)
+[ "$there" = "$stamp cuda" ] && exit 0
+[ -z "$build" ] && [ "$there" = "$stamp" ] && exit 0
 
 # Two makes at once: the second waits, then finds the work done.
 if command -v flock >/dev/null && [ -z "${STAPO_INSTALL_LOCKED:-}" ]; then
-    STAPO_INSTALL_LOCKED=1 exec flock .venv.lock requirements/install.sh
+    STAPO_INSTALL_LOCKED=1 exec flock .venv.lock requirements/install.sh "$@"
 fi
 
-for python in "${PYTHON:-}" python3.11 python3; do
-    if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then break; fi
-    python=
-done
-if [ -z "$python" ]; then
-    echo "install: no Python 3.11 found, which the lock is made for; set PYTHON=/path/to/python3.11" >&2
-    exit 2
-fi
-
+. requirements/python.sh
 echo "install: creating .venv from requirements/lock.txt (a minute or two)" >&2
 export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
 rm -rf .venv
 "$python" -m venv .venv
 pip() { .venv/bin/python -m pip install --quiet --no-deps "$@"; }
+if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null; then build=cuda; fi
+if [ -z "$build" ]; then
+    # The ordinary build has 4 GB of CUDA libraries. pip prefers it unless the CPU build is asked for by name.
+    sed -n '/^torch==/,/[^\\]$/p' requirements/lock.txt | sed 's/^\(torch==[0-9.]*\)/\1+cpu/' >.venv/torch.txt
+    pip --require-hashes -r .venv/torch.txt 2>.venv/torch.log ||
+        echo "install: no CPU build of torch at your package index; its ordinary build works too" >&2
+fi
 # --no-deps: the lock is complete; pip check below proves it.
 pip --require-hashes -r requirements/lock.txt
 # The ordinary build of torch needs CUDA libraries, the CPU build does not.
@@ -33,4 +39,4 @@ if .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit(not any("n
 fi
 pip --no-build-isolation --editable .
 .venv/bin/python -m pip check >&2
-echo "$stamp" >.venv/stamp
+echo "$stamp${build:+ $build}" >.venv/stamp

@@ -2,7 +2,10 @@
 # Install vLLM for GPUs into .venv, after install.sh. It can be run again at any time.
 set -eu
 cd "$(dirname "$0")/.."
-requirements/install.sh
+. requirements/python.sh
+# Driver, compiler and headers, before 4 GB are downloaded.
+"$python" -I stapo/operations/toolchain.py
+requirements/install.sh cuda
 stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)
 [ "$(cat .venv/gpu-stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
 echo "install: installing vLLM for GPUs from requirements/gpu.txt (some minutes)" >&2

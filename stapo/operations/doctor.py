@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.models.shapes import shape_of
+from stapo.operations import toolchain
 from stapo.operations.fetch import OFFLINE, needs
 from stapo.operations.file_system import Check, disk, file_system, places, shared_memory
 from stapo.provenance import LOCK, provenance
@@ -40,8 +41,6 @@ from stapo.training.server import (
 
 PYTHON = (3, 11)
 """Python version of the lock file."""
-DRIVERS = {12: 525, 13: 580}
-"""CUDA's major version -> the oldest driver that runs it; NVIDIA's table of minor-version compatibility."""
 BF16_CAPABILITY = (8, 0)
 """Lowest compute capability with bf16, in which trainings on GPUs run."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -62,6 +61,7 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from shapes(study)
     yield from gpus(study)
     yield from vllm(study)
+    yield from compiler(study)
     yield from disk(needed_bytes)
     for place in places(Path()):
         yield from file_system(place)
@@ -193,15 +193,14 @@ def gpus(study: Study) -> Iterator[Check]:
     driver, count = _driver(), torch.cuda.device_count()
     build = f"torch {torch.__version__} ({f'CUDA {built}' if built else 'no CUDA'})"
     what = f"{build}, driver {driver or 'none'}, {count} GPUs"
-    needed = DRIVERS.get(int(built.split(".")[0])) if built else None
+    fault = toolchain.driver_fault(driver, int(built.split(".")[0])) if built and driver else None
     tiny = all(not hasattr(study.models[size], "hub") for size in study.run.sizes)
     level: Literal["ok", "warning", "error"] = "error" if needs_vllm(study) else "warning"
     if driver and built is None:
-        remedy = "install the CUDA build of torch: `make setup` without a CPU-only package index"
+        remedy = "install the CUDA build of torch: `make setup-gpu`"
         yield Check(level, f"{what}: torch cannot use the GPUs", remedy)
-    elif driver and needed and int(driver.split(".")[0]) < needed:
-        remedy = f"CUDA {built} needs driver {needed} or newer"
-        yield Check("error", f"{what}: the driver is too old", remedy)
+    elif fault:
+        yield Check("error", f"{what}: {fault[0]}", fault[1])
     elif driver and not count:
         remedy = "request GPUs (Slurm: --gpus), or check CUDA_VISIBLE_DEVICES and nvidia-smi"
         yield Check(level, f"{what}: torch sees no GPU", remedy)
@@ -241,9 +240,19 @@ def vllm(study: Study) -> Iterator[Check]:
         yield Check("ok", f"vLLM {found}")
 
 
+def compiler(study: Study) -> Iterator[Check]:
+    """Check that Triton can compile, which vLLM and trainings on GPUs use."""
+    if not needs_vllm(study) and _driver() is None:
+        return
+    faults = toolchain.compiler_faults()
+    for what, remedy in faults:
+        yield Check("error", what, remedy)
+    if not faults:
+        yield Check("ok", "C compiler and Python's headers found")
+
+
 LOOK = """
 import json, sys
-from stapo.models.shapes import shape_of
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 fetch(parse_study(json.load(sys.stdin)), print)
@@ -355,9 +364,7 @@ def _driver() -> str | None:
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())
     except Exception:  # pynvml is missing, or NVML finds no driver.
-        path = Path("/proc/driver/nvidia/version")
-        found = re.search(r"\s(\d+\.\d+[\d.]*)\s", path.read_text() if path.is_file() else "")
-        return found[1] if found else None
+        return toolchain.driver()
 
 
 def _run(command: list[str], timeout: float) -> list[str] | str:

@@ -169,6 +169,15 @@ def test_vllm_matters_only_where_it_is_asked_for(study):
     assert only(doctor.vllm(study)).what == "vLLM not needed"
 
 
+@NO_GPU
+def test_a_compiler_is_looked_for_where_it_is_needed(study, asks_vllm, tmp_path, monkeypatch):
+    assert list(doctor.compiler(study)) == []
+    monkeypatch.setattr(doctor.toolchain, "compiler_faults", lambda: [])
+    assert only(doctor.compiler(asks_vllm)).level == "ok"
+    monkeypatch.setattr(doctor.toolchain, "compiler_faults", lambda: [("no compiler", "install")])
+    assert only(doctor.compiler(asks_vllm)) == Check("error", "no compiler", "install")
+
+
 def test_the_disk_must_hold_the_study(tmp_path):
     assert only(doctor.disk(None, tmp_path)).level == "ok"
     assert only(doctor.disk(1, tmp_path)).level == "ok"

@@ -1,0 +1,105 @@
+"""Driver, compiler and headers are checked before anything is downloaded, and without any package."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from stapo.operations import toolchain
+from stapo.repository import ROOT
+
+
+def run(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the module as `setup-gpu` does, with the programs of one directory."""
+    command = [sys.executable, "-I", str(ROOT / "stapo" / "operations" / "toolchain.py")]
+    environment = {"PATH": str(path), **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def program(directory: Path, name: str, prints: str = "") -> None:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="a driver is here")
+@pytest.mark.skipif(toolchain.compiler_faults() != [], reason="no compiler or headers here")
+def test_what_is_missing_comes_with_what_would_do(tmp_path):
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert "no C compiler (gcc, clang); install gcc" in done.stderr
+    assert (
+        "no NVIDIA driver here, so it was not checked; the nodes need 580 or newer" in done.stderr
+    )
+    program(tmp_path, "gcc")
+    assert run(tmp_path).returncode == 0
+    program(tmp_path, "nvidia-smi", "570.86.15")
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "install: driver 570.86.15 is too old; CUDA 13 needs driver 580 or newer, "
+        "or lock a build of torch and vLLM for CUDA 12 (driver 525)\n"
+    )
+    program(tmp_path, "nvidia-smi", "580.65.06")
+    assert run(tmp_path).returncode == 0
+    assert "CC=absent is not there" in run(tmp_path, CC="absent").stderr
+
+
+def test_headers_are_looked_for_where_python_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path, "clang")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    ((what, remedy),) = toolchain.compiler_faults()
+    assert what == f"{tmp_path}/Python.h is missing"
+    assert "python3.11-dev" in remedy
+    (tmp_path / "Python.h").touch()
+    assert toolchain.compiler_faults() == []
+
+
+def test_the_locked_build_is_for_a_cuda_whose_driver_is_known():
+    assert toolchain.locked_cuda() in toolchain.DRIVERS
+
+
+def installing(tmp_path: Path, *arguments: str, gpu: bool = False) -> list[str]:
+    """Return what install.sh asks pip for, with a Python that only writes that down."""
+    root, tools = tmp_path / "root", tmp_path / "tools"
+    for path in (root / "requirements", tools):
+        path.mkdir(parents=True, exist_ok=True)
+    for name in ("install.sh", "python.sh", "lock.txt", "cuda.txt"):
+        (root / "requirements" / name).write_bytes((ROOT / "requirements" / name).read_bytes())
+    (root / "requirements" / "install.sh").chmod(0o755)
+    (root / "pyproject.toml").touch()
+    fake = tools / "python"
+    fake.write_text(
+        '#!/bin/sh\n[ "$2" = venv ] && mkdir -p .venv/bin && cp "$0" .venv/bin/python\n'
+        f'[ "$2" = pip ] && [ "$3" = install ] && echo "$@" >> {tmp_path}/asked\nexit 0\n'
+    )
+    fake.chmod(0o755)
+    if gpu:
+        program(tools, "nvidia-smi")
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "PYTHON": str(fake)}
+    (tmp_path / "asked").write_text("")
+    subprocess.run([root / "requirements" / "install.sh", *arguments], env=environment, check=True)
+    return [line.split()[-1] for line in (tmp_path / "asked").read_text().splitlines()]
+
+
+@pytest.mark.skipif(
+    os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/usr/bin/nvidia-smi"),
+    reason="a driver is here",
+)
+def test_without_a_gpu_the_cpu_build_is_asked_for_by_name_with_hashes(tmp_path):
+    cuda = ["requirements/lock.txt", "requirements/cuda.txt", "."]
+    assert installing(tmp_path) == [".venv/torch.txt", *cuda]
+    lines = (tmp_path / "root" / ".venv" / "torch.txt").read_text().splitlines()
+    assert lines[0] == "torch==2.13.0+cpu \\"
+    lock = (ROOT / "requirements" / "lock.txt").read_text()
+    assert len(lines) > 10
+    assert all(line.startswith("    --hash=sha256:") and line in lock for line in lines[1:])
+    # Once there, nothing is done; for GPUs it is the ordinary build, which then is good for all.
+    assert installing(tmp_path) == []
+    assert installing(tmp_path, "cuda") == cuda
+    assert installing(tmp_path) == installing(tmp_path, "cuda") == []
+    assert installing(tmp_path / "gpu", gpu=True) == cuda
