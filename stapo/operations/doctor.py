@@ -221,6 +221,9 @@ def gpus(study: Study) -> Iterator[Check]:
             yield Check("warning", line, "trainings run in bf16, which it lacks; use a newer GPU")
         else:
             yield Check("ok", line)
+    if count:
+        what = "nothing of this version has been run on a GPU by its authors"
+        yield Check("warning", what, "run `make gpu` first (half an hour): speed, memory, numbers")
 
 
 def vllm(study: Study) -> Iterator[Check]:

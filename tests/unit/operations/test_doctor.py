@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -130,6 +131,18 @@ def test_a_reward_of_ones_own_that_is_not_there_is_an_error(raw_study, study):
         "training.reward: module none_of_tests not found",
     )
     assert check.remedy.startswith("install its package")
+
+
+def test_on_gpus_it_says_that_nothing_has_been_run_on_one(study, monkeypatch):
+    found = SimpleNamespace(name="NVIDIA H100", total_memory=80 * 2**30, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    checks = list(doctor.gpus(study))
+    assert [check.level for check in checks[-2:]] == ["ok", "warning"]
+    assert "NVIDIA H100, 80 GiB" in checks[-2].what
+    assert "make gpu" in checks[-1].remedy
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert not any("make gpu" in check.remedy for check in doctor.gpus(study))
 
 
 @NO_GPU
