@@ -45,7 +45,11 @@ def paper_study(**changes: Any) -> Study:
             "micro_batch_tokens": 32768, "learning_rate": 1e-6, "max_prompt_tokens": 1024,
             "max_response_tokens": 15360, "rollouts": "vllm-colocate",
         },
-        "engine": {"vllm_gpu_memory": 0.4},
+        # Both sizes with the settings of the study, not those of the catalogue.
+        "engine": {
+            "vllm_gpu_memory": 0.4,
+            "sizes": {"8B": {"vllm_gpu_memory": None, "vllm_tensor_parallel": None}},
+        },
         "benchmarks": {"aime24": {"samples": 32}, "math500": {"samples": 4}},
         "evaluation": {
             "backend": "vllm", "batch_size": 4096, "max_response_tokens": 20480,

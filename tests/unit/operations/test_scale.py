@@ -7,6 +7,7 @@ import pytest
 from stapo.models.shapes import shapes_of
 from stapo.operations.costs import DEVICES, Device
 from stapo.operations.scale import (
+    HEADROOM,
     Division,
     best_engine,
     choices,
@@ -78,8 +79,10 @@ def test_engine_settings_are_the_fastest_that_fit(paper):
     engine = best_engine(paper, shape, H100, 8)
     assert engine is not None
     assert fits(paper, shape, engine, 8, H100.memory)
-    more = engine.model_copy(update={"vllm_gpu_memory": engine.vllm_gpu_memory + 0.1})
-    assert not fits(paper, shape, more, 8, H100.memory)
+    # A tenth of the memory is left free, and no setting that does so is faster by more than 5 %.
+    assert fits(paper, shape, engine, 8, H100.memory, HEADROOM)
+    more = engine.model_copy(update={"vllm_gpu_memory": engine.vllm_gpu_memory + 0.05})
+    assert not fits(paper, shape, more, 8, H100.memory, HEADROOM)
     assert engine.vllm_tensor_parallel > 1
     small = Device("h100", H100.flops, H100.bandwidth, 10e9)
     assert best_engine(paper, shape, small, 8) is None
