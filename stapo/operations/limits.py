@@ -140,8 +140,8 @@ def _train_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> float:
 def _step_seconds(study: Study, cluster: Cluster, run: TrainingRun, shape: Shape) -> float:
     training = study.training_of(run.method)
     further = costs.further_passes(study.method(run.method), training)
-    device = cluster.device(cluster.gpus)
-    return costs.step_seconds(shape, training, study.engine, device, max(cluster.gpus, 1), further)
+    device, engine = cluster.device(cluster.gpus), study.engine_of(run.size)
+    return costs.step_seconds(shape, training, engine, device, max(cluster.gpus, 1), further)
 
 
 def _generate_seconds(
