@@ -162,7 +162,8 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
         prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in requests]
         # As `LLM.generate` does, which however returns only when the last response is finished.
         numbers = engine.enqueue(prompts, parameters, use_tqdm=False)
-        waiting = dict(zip(numbers, requests, strict=True))
+        # vLLM adds random characters to a number, which it leaves out in the output.
+        waiting = dict(zip((n.split("-")[0] for n in numbers), requests, strict=True))
         while engine.llm_engine.has_unfinished_requests():
             for output in engine.llm_engine.step():
                 if output.finished:

@@ -100,7 +100,7 @@ class LastFirst:
     def enqueue(self, prompts, parameters, use_tqdm):
         assert len(prompts) == len(parameters)
         self.left = [(str(i), one.seed) for i, one in enumerate(parameters)]
-        return [number for number, _ in self.left]
+        return [f"{number}-1b2c3d4e" for number, _ in self.left]
 
     def has_unfinished_requests(self) -> bool:
         return bool(self.left)
