@@ -58,11 +58,22 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
     Raises:
         StudyError: the directory does not exist, or the model needs its own code.
     """
-    return _local(
-        path,
-        lambda: AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        ),
+    return _local(path, lambda: _from_safetensors(path, dtype))
+
+
+def load_again(model: Any, dtype: torch.dtype) -> Any:
+    """Return the weights that a model was loaded from, a directory or a model of the Hub.
+
+    Args:
+        model: model of Transformers.
+        dtype: type of the weights in memory.
+    """
+    return _from_safetensors(model.config.name_or_path, dtype)
+
+
+def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
+    return AutoModelForCausalLM.from_pretrained(
+        name, dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import fsdp2_prepare_model
-from torch.distributed.fsdp import MixedPrecisionPolicy
-from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
+
+from stapo.models.loading import load_again
 
 TIMEOUT = timedelta(hours=1)
 """How long a rank waits for the others before it fails.
@@ -47,8 +47,8 @@ def residual_dtype(policy: Any, accelerator: Accelerator) -> torch.dtype:
     single GPU, casts only in products of matrices, so that the stream has the type of the weights, float32.
     """
     precision = _precision(accelerator)
-    dtype = None if precision is None else precision.param_dtype
-    return dtype or policy.dtype
+    dtype: torch.dtype = policy.dtype if precision is None else precision.param_dtype
+    return dtype
 
 
 def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
@@ -65,10 +65,7 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
         accelerator: Accelerator of the training.
         **head: arguments of TRL's fused head, such as the temperature.
     """
-    dtype = residual_dtype(policy, accelerator)
-    model = AutoModelForCausalLM.from_pretrained(
-        policy.config.name_or_path, dtype=dtype, use_safetensors=True, trust_remote_code=False
-    )
+    model = load_again(policy, residual_dtype(policy, accelerator))
     model.set_attn_implementation(policy.config._attn_implementation)
     model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.
     add_fused_lm_head(model, **head)
@@ -77,7 +74,7 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     return accelerator.prepare_model(model, evaluation_mode=True)
 
 
-def _precision(accelerator: Accelerator) -> MixedPrecisionPolicy | None:
-    """Return FSDP2's mixed precision; None without it."""
+def _precision(accelerator: Accelerator) -> Any:
+    """Return FSDP2's MixedPrecisionPolicy; None without one."""
     state = accelerator.state
     return state.fsdp_plugin.mixed_precision_policy if state.is_fsdp2 else None
