@@ -36,6 +36,9 @@ FORWARD_BYTES = (8, 6)
 HEAD_BYTES = 12
 """Bytes of each token and hidden value in the head; fitted."""
 
+JUDGED_TOKENS = 2**16
+"""Positions of one batch of the verifier on Transformers (`BATCH_TOKENS` of stapo.evaluation.verifier)."""
+
 Parts = dict[str, float]
 
 
@@ -62,7 +65,33 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
             continue  # `stapo doctor` warns of it; nothing can be estimated.
         error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
         errors += [error] * bool(error)
-    return errors
+    error = _verifier_error(study, gpu_memory_bytes)
+    return errors + [error] * bool(error)
+
+
+def _verifier_error(study: Study, gpu_memory: float) -> str:
+    """Return why the verifier does not fit into a GPU; empty if it does, or if there is none."""
+    verifier, engine = study.evaluation.verifier, study.engine
+    if verifier is None:
+        return ""
+    try:
+        shape = shape_of(verifier)
+    except StudyError:
+        return ""
+    longest = verifier.max_prompt_tokens + verifier.max_response_tokens
+    if study.evaluation.backend == "vllm":
+        need, remedy = sequence_memory(shape, longest), "increase engine.vllm_evaluation_memory"
+        there = engine.vllm_evaluation_memory * engine.vllm_tensor_parallel * gpu_memory
+    else:
+        rows = max(min(verifier.batch_size, JUDGED_TOKENS // longest), 1)
+        need, there = verifier_memory(shape, rows * longest, rows), gpu_memory
+        remedy = "reduce evaluation.verifier.max_prompt_tokens"
+    if need <= there:
+        return ""
+    return (
+        f"evaluation.verifier: it needs {need / 1e9:.1f} GB, but has {there / 1e9:.1f} GB of a GPU of "
+        f"{gpu_memory / 1e9:.1f} GB; {remedy}"
+    )
 
 
 def mini_batch_divisor(study: Study) -> int:
@@ -199,8 +228,12 @@ def _reference_pass(shape: Shape, tokens: int, gpus: int) -> float:
 
 
 def least_vllm(shape: Shape, training: TrainingSettings) -> float:
-    """Return the bytes that vLLM needs for the weights and the longest sequence, in bf16."""
-    longest = training.max_prompt_tokens + training.max_response_tokens
+    """Return the bytes that a training's vLLM needs for the weights and the longest sequence, in bf16."""
+    return sequence_memory(shape, training.max_prompt_tokens + training.max_response_tokens)
+
+
+def sequence_memory(shape: Shape, longest: int) -> float:
+    """Return the bytes of the weights and the key-value cache of a sequence of `longest` tokens, in bf16."""
     return 2.0 * (shape.parameters + shape.cache_values * longest)
 
 

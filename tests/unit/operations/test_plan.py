@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from stapo.evaluation.verifier import BATCH_TOKENS
 from stapo.files import write_json
+from stapo.models.shapes import SHAPES
 from stapo.operations.costs import ASSUMPTIONS, DEVICES
 from stapo.operations.plan import (
     CostRow,
@@ -25,6 +27,8 @@ from stapo.repository import CATALOGUE
 from stapo.study import Study, StudyError, TrainingRun, identity, merge, parse_study
 from stapo.study.loader import load_yaml
 from stapo.study.schema import HubModel
+from stapo.training import memory
+from stapo.training.memory import JUDGED_TOKENS
 
 CPU = Machine(DEVICES["cpu"])
 START = 5 / 3600
@@ -281,3 +285,21 @@ def test_the_plan_recommends_a_division_of_gpus_for_models_of_the_hub(study, tmp
     assert "8B on 8 h100: " in shown
     print_plan(study, machine("h100", 8), Console(width=160), tmp_path)
     assert "side by side" not in capsys.readouterr().out
+
+
+def test_a_verifier_that_does_not_fit_is_named():
+    """Its prompt and reply fill 32,768 positions of 36,864 bytes of cache each, beside 6.2 GB of weights."""
+    judge = {"hub": "opencompass/CompassVerifier-3B", "revision": "1" * 40}
+    on_gpus = {"backend": "vllm", "verifier": judge}
+    study = paper_study(evaluation=on_gpus)
+    assert JUDGED_TOKENS == BATCH_TOKENS
+    assert not [line for line in memory_errors(study, 8, 80e9) if "verifier" in line]
+    (line,) = [line for line in memory_errors(study, 8, 8e9) if "verifier" in line]
+    assert "it needs 7.4 GB, but has 7.2 GB of a GPU of 8.0 GB" in line
+    assert line.endswith("increase engine.vllm_evaluation_memory")
+    padded = paper_study(evaluation={"backend": "hf", "verifier": judge})
+    assert not [line for line in memory_errors(padded, 8, 80e9) if "verifier" in line]
+    (line,) = [line for line in memory_errors(padded, 8, 16e9) if "verifier" in line]
+    assert line.endswith("reduce evaluation.verifier.max_prompt_tokens")
+    longer = memory.verifier_memory(SHAPES[judge["hub"]], 2 * 32768, 2)
+    assert longer > memory.verifier_memory(SHAPES[judge["hub"]], 32768, 1)
