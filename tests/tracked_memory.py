@@ -193,7 +193,7 @@ def tracked(shape: Shape, gpus: int, tokens: int) -> dict[str, float]:
         model = qwen3(shape)
         model.gradient_checkpointing_enable({"use_reentrant": False})
         policy = Tracked(model.train(), mesh, tokens, ("log_probs", "entropy"))
-        frozen = qwen3(shape, torch.bfloat16).eval()
+        frozen = qwen3(shape, torch.bfloat16 if gpus > 1 else torch.float32).eval()
         if mesh is not None:
             # Otherwise Accelerate makes its parameters float32; the tracker of one process needs them so.
             frozen.requires_grad_(False)

@@ -141,6 +141,11 @@ def vllm_bytes(training: TrainingSettings, engine: EngineSettings, gpu_memory: f
     return engine.vllm_gpu_memory * gpu_memory if training.rollouts == "vllm-colocate" else 0.0
 
 
+def reference_bytes(gpus: int) -> float:
+    """Return the bytes of each parameter of a reference model: bf16 where FSDP2 computes in it."""
+    return 4.0 if gpus == 1 else 2.0
+
+
 def memory_per_gpu(
     shape: Shape,
     training: TrainingSettings,
@@ -151,9 +156,9 @@ def memory_per_gpu(
 ) -> dict[str, Parts]:
     """Return the bytes that a training needs of each GPU at the peak of each phase, by part.
 
-    Parameters, gradients and Adam's moments are float32 and sharded over the GPUs; the reference model is
-    bf16. In `rollout`, weights are gathered one by one for vLLM, and its share counts as a whole, although
-    its cache comes only after them.
+    Parameters, gradients and Adam's moments are float32 and sharded over the GPUs, and so is the reference
+    model, in bf16 if there are several. In `rollout`, weights are gathered one by one for vLLM, and its
+    share counts as a whole, although its cache comes only after them.
 
     Args:
         shape: shape of the model.
@@ -171,7 +176,7 @@ def memory_per_gpu(
     )
     kept = {
         "parameters": 4 * shape.parameters / gpus,
-        "reference": 2 * shape.parameters / gpus if kl else 0.0,
+        "reference": reference_bytes(gpus) * shape.parameters / gpus if kl else 0.0,
         "Adam": 8 * shape.parameters / gpus,
         "reserved": RESERVED_BYTES,
     }
@@ -245,16 +250,16 @@ def peak_memory(phases: dict[str, Parts]) -> float:
 def host_memory(shape: Shape, gpus: int, kl: bool) -> tuple[float, float]:
     """Return the host memory in bytes of each process of a training, and of each machine.
 
-    Every process reads the whole model in float32, and the reference model in bf16, before they are
-    sharded. Later needs are smaller: the main process gathers the weights in float32, and a step
-    checkpoint passes through in shards.
+    Every process reads the whole model in float32, and the reference model, before they are sharded. Later
+    needs are smaller: the main process gathers the weights in float32, and a step checkpoint passes through
+    in shards.
 
     Args:
         shape: shape of the model.
         gpus: number of GPUs of the training.
         kl: whether a reference model is loaded.
     """
-    each = PROCESS_BYTES + (6.0 if kl else 4.0) * shape.parameters
+    each = PROCESS_BYTES + (4.0 + reference_bytes(gpus) * kl) * shape.parameters
     return each, each * min(gpus, GPUS_PER_NODE)
 
 

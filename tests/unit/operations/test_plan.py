@@ -176,7 +176,7 @@ def test_what_cannot_fit_is_named_with_as_many_gpus_as_would_do():
     study = paper_study()
     (line,) = memory_errors(study, 1, 141e9)
     assert line.startswith("models.8B: a training needs ")
-    assert "1 GPUs of 141.0 GB in its update phase (parameters 32.8, reference 16.4, Adam" in line
+    assert "1 GPUs of 141.0 GB in its update phase (parameters 32.8, reference 32.8, Adam" in line
     enough = int(line.split(" GPUs would be enough")[0].split()[-1])
     assert memory_errors(study, enough, 141e9) == []
     assert len(memory_errors(study, enough // 2, 141e9)) == 1

@@ -54,4 +54,5 @@ def test_each_process_reads_the_whole_model_before_it_is_sharded():
     # 4 bytes for each parameter of the policy, 2 of the reference model, 4e9 for the process.
     assert each == pytest.approx(6 * 14.77e9 + 4e9, rel=0.01)
     assert machine == 8 * each
+    assert host_memory(shape, 1, kl=True)[0] == pytest.approx(8 * 14.77e9 + 4e9, rel=0.01)
     assert host_memory(shape, 1, kl=False) == pytest.approx([4 * 14.77e9 + 4e9] * 2, rel=0.01)
