@@ -101,10 +101,7 @@ def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
     known = _names(_section(raw, "models"))
     for size in _names(_section(_section(raw, "engine"), "sizes")):
         if size not in known:
-            yield (
-                ("engine", "sizes", size),
-                f"unknown size {size!r}; known: {', '.join(known)}",
-            )
+            yield ("engine", "sizes", size), f"unknown size {size!r}; known: {', '.join(known)}"
 
 
 def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
