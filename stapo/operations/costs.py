@@ -215,14 +215,18 @@ def answer_seconds(
     responses: int,
     prompt: float,
 ) -> float:
-    """Return the seconds in which one checkpoint answers under one decoding, on all its replicas."""
+    """Return the seconds in which one checkpoint answers under one decoding, on all its replicas.
+
+    Transformers waits for the longest response of every batch, vLLM for the longest of all.
+    """
     vllm = evaluation.backend == "vllm"
     joined = _joined(device, engine.vllm_tensor_parallel if vllm else 1)
     name, cache = "transformers", inf
     if vllm:
         name, cache = "vllm", _cache(shape, joined, engine.vllm_evaluation_memory)
-    batches = ceil(responses / evaluation.batch_size / engine.data_parallel)
-    batch = min(evaluation.batch_size, responses)
+    own = ceil(responses / engine.data_parallel)
+    batch = own if vllm else min(evaluation.batch_size, responses)
+    batches = ceil(own / batch)
     limit = evaluation.max_response_tokens
     return START_SECONDS[name] + batches * decode_seconds(
         shape, joined, name, batch, prompt, limit, cache
