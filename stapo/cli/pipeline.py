@@ -178,6 +178,7 @@ def train(
         study=resolved_content(found),
     )
     run.train(job)
+    run.leave()
 
 
 @app.command()

@@ -232,6 +232,13 @@ def train(job: TrainingJob) -> None:
             write_json(job.metrics_path.with_name(RECORD_FILE), record)
 
 
+def leave() -> None:
+    """Wait for all ranks, then close their connections: otherwise the first to end may make others fail."""
+    state = PartialState()
+    state.wait_for_everyone()
+    state.destroy_process_group()
+
+
 def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, int]:
     """Return the trainer of a job, and the number of its prompts that are too long.
 
