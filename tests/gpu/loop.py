@@ -17,20 +17,11 @@ from performance import bench_update as bench
 
 from gpu.attention import RECOMPUTED, peak_flops
 from gpu.page import Page, begin, timed
-from stapo.methods import METHODS
+from gpu.tiny_training import STEPS, build_world, train_tiny
 from stapo.models.shapes import SHAPES
-from stapo.models.tiny import build_tiny
-from stapo.study.schema import TinyData, TinyModel, TrainingSettings
-from stapo.training import run as run_module
-from stapo.training.prompts import write_prompts
 
 SHAPE = SHAPES["Qwen/Qwen3-1.7B-Base"]
-STEPS, KILLED_AFTER, SECONDS = 6, 3, 240
-TRAINING = {
-    "steps": STEPS, "prompts_per_batch": 4, "group_size": 4, "prompts_per_mini_batch": 2,
-    "micro_batch_tokens": 2048, "learning_rate": 1e-3, "max_prompt_tokens": 24,
-    "max_response_tokens": 24, "checkpoint_every": 1,
-}  # fmt: skip
+KILLED_AFTER, SECONDS = 3, 240
 
 
 def updates(page: Page, scale: bench.Scale) -> None:
@@ -80,30 +71,11 @@ def updates(page: Page, scale: bench.Scale) -> None:
         )
 
 
-def train(world: Path, out: Path) -> None:
-    """Train a tiny model, resuming from the newest step checkpoint."""
-    run_module.train(
-        run_module.TrainingJob(
-            config={"gpu": True},
-            training=TrainingSettings(**TRAINING),
-            method=METHODS["stapo"],
-            seed=0,
-            base=world / "base",
-            prompts=world / "prompts.jsonl",
-            work=out / "work",
-            model_path=out / "model",
-            metrics_path=out / "metrics.jsonl",
-        )
-    )
-
-
 def resume(page: Page) -> None:
     """Add whether a killed and resumed training gives the weights of one that was not killed."""
     with TemporaryDirectory() as folder:
         world = Path(folder)
-        settings = TinyModel(builder="tiny-arithmetic", supervised_steps=2, supervised_batch=8)
-        build_tiny(settings, world / "base")
-        write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
+        build_world(world)
 
         def start(name: str) -> subprocess.Popen[bytes]:
             program = [sys.executable, "-m", "gpu.loop", "--train", str(world), str(world / name)]
@@ -130,7 +102,7 @@ def resume(page: Page) -> None:
 def main() -> None:
     """Write the page, or train as a process of it."""
     if sys.argv[1:2] == ["--train"]:
-        train(Path(sys.argv[2]), Path(sys.argv[3]))
+        train_tiny(Path(sys.argv[2]), Path(sys.argv[3]), "stapo")
         return
     page, tiny = begin("loop", "The training loop")
     resume(page)

@@ -19,19 +19,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import ROOT, Page, begin, timed
-from stapo.methods import METHODS
-from stapo.models.tiny import build_tiny
-from stapo.study.schema import TinyData, TinyModel, TrainingSettings
-from stapo.training import run as run_module
-from stapo.training.prompts import write_prompts
+from gpu.tiny_training import build_world, train_tiny
 from stapo.training.trainer import StapoTrainer
 
 CHUNK = 1024
 """Tokens whose float32 logits exist at once in the comparison."""
-TRAINING = {
-    "steps": 3, "prompts_per_batch": 4, "group_size": 4, "prompts_per_mini_batch": 2,
-    "micro_batch_tokens": 2048, "learning_rate": 1e-3, "max_prompt_tokens": 24, "max_response_tokens": 24,
-}  # fmt: skip
 
 
 def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
@@ -98,7 +90,7 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
 
 
 def train(world: Path) -> None:
-    """Train three steps with a KL term, and write the types of what it computes with."""
+    """Train with a KL term, and write the types of what it computes with."""
     seen: dict[str, Any] = {"log-probs rounded to bfloat16": True}
     forward, norm = StapoTrainer._forward, StapoTrainer._get_grad_norm
 
@@ -137,19 +129,7 @@ def train(world: Path) -> None:
     ):
         # The same directory for all ranks.
         shared = Path(os.environ.get("OUT", out))
-        run_module.train(
-            run_module.TrainingJob(
-                config={"gpu": True},
-                training=TrainingSettings(**TRAINING),
-                method=METHODS["grpo"],
-                seed=0,
-                base=world / "base",
-                prompts=world / "prompts.jsonl",
-                work=shared / "work",
-                model_path=shared / "model",
-                metrics_path=shared / "metrics.jsonl",
-            )
-        )
+        train_tiny(world, shared, "grpo")
     if os.environ.get("RANK", "0") == "0":
         (world / "seen.json").write_text(json.dumps(seen))
 
@@ -167,9 +147,7 @@ def types(page: Page) -> None:
     """Add the data types of a training alone and under FSDP2."""
     with TemporaryDirectory() as folder:
         world = Path(folder)
-        settings = TinyModel(builder="tiny-arithmetic", supervised_steps=2, supervised_batch=8)
-        build_tiny(settings, world / "base")
-        write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
+        build_world(world)
         for name, command in {
             "alone": [sys.executable],
             "FSDP2": launched(page.device),
