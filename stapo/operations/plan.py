@@ -25,7 +25,7 @@ from stapo.operations.status import Answers, answers
 from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import HubModel, Model, TinyModel, Verifier
-from stapo.training.memory import memory_errors
+from stapo.training.memory import memory_errors, verifier_errors
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 PAPER_MACHINE = ("h20", 64)
@@ -283,7 +283,10 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
     for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)
     _print_scale(study, device, console)
-    errors = memory_errors(study, machine.gpus, device.memory) if device.is_gpu else []
+    errors = []
+    if device.is_gpu:
+        errors = memory_errors(study, machine.gpus, device.memory)
+        errors += verifier_errors(study, device.memory)
     for line in errors:
         console.print(Text(line), style="bold red", soft_wrap=True)
     return not errors

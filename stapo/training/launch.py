@@ -40,14 +40,16 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
         return lines
     import torch
 
-    from stapo.training.memory import memory_errors
+    from stapo.training.memory import host_errors, memory_errors
 
     here = torch.cuda.device_count()
     if here < gpus // nodes:
         return [f"--gpus {gpus}: only {here} available; request fewer in the profile's resources"]
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
-    return memory_errors(study.model_copy(update={"run": run}), gpus, memory)
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    errors = memory_errors(study.model_copy(update={"run": run}), gpus, memory)
+    return errors + host_errors(study, size, gpus, nodes, host)
 
 
 def server_errors(study: Study) -> list[str]:

@@ -65,19 +65,42 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
             continue  # `stapo doctor` warns of it; nothing can be estimated.
         error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
         errors += [error] * bool(error)
-    error = _verifier_error(study, gpu_memory_bytes)
-    return errors + [error] * bool(error)
+    return errors
 
 
-def _verifier_error(study: Study, gpu_memory: float) -> str:
+def host_errors(study: Study, size: str, gpus: int, nodes: int, host_bytes: float) -> list[str]:
+    """Return why the processes of a training cannot load a size into the memory of a machine.
+
+    Args:
+        study: the study with its methods.
+        size: size of the training.
+        gpus: number of GPUs of the training, one process each.
+        nodes: number of machines that share them.
+        host_bytes: memory of one machine.
+    """
+    try:
+        shape = shape_of(study.models[size])
+    except StudyError:
+        return []
+    here = gpus // nodes
+    need = here * host_memory(shape, gpus, has_reference(study))[0]
+    if need <= host_bytes:
+        return []
+    return [
+        f"models.{size}: {here} processes need {need / 1e9:.0f} GB of host memory to load it, but this "
+        f"machine has {host_bytes / 1e9:.0f} GB; use more machines (nodes) with fewer GPUs each"
+    ]
+
+
+def verifier_errors(study: Study, gpu_memory: float) -> list[str]:
     """Return why the verifier does not fit into a GPU; empty if it does, or if there is none."""
     verifier, engine = study.evaluation.verifier, study.engine
     if verifier is None:
-        return ""
+        return []
     try:
         shape = shape_of(verifier)
     except StudyError:
-        return ""
+        return []
     longest = verifier.max_prompt_tokens + verifier.max_response_tokens
     if study.evaluation.backend == "vllm":
         need, remedy = sequence_memory(shape, longest), "increase engine.vllm_evaluation_memory"
@@ -87,11 +110,11 @@ def _verifier_error(study: Study, gpu_memory: float) -> str:
         need, there = verifier_memory(shape, rows * longest, rows), gpu_memory
         remedy = "reduce evaluation.verifier.max_prompt_tokens"
     if need <= there:
-        return ""
-    return (
+        return []
+    return [
         f"evaluation.verifier: it needs {need / 1e9:.1f} GB, but has {there / 1e9:.1f} GB of a GPU of "
         f"{gpu_memory / 1e9:.1f} GB; {remedy}"
-    )
+    ]
 
 
 def mini_batch_divisor(study: Study) -> int:

@@ -28,7 +28,7 @@ from stapo.study import Study, StudyError, TrainingRun, identity, merge, parse_s
 from stapo.study.loader import load_yaml
 from stapo.study.schema import HubModel
 from stapo.training import memory
-from stapo.training.memory import JUDGED_TOKENS
+from stapo.training.memory import JUDGED_TOKENS, host_errors, verifier_errors
 
 CPU = Machine(DEVICES["cpu"])
 START = 5 / 3600
@@ -293,13 +293,24 @@ def test_a_verifier_that_does_not_fit_is_named():
     on_gpus = {"backend": "vllm", "verifier": judge}
     study = paper_study(evaluation=on_gpus)
     assert JUDGED_TOKENS == BATCH_TOKENS
-    assert not [line for line in memory_errors(study, 8, 80e9) if "verifier" in line]
-    (line,) = [line for line in memory_errors(study, 8, 8e9) if "verifier" in line]
+    assert verifier_errors(study, 80e9) == []
+    (line,) = verifier_errors(study, 8e9)
     assert "it needs 7.4 GB, but has 7.2 GB of a GPU of 8.0 GB" in line
     assert line.endswith("increase engine.vllm_evaluation_memory")
     padded = paper_study(evaluation={"backend": "hf", "verifier": judge})
-    assert not [line for line in memory_errors(padded, 8, 80e9) if "verifier" in line]
-    (line,) = [line for line in memory_errors(padded, 8, 16e9) if "verifier" in line]
+    assert verifier_errors(padded, 80e9) == []
+    (line,) = verifier_errors(padded, 16e9)
     assert line.endswith("reduce evaluation.verifier.max_prompt_tokens")
     longer = memory.verifier_memory(SHAPES[judge["hub"]], 2 * 32768, 2)
     assert longer > memory.verifier_memory(SHAPES[judge["hub"]], 32768, 1)
+    without = padded.evaluation.model_copy(update={"verifier": None})
+    assert verifier_errors(padded.model_copy(update={"evaluation": without}), 1e9) == []
+
+
+def test_a_machine_whose_memory_cannot_hold_what_its_processes_load_is_named():
+    study = paper_study()
+    assert host_errors(study, "8B", 8, 1, 450e9) == []
+    (line,) = host_errors(study, "8B", 8, 1, 400e9)
+    # 4 bytes of the policy and 2 of the reference model for 8.19e9 parameters, and 4 GB, in 8 processes.
+    assert line.startswith("models.8B: 8 processes need 425 GB of host memory to load it")
+    assert host_errors(study, "8B", 8, 2, 400e9) == []
