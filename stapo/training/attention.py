@@ -58,7 +58,7 @@ def packed_attention(
         )
         return masked
     grouped = query.shape[1] != key.shape[1]
-    if query.device.type == "cuda":
+    if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.
         rows = [table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value)]
         packed = varlen_attn(

@@ -184,7 +184,7 @@ def accepted_studies() -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
 
     @settings(
-        derandomize=True, database=None, max_examples=150, suppress_health_check=list(HealthCheck)
+        derandomize=True, database=None, max_examples=250, suppress_health_check=list(HealthCheck)
     )
     @given(raw=studies())
     def collect(raw: dict[str, Any]) -> None:
