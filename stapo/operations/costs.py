@@ -11,6 +11,7 @@ from math import ceil, inf, log2
 
 from stapo.methods import Method
 from stapo.models.shapes import Shape
+from stapo.study import Study
 from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
 
 POSITIVE = 0.5
@@ -42,6 +43,8 @@ REPLY_TOKENS = 2
 """Tokens of a verifier's reply: a letter and the end token, below any limit."""
 SUPERVISED_TOKENS = 40
 """Mean tokens of a tiny problem with its worked solution, our assumption."""
+WEIGHT_BYTES = 4.0
+"""Of a parameter, in float32."""
 TEXT_BYTES = 4.0
 """Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
 SCORE_BYTES = 50
@@ -158,6 +161,20 @@ def _joined(device: Device, gpus: int) -> Device:
 
 def _cache(shape: Shape, device: Device, share: float) -> float:
     return share * device.memory - device.weight_bytes * shape.parameters
+
+
+def training_step_seconds(
+    study: Study, size: str, method: str, shape: Shape, device: Device, gpus: int
+) -> float:
+    """Return the seconds of one step of a training of a study, with the passes that its method needs."""
+    training = study.training_of(method)
+    further = further_passes(study.method(method), training)
+    return step_seconds(shape, training, study.engine_of(size), device, gpus, further)
+
+
+def training_start_seconds(training: TrainingSettings) -> float:
+    """Return the seconds until a training begins its first step."""
+    return START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
 
 
 def further_passes(method: Method, training: TrainingSettings) -> float:

@@ -13,6 +13,7 @@ from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
 from stapo.tasks import benchmark_definitions
+from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 MARGIN = 1.5
 """Requested time over estimated time, our choice: nothing in the cost model is measured on a GPU."""
@@ -22,8 +23,6 @@ UNKNOWN_HOURS = 24.0
 """Estimate where the shape of a model is unknown, our choice."""
 SAVED_BYTES_PER_SECOND = 5e8
 """Of a step checkpoint, with its checksums, our assumption."""
-STATE_BYTES = 12
-"""Bytes of a step checkpoint per parameter: weights and Adam's moments in float32."""
 MAX_NOTICE_SECONDS = 65_535
 """Slurm's maximum of the time in `--signal`."""
 
@@ -66,7 +65,8 @@ def notice_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> int:
         return min(half, 3600)
     steps = training.prompts_per_batch / training.prompts_per_mini_batch
     longest = steps * _step_seconds(study, cluster, run, shape)
-    saving = STATE_BYTES * shape.parameters / SAVED_BYTES_PER_SECOND
+    state = costs.WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER
+    saving = state / SAVED_BYTES_PER_SECOND
     # Slurm looks once a minute.
     return min(ceil(MARGIN * (longest + saving)) + 60, half, MAX_NOTICE_SECONDS)
 
@@ -133,15 +133,14 @@ def _train_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> float:
     shape, training = _shape(study, run.size), study.training_of(run.method)
     if shape is None:
         return UNKNOWN_HOURS * 3600
-    start = costs.START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
-    return start + training.steps * _step_seconds(study, cluster, run, shape)
+    return costs.training_start_seconds(training) + training.steps * _step_seconds(
+        study, cluster, run, shape
+    )
 
 
 def _step_seconds(study: Study, cluster: Cluster, run: TrainingRun, shape: Shape) -> float:
-    training = study.training_of(run.method)
-    further = costs.further_passes(study.method(run.method), training)
-    device, engine = cluster.device(cluster.gpus), study.engine_of(run.size)
-    return costs.step_seconds(shape, training, engine, device, max(cluster.gpus, 1), further)
+    device, gpus = cluster.device(cluster.gpus), max(cluster.gpus, 1)
+    return costs.training_step_seconds(study, run.size, run.method, shape, device, gpus)
 
 
 def _generate_seconds(

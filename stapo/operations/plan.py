@@ -18,7 +18,7 @@ from stapo import paths
 from stapo.files import read_jsonl
 from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, Device
+from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
 from stapo.operations.current import is_built, is_trained, outputs
 from stapo.operations.scale import recommendation
 from stapo.operations.status import Answers, answers
@@ -32,8 +32,6 @@ PAPER_MACHINE = ("h20", 64)
 PAPER_DAYS = (5, 7)
 """Per run. Source: STAPO; of which size, and how the more than 3000 steps are counted, it does not say."""
 START_HOURS = costs.JOB_SECONDS / 3600
-WEIGHT_BYTES = 4.0
-"""Of a parameter, in float32."""
 MARK = "*"
 MEASURED = (
     "* measured: seconds per step of the study's own metrics, whatever machine made them; what is done is "
@@ -177,12 +175,9 @@ def _train_row(
     study: Study, size: str, shape: Shape, method: str, machine: Machine, root: Path
 ) -> CostRow:
     training = study.training_of(method)
-    further = costs.further_passes(study.method(method), training)
-    modelled = costs.step_seconds(
-        shape, training, study.engine_of(size), machine.device, machine.gpus, further
-    )
+    modelled = costs.training_step_seconds(study, size, method, shape, machine.device, machine.gpus)
     measured, done = progress(study, size, method, root)
-    start = costs.START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
+    start = costs.training_start_seconds(training)
     left = [training.steps - steps for steps in done]
     hours = [(start + steps * (measured or modelled)) / 3600 for steps in left if steps > 0]
     responses = sum(left) * training.prompts_per_mini_batch * training.group_size

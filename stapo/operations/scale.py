@@ -82,10 +82,9 @@ def choices(study: Study, size: str, shape: Shape, device: Device, most: int) ->
 
 def training_hours(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the hours of one training."""
-    training, shape = study.training_of(method), shape_of(study.models[size])
-    further = costs.further_passes(study.method(method), training)
-    step = costs.step_seconds(shape, training, study.engine_of(size), device, gpus, further)
-    return training.steps * step / 3600
+    shape = shape_of(study.models[size])
+    step = costs.training_step_seconds(study, size, method, shape, device, gpus)
+    return study.training_of(method).steps * step / 3600
 
 
 def wall_hours(jobs: list[tuple[float, int]], total: int) -> tuple[float, int]:
