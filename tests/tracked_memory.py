@@ -39,6 +39,8 @@ from trl.trainer.utils import add_fused_lm_head
 
 from stapo.models.shapes import Shape
 
+UNSEEN = ("reserved", "responses", "vLLM", "vLLM asleep")
+"""Parts of the estimate that a tracker of tensors of the model does not see."""
 CPU = torch.device("cpu")
 PACKED = "packed-for-tracking"
 

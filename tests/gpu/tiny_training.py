@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from stapo.methods import METHODS
+from training_jobs import job_in
+
 from stapo.models.tiny import build_tiny
 from stapo.study.schema import TinyData, TinyModel, TrainingSettings
 from stapo.training.prompts import write_prompts
-from stapo.training.run import TrainingJob, train
+from stapo.training.run import train
 
 STEPS = 6
 TRAINING = TrainingSettings(
@@ -25,16 +26,4 @@ def build_world(world: Path) -> None:
 
 def train_tiny(world: Path, out: Path, method: str) -> None:
     """Train on them, resuming from the newest step checkpoint."""
-    train(
-        TrainingJob(
-            config={"gpu": method},
-            training=TRAINING,
-            method=METHODS[method],
-            seed=0,
-            base=world / "base",
-            prompts=world / "prompts.jsonl",
-            work=out / "work",
-            model_path=out / "model",
-            metrics_path=out / "metrics.jsonl",
-        )
-    )
+    train(job_in(world, out, TRAINING, method, config={"gpu": method}))

@@ -14,7 +14,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tracked_memory import tracked
+from tracked_memory import UNSEEN, tracked
 
 from stapo.models.shapes import SHAPES
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -25,7 +25,6 @@ TRAINING = TrainingSettings(
     micro_batch_tokens=16384, learning_rate=1e-6, max_prompt_tokens=1024,
     max_response_tokens=15360, rollouts="vllm-colocate",
 )  # fmt: skip
-UNSEEN = ("reserved", "responses", "vLLM", "vLLM asleep")
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ sys.path += [str(Path(__file__).parents[1])]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import vllm_on_cpu  # noqa: F401  Before TRL.
 from safetensors.torch import save_file
+from training_jobs import job_in
 from trl.generation.vllm_generation import VLLMGeneration
 
-from stapo.methods import METHODS
 from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import BUILT_IN
 from stapo.training.run import TrainingJob, train
@@ -45,17 +45,7 @@ def reward(completions: Any, **_: Any) -> list[float]:
 
 
 def job(world: Path, out: Path, case: str) -> TrainingJob:
-    return TrainingJob(
-        config={"case": case},
-        training=TRAINING,
-        method=METHODS["stapo"],
-        seed=SEEDS[case],
-        base=world / "base",
-        prompts=world / "prompts.jsonl",
-        work=out / "work",
-        model_path=out / "model",
-        metrics_path=out / "metrics.jsonl",
-    )
+    return job_in(world, out, TRAINING, "stapo", config={"case": case}, seed=SEEDS[case])
 
 
 def main(world: str, out: str, *cases: str) -> None:

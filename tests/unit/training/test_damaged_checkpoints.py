@@ -10,6 +10,7 @@ import pytest
 import torch
 from test_step_checkpoints import flip_a_bit
 from test_trainer import metrics, reference, run, weights, world  # noqa: F401
+from training_jobs import job_in
 
 from stapo.files import DamagedFileError
 from stapo.provenance import SUMS
@@ -171,23 +172,7 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys): 
 def _train(world: Path, out: Path, **named: Any) -> None:  # noqa: F811
     from test_trainer import TRAINING
 
-    from stapo.methods import METHODS
-
-    run_module.train(
-        run_module.TrainingJob(
-            config={},
-            training=TRAINING,
-            method=METHODS["stapo"],
-            seed=0,
-            base=world / "base",
-            prompts=world / "prompts.jsonl",
-            work=out / "work",
-            model_path=out / "model",
-            metrics_path=out / "metrics.jsonl",
-            kept_steps=[4],
-            **named,
-        )
-    )
+    run_module.train(job_in(world, out, TRAINING, "stapo", kept_steps=[4], **named))
 
 
 def test_a_damaged_base_model_is_no_start(world, tmp_path):  # noqa: F811

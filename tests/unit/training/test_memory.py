@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tracked_memory import tracked
+from tracked_memory import UNSEEN, tracked
 
 from stapo.models.shapes import SHAPES, Shape
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -15,8 +15,6 @@ TRAINING = TrainingSettings(
     micro_batch_tokens=TOKENS, learning_rate=1e-6, max_prompt_tokens=1024,
     max_response_tokens=15360, rollouts="vllm-colocate",
 )  # fmt: skip
-UNSEEN = ("reserved", "responses", "vLLM", "vLLM asleep")
-"""Parts that a tracker of tensors of the model does not see."""
 
 
 def qwen(size: str, layers: int) -> Shape:

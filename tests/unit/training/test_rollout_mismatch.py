@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from test_trainer import TRAINING, metrics, parity_reward, weights, world  # noqa: F401
 from test_update import CASES, ROWS, WIDER
 from test_update import mini_batch as random_mini_batch
+from training_jobs import job_in
 
-from stapo.methods import METHODS
 from stapo.objective import importance_weights
 from stapo.training import rewards
 from stapo.training import run as run_module
@@ -121,19 +121,8 @@ def run(world: Path, out: Path, **changes: Any) -> list[dict[str, Any]]:  # noqa
         patch.object(StapoTrainer, "_generate_single_turn", sampled),
         patch.dict(rewards.BUILT_IN, boxed=parity_reward),
     ):
-        run_module.train(
-            run_module.TrainingJob(
-                config={},
-                training=TRAINING.model_copy(update={"steps": 4, **changes}),
-                method=METHODS["justrl"],
-                seed=0,
-                base=world / "base",
-                prompts=world / "prompts.jsonl",
-                work=out / "work",
-                model_path=out / "model",
-                metrics_path=out / "metrics.jsonl",
-            )
-        )
+        training = TRAINING.model_copy(update={"steps": 4, **changes})
+        run_module.train(job_in(world, out, training, "justrl"))
     return metrics(out / "metrics.jsonl")
 
 

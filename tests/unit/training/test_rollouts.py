@@ -9,13 +9,13 @@ from unittest.mock import patch
 import pytest
 import torch
 from test_trainer import TRAINING, metrics, world  # noqa: F401
+from training_jobs import job_in
 from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
 from stapo.evaluation.grading import last_boxed
 from stapo.evaluation.sampling import Prompter
 from stapo.files import read_json
-from stapo.methods import METHODS
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards
@@ -33,20 +33,9 @@ def train(base: Path, out: Path, questions: list[str], **changes: Any) -> list[d
     prompts = out / "prompts.jsonl"
     lines = (json.dumps({"question": question, "answer": "5"}) + "\n" for question in questions)
     prompts.write_text("".join(lines))
-    run_module.train(
-        run_module.TrainingJob(
-            config={},
-            training=TRAINING.model_copy(update={"steps": 2, **changes}),
-            method=METHODS["justrl"],
-            seed=0,
-            base=base,
-            prompts=prompts,
-            work=out / "work",
-            model_path=out / "model",
-            metrics_path=out / "metrics.jsonl",
-            end_tokens=["<|im_end|>", END],
-        )
-    )
+    training, ends = TRAINING.model_copy(update={"steps": 2, **changes}), ["<|im_end|>", END]
+    given = {"base": base, "end_tokens": ends}
+    run_module.train(job_in(out, out, training, "justrl", **given))
     return metrics(out / "metrics.jsonl")
 
 

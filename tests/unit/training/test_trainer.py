@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from safetensors.torch import load_file
+from training_jobs import job_in
 
 from stapo.files import read_jsonl
 from stapo.locks import ForeignDirectoryError
@@ -69,19 +70,8 @@ def parity_reward(completions: Any, **_: Any) -> list[float]:
 def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[dict[str, Any]]:
     """Train once and return the metrics without times."""
     with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
-        run_module.train(
-            run_module.TrainingJob(
-                config={"method": method, **changes},
-                training=TRAINING.model_copy(update=changes),
-                method=METHODS[method],
-                seed=0,
-                base=world / "base",
-                prompts=world / "prompts.jsonl",
-                work=out / "work",
-                model_path=out / "model",
-                metrics_path=out / "metrics.jsonl",
-            )
-        )
+        training, config = TRAINING.model_copy(update=changes), {"method": method, **changes}
+        run_module.train(job_in(world, out, training, method, config=config))
     return metrics(out / "metrics.jsonl")
 
 
@@ -143,7 +133,7 @@ def test_a_killed_run_resumes_to_the_same_bits(world, reference, tmp_path):
     code = f"""
 import sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
 from test_trainer import run
 run(Path({str(world)!r}), Path({str(tmp_path)!r}))
 """
