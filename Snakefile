@@ -19,7 +19,7 @@ from snakemake.utils import min_version
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
-from stapo import paths, locks
+from stapo import exhibits, paths, locks
 from stapo.operations import limits
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, write_origin
@@ -99,6 +99,7 @@ localrules:
     overlap,
     base_model,
     figure,
+    evidence,
     report,
     provenance,
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES, TABLES, UNFINISHED, Exhibit, Need
 from stapo.study import Checkpoint, Study
 
 # Paths relative to the working directory; `{checkpoint}` is the name of a `Checkpoint`.
@@ -30,6 +30,12 @@ COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
 SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
 MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
 FIGURE = "results/{study}/figures/{figure}.{suffix}"
+TABLE = "results/{study}/tables/{table}.{suffix}"
+VALUES = "results/{study}/tables/values.{suffix}"
+"""Every number of the tables, one line each."""
+REFERENCES = "results/{study}/references.bib"
+INTERVENTION = "results/{study}/interventions/{checkpoint}.{suffix}"
+"""What one update of a checkpoint does: numbers as JSON, tokens as parquet."""
 REPORT = "results/{study}/report.html"
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
@@ -39,6 +45,7 @@ TRAINED = "published"
 GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
 SUFFIXES = ("md", "tex", "csv")
 """Of tables."""
+FIGURE_SUFFIXES = ("svg", "pdf", "png")
 
 
 def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
@@ -93,28 +100,67 @@ def figure_paths(study: Study) -> list[str]:
     return [
         FIGURE.format(study=study.name, figure=figure, suffix=suffix)
         for figure in figure_names(study)
-        for suffix in ("svg", "png")
+        for suffix in FIGURE_SUFFIXES
+    ]
+
+
+def evidence_paths(study: Study) -> list[str]:
+    """Return the tables of evidence of a study, each in three formats."""
+    return [
+        TABLE.format(study=study.name, table=table, suffix=suffix)
+        for table in table_names(study)
+        for suffix in SUFFIXES
     ]
 
 
 def figure_names(study: Study) -> list[str]:
-    """Return the figures of a study for which it has data.
-
-    Those from scores need intermediate checkpoints, those of vLLM rollouts with vLLM.
-    """
-    kept, vllm = study.kept_steps(), study.training.rollouts != "transformers"
+    """Return the figures of a study for which it has data, in the order of the report."""
+    has = _has(study)
     return [
         name
         for name, figure in FIGURES.items()
-        if (kept or not figure.shows_scores) and (vllm or not figure.of_vllm)
+        if figure.needs in has and name not in UNFINISHED["figures"]
     ]
 
 
-def figure_sources(study: Study, figure: str) -> list[str]:
-    """Return the files from which a figure is drawn."""
-    if FIGURES[figure].shows_scores:
-        return score_paths(study, study.run.decodings)
-    return metrics_paths(study)
+def table_names(study: Study) -> list[str]:
+    """Return the tables of evidence of a study for which it has data, in the order of the report."""
+    has = _has(study)
+    return [
+        name
+        for name, table in TABLES.items()
+        if table.needs in has and name not in UNFINISHED["tables"]
+    ]
+
+
+def _has(study: Study) -> set[Need | None]:
+    """Return what a study has of all that an exhibit may need."""
+    has: dict[Need | None, bool] = {
+        None: True,
+        "vllm": study.training.rollouts != "transformers",
+        "checkpoints": bool(study.kept_steps()),
+        "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
+        "ablation": False,
+        "interventions": False,
+    }
+    return {need for need, there in has.items() if there}
+
+
+def exhibit_sources(study: Study, exhibit: Exhibit) -> list[str]:
+    """Return the files from which a figure or a table of evidence is computed."""
+    found = []
+    if "metrics" in exhibit.sources:
+        found += metrics_paths(study)
+    if "scores" in exhibit.sources:
+        found += score_paths(study, study.run.decodings)
+    if "tokens" in exhibit.sources:
+        found += token_paths(study)
+    return found
+
+
+def token_paths(study: Study) -> list[str]:
+    """Return the token records of every training."""
+    return [TOKENS.format(study=study.name, **run.wildcards) for run in study.runs()]
 
 
 def metrics_paths(study: Study) -> list[str]:
@@ -149,4 +195,5 @@ def published_paths(study: Study) -> list[str]:
         *score_paths(study, study.run.decodings),
         *table_paths(study),
         *figure_paths(study),
+        *evidence_paths(study),
     ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stapo import paths
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.files import AGAIN, DamagedFileError, read_published, replace_file
 from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.text import visible

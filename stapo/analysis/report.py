@@ -20,7 +20,7 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.evaluation.grading import grade_all
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.files import AGAIN, DamagedFileError, replace_file
 from stapo.records.responses import read_responses
 from stapo.study import Study, identity

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stapo.canonical import fingerprint
-from stapo.figures import FIGURES
+from stapo.exhibits import Exhibit
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.schema import Model
 from stapo.study.study import Study
@@ -211,10 +211,12 @@ def accuracy_fingerprint(study: Study) -> str:
     return fingerprint([titles, shown, study.run.benchmarks, scores])
 
 
-def figure_fingerprint(study: Study, figure: str) -> str:
-    """Return the fingerprint of what a figure shows."""
-    of = accuracy_fingerprint if FIGURES[figure].shows_scores else metrics_fingerprint
-    return of(study)
+def exhibit_fingerprint(study: Study, exhibit: Exhibit) -> str:
+    """Return the fingerprint of what a figure or a table of evidence shows."""
+    parts = [metrics_fingerprint(study)]
+    if "scores" in exhibit.sources:
+        parts.append(accuracy_fingerprint(study))
+    return fingerprint(parts)
 
 
 def report_fingerprint(study: Study) -> str:

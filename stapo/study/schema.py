@@ -279,6 +279,12 @@ class Decoding(Strict):
     top_p: Fraction
     top_k: Whole = Field(0, ge=0, le=10**6, description="0: off")
 
+    @property
+    def title(self) -> str:
+        """Return it as people say it."""
+        limit = f", top-k = {self.top_k}" if self.top_k else ""
+        return f"T = {self.temperature}, top-p = {self.top_p}{limit}"
+
 
 class BenchmarkSettings(Strict):
     """Settings of a benchmark in a study; the rest is in `benchmarks/`."""

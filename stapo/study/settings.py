@@ -8,7 +8,7 @@ fingerprint too, so that none reruns a job by itself; those of prompts that only
 from typing import Any
 
 from stapo.canonical import canonical, leaves
-from stapo.figures import FIGURES
+from stapo.exhibits import Exhibit
 from stapo.study import identity
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.study import Study
@@ -99,10 +99,9 @@ def accuracy_settings(study: Study) -> Settings:
     )
 
 
-def figure_settings(study: Study, figure: str) -> Settings:
-    """Return what a figure shows."""
-    of = accuracy_settings if FIGURES[figure].shows_scores else metrics_settings
-    return of(study)
+def exhibit_settings(study: Study, exhibit: Exhibit) -> Settings:
+    """Return what a figure or a table of evidence shows."""
+    return accuracy_settings(study) if "scores" in exhibit.sources else metrics_settings(study)
 
 
 def report_settings(study: Study) -> Settings:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from stapo import paths
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.files import read_jsonl
 from stapo.repository import ROOT
 from stapo.study import TrainingRun, identity, merge, parse_study

@@ -8,7 +8,7 @@ from stapo.repository import ROOT
 
 ALLOWED = {
     "canonical": set(),
-    "figures": set(),
+    "exhibits": set(),
     "files": set(),
     "hub": set(),
     "methods": set(),
@@ -20,8 +20,8 @@ ALLOWED = {
     "tasks": {"repository"},
     "locks": {"canonical", "files"},
     "provenance": {"files", "repository"},
-    "study": {"canonical", "figures", "files", "methods", "repository", "tasks"},
-    "paths": {"figures", "study"},
+    "study": {"canonical", "exhibits", "files", "methods", "repository", "tasks"},
+    "paths": {"exhibits", "study"},
     "gpus": {"study"},
     "models": {"canonical", "files", "hub", "paths", "provenance", "study"},
     "evaluation": {
@@ -33,7 +33,7 @@ ALLOWED = {
         "methods", "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
     },
     "analysis": {
-        "canonical", "figures", "files", "paths", "records", "study", "methods", "reference",
+        "canonical", "exhibits", "files", "paths", "records", "study", "methods", "reference",
         "evaluation.statistics", "evaluation.grading",
     },
     "publication": {

@@ -2,7 +2,8 @@
 
 TABLES = paths.table_paths(STUDY)
 FIGURES = paths.figure_paths(STUDY)
-figure_settings = cache(partial(settings.figure_settings, STUDY))
+EVIDENCE = paths.evidence_paths(STUDY)
+exhibit_settings = cache(partial(settings.exhibit_settings, STUDY))
 # Of every score: asked for once.
 REPORT_FINGERPRINT = with_all(identity.report_fingerprint(STUDY))
 
@@ -30,25 +31,49 @@ for name in RUN.decodings:
 
 rule figure:
     input:
-        lambda w: paths.figure_sources(STUDY, w.figure),
+        lambda w: paths.exhibit_sources(STUDY, exhibits.FIGURES[w.figure]),
     output:
-        expand(at(paths.FIGURE), suffix=["svg", "png"], allow_missing=True),
+        expand(at(paths.FIGURE), suffix=paths.FIGURE_SUFFIXES, allow_missing=True),
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
         *one_by_one(
-            lambda w: figure_settings(w.figure),
-            map(figure_settings, paths.figure_names(STUDY)),
+            lambda w: exhibit_settings(exhibits.FIGURES[w.figure]),
+            map(exhibit_settings, exhibits.FIGURES.values()),
         ),
-        fingerprint=lambda w: with_all(identity.figure_fingerprint(STUDY, w.figure)),
+        fingerprint=lambda w: with_all(
+            identity.exhibit_fingerprint(STUDY, exhibits.FIGURES[w.figure])
+        ),
     shell:
         STAPO + " figure --study {STUDY_FILE} --name {wildcards.figure} > {log} 2>&1"
+
+
+rule evidence:
+    input:
+        lambda w: paths.exhibit_sources(STUDY, exhibits.TABLES[w.table]),
+    output:
+        expand(at(paths.TABLE), suffix=paths.SUFFIXES, allow_missing=True),
+    log:
+        log_of("results/{study}/tables/{table}"),
+    wildcard_constraints:
+        table=one_of(exhibits.TABLES),
+    params:
+        *one_by_one(
+            lambda w: exhibit_settings(exhibits.TABLES[w.table]),
+            map(exhibit_settings, exhibits.TABLES.values()),
+        ),
+        fingerprint=lambda w: with_all(
+            identity.exhibit_fingerprint(STUDY, exhibits.TABLES[w.table])
+        ),
+    shell:
+        STAPO + " evidence --study {STUDY_FILE} --name {wildcards.table} > {log} 2>&1"
 
 
 rule report:
     input:
         TABLES,
         FIGURES,
+        EVIDENCE,
     output:
         at(paths.REPORT),
     log:

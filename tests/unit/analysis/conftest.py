@@ -7,7 +7,7 @@ import pytest
 from synthetic import write_score
 
 from stapo import paths
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES
 from stapo.records.responses import AnsweredProblem, write_responses

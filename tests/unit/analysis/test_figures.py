@@ -11,7 +11,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.figures import draw, draw_accuracy, moving_mean, write_figure
-from stapo.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.files import read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 

@@ -1,0 +1,88 @@
+"""The recorded files of a finished study, each read and checked once."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from stapo import paths
+from stapo.analysis.cells import Scores, read_scores
+from stapo.files import AGAIN, DamagedFileError, read_published
+from stapo.records.tokens import read_token_file
+from stapo.study import Study, TrainingRun
+
+Read = TypeVar("Read")
+
+
+class Artefacts:
+    """Reads the files of a study when they are asked for.
+
+    Args:
+        study: the study.
+        root: directory that contains `results/STUDY`.
+    """
+
+    def __init__(self, study: Study, root: Path = Path()) -> None:
+        self.study, self.root = study, root
+        self.metrics = cache(self._metrics)
+        self.tokens = cache(self._tokens)
+        self.scores = cache(self._scores)
+
+    def of_runs(self, read: Callable[[TrainingRun], Read]) -> dict[TrainingRun, Read]:
+        """Return what is read for each training.
+
+        Raises:
+            DamagedFileError: one line for each file that is missing, truncated, corrupt or incomplete.
+        """
+        found, errors = {}, []
+        for run in self.study.runs():
+            try:
+                found[run] = read(run)
+            except DamagedFileError as error:
+                errors.append(str(error))
+        if errors:
+            raise DamagedFileError("\n".join(errors))
+        return found
+
+    def titles(self) -> list[str]:
+        """Return the titles of the study's methods, in order: the `groups` of a chart."""
+        return [self.study.method(name).title for name in self.study.run.methods]
+
+    def _metrics(self, run: TrainingRun) -> Sequence[dict[str, Any]]:
+        """Return the records of all steps of a training, in order.
+
+        Raises:
+            DamagedFileError: the file is missing, damaged or incomplete.
+        """
+        path = paths.METRICS.format(study=self.study.name, **run.wildcards)
+        if not (self.root / path).exists():
+            raise DamagedFileError(f"{path}: missing; run snakemake")
+        records = read_published(self.root / path, ("step",))
+        steps = self.study.training.steps
+        if [record["step"] for record in records] != list(range(1, steps + 1)):
+            raise DamagedFileError(f"{path}: not the steps 1 to {steps} in order; {AGAIN}")
+        return records
+
+    def _tokens(self, run: TrainingRun) -> pd.DataFrame:
+        """Return the token records of a training (columns of `records.tokens.SCHEMA`), not to be changed.
+
+        Raises:
+            DamagedFileError: the file is missing or damaged.
+        """
+        path = paths.TOKENS.format(study=self.study.name, **run.wildcards)
+        try:
+            return read_token_file(self.root / path).to_pandas()
+        except FileNotFoundError as error:
+            raise DamagedFileError(f"{path}: missing; run snakemake") from error
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{error}; {AGAIN}") from error
+
+    def _scores(self, decoding: str) -> Scores:
+        """Return the scores of a decoding.
+
+        Raises:
+            StaleScoreError: as for `read_scores`.
+        """
+        return read_scores(self.study, decoding, self.root)

@@ -1,0 +1,167 @@
+"""Charts over the optimiser steps of every training: quantities of the metrics, and accuracy."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
+from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
+from stapo.exhibits import FIGURES
+from stapo.files import AGAIN, DamagedFileError
+from stapo.study import Checkpoint, Study, TrainingRun
+
+Values = NDArray[np.float64]
+SMOOTHING = 20
+"""A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
+STEPS = Axis(label="optimiser step", whole=True)
+
+
+def quantity(artefacts: Artefacts, name: str) -> Chart:
+    """Return a quantity of the metrics: a panel per size, a line per training.
+
+    Raises:
+        DamagedFileError: files of metrics are missing, damaged or incomplete; one line for each file.
+    """
+    shown, study = FIGURES[name], artefacts.study
+    values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
+    lines = []
+    if shown.reference is not None:
+        height, text = shown.reference
+        lines.append(Line(value=height, label=text))
+    return Chart(
+        groups=artefacts.titles(),
+        caption=f"{shown.title} over the optimiser steps. Behind each line, a moving mean over "
+        f"{width_of(study.training.steps)} steps, are the values of the steps.",
+        panels=[
+            Panel(
+                title=size,
+                x=STEPS,
+                y=Axis(label=shown.label, log=shown.log),
+                lines=lines,
+                series=[
+                    one
+                    for run in study.runs()
+                    if run.size == size
+                    for one in over_steps(values[run], study.method(run.method).title, run.seed)
+                ],
+            )
+            for size in study.run.sizes
+        ],
+    )
+
+
+def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
+    """Return the (steps,) values of a figure's quantity in a training.
+
+    Raises:
+        DamagedFileError: the metrics are missing, damaged or incomplete, or a value is not a number.
+    """
+    value = FIGURES[name].value
+    assert value is not None
+    records = artefacts.metrics(run)
+    try:
+        return np.array([value(record) for record in records])
+    except (KeyError, TypeError, ValueError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
+
+
+def over_steps(values: Values, title: str, seed: int | None) -> Iterator[Series]:
+    """Yield the raw values of a training and their moving mean."""
+    steps = list(range(1, len(values) + 1))
+    smooth = moving_mean(values, width_of(len(values)))
+    yield Series(
+        name=title, group=title, seed=seed, x=steps, y=[*map(float, values)], faint=True
+    )
+    yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, smooth)])
+
+
+def width_of(steps: int) -> int:
+    """Return the number of steps of the moving mean."""
+    return max(1, steps // SMOOTHING)
+
+
+def moving_mean(values: Values, width: int) -> Values:
+    """Return the centred moving mean; at the ends, only over existing values."""
+    kernel = np.ones(width)
+    count = np.convolve(np.ones(len(values)), kernel, mode="same")
+    mean: Values = np.convolve(values, kernel, mode="same") / count
+    return mean
+
+
+def accuracy_over_steps(artefacts: Artefacts) -> Chart:
+    """Return accuracy over steps, with the base model as step 0: a panel per decoding and size.
+
+    Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
+    """
+    study, panels = artefacts.study, []
+    for decoding, benchmarks in curves_of(study):
+        shares = _shares(artefacts, decoding, benchmarks)
+        for size in study.run.sizes:
+            panels.append(
+                Panel(
+                    title=f"{size}, {study.decodings[decoding].title}",
+                    x=STEPS,
+                    y=Axis(label=accuracy_label(study, benchmarks)),
+                    series=[*_accuracies(study, size, shares)],
+                )
+            )
+    return Chart(
+        groups=artefacts.titles(),
+        panels=panels,
+        columns=len(study.run.sizes),
+        caption="Accuracy of the intermediate checkpoints of every training; step 0 is the base model.",
+    )
+
+
+def _shares(artefacts: Artefacts, decoding: str, benchmarks: list[str]) -> dict[Checkpoint, float]:
+    """Return the accuracy of each checkpoint that answered all of some benchmarks."""
+    study = artefacts.study
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
+    tables, _ = read_tables(study, decoding, cells, artefacts.root)
+    return {
+        checkpoint: accuracy((tables[checkpoint, b] for b in benchmarks), column)
+        for checkpoint in study.checkpoints()
+        if {*benchmarks} <= {*study.answered(checkpoint, decoding)}
+    }
+
+
+def curves_of(study: Study) -> list[tuple[str, list[str]]]:
+    """Return decoding and benchmarks of each row of panels, without duplicates."""
+    curve, tests = study.evaluation.curve, study.run.benchmarks
+    found = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
+    if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in found]:
+        found.append((curve.decoding, curve.benchmarks))
+    return found
+
+
+def accuracy_label(study: Study, benchmarks: list[str]) -> str:
+    """Return what an axis of accuracy over some benchmarks is labelled with."""
+    if {*benchmarks} == {*study.run.benchmarks} and len(benchmarks) > 1:
+        return "Avg over the benchmarks [%]"
+    names = [f"{name} avg@{study.benchmarks[name].samples}" for name in benchmarks]
+    return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
+
+
+def _accuracies(study: Study, size: str, shares: Mapping[Checkpoint, float]) -> Iterator[Series]:
+    """Yield a line for each training of a size; `shares` contains the accuracy of checkpoints with scores."""
+    steps = [*study.kept_steps(), study.training.steps]
+    for run in study.runs():
+        if run.size != size:
+            continue
+        names = {step: study.checkpoint(size, run.method, run.seed, step) for step in steps}
+        line: dict[int, Any] = {0: shares[Checkpoint(size)]}
+        line |= {step: shares[name] for step, name in names.items() if name in shares}
+        title = study.method(run.method).title
+        yield Series(
+            name=title,
+            group=title,
+            seed=run.seed,
+            x=[*line],
+            y=[100 * share for share in line.values()],
+        )

@@ -1,0 +1,23 @@
+"""The figures and the tables of evidence of a study: which function computes which."""
+
+from collections.abc import Callable
+from functools import partial
+
+from stapo.analysis import curves
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import Chart
+from stapo.analysis.grids import Grid
+from stapo.exhibits import FIGURES
+
+CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
+    **{
+        name: partial(curves.quantity, name=name)
+        for name, figure in FIGURES.items()
+        if figure.value is not None
+    },
+    "accuracy": curves.accuracy_over_steps,
+}
+"""Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
+
+GRIDS: dict[str, Callable[[Artefacts], Grid]] = {}
+"""Name in `stapo.exhibits.TABLES` -> function that returns the table."""

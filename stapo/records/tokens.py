@@ -1,0 +1,88 @@
+"""Records of tokens of a training: a sample of the tokens of every mini-batch, in `tokens.parquet`.
+
+Per step, three kinds of response tokens are sampled separately, without replacement: candidates (A > 0 and
+probability below tau_p) that S2T silences, candidates that it retains, and all other tokens. With `weight`, sums
+over all tokens of a step, or of a training, can be estimated from the sample.
+
+Kinds are those of S2T with the method's own arguments where its selection has them, otherwise with those of STAPO
+(v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
+
+The update computes no pass over a response with advantage 0 (without a KL term) or without kept tokens. The
+gradient of its tokens is exactly 0, and their columns of the current policy are null.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo.files import DamagedFileError
+
+VERSION = 1
+"""Version of the columns below. A new version also increases `RECIPES["train"]`."""
+
+Kind = Literal["silenced", "retained", "other"]
+KINDS: tuple[Kind, ...] = ("silenced", "retained", "other")
+
+TOKENS_BEFORE, TOKENS_AFTER = 128, 32
+"""Number of tokens of the context, at most; the context before may begin in the prompt."""
+TOP = 5
+"""Number of most likely tokens."""
+
+METADATA_KEY = b"stapo"
+"""Key of the metadata, as JSON, in the parquet schema: `version`, and `vocab_size`, the number of logits."""
+
+SCHEMA = pa.schema(
+    [
+        # Which token
+        pa.field("step", pa.int32(), nullable=False),  # optimiser step, from 1
+        pa.field("prompt", pa.int32(), nullable=False),  # line of data/prompts.jsonl, from 0
+        pa.field("response", pa.int32(), nullable=False),  # index in its group, from 0
+        pa.field("position", pa.int32(), nullable=False),  # position in the response, from 0
+        pa.field("length", pa.int32(), nullable=False),  # tokens of the response
+        pa.field("token_id", pa.int32(), nullable=False),
+        pa.field("token", pa.string(), nullable=False),
+        pa.field("before", pa.string(), nullable=False),
+        pa.field("after", pa.string(), nullable=False),
+        # How it was sampled
+        pa.field("kind", pa.string(), nullable=False),  # one of KINDS
+        pa.field("weight", pa.float64(), nullable=False),  # tokens of the kind / sampled, in this step
+        pa.field("kept", pa.bool_(), nullable=False),  # whether it contributes to the method's loss
+        # As the selection saw it
+        pa.field("probability", pa.float32(), nullable=False),
+        pa.field("entropy", pa.float32(), nullable=False),  # nats
+        pa.field("entropy_threshold", pa.float32()),  # tau_h of S2T; null without a candidate
+        pa.field("advantage", pa.float32(), nullable=False),
+        pa.field("reward", pa.float32(), nullable=False),
+        # Of the current policy, in the pass with the gradient
+        pa.field("ratio", pa.float32()),  # importance ratio, current / old probability
+        pa.field("current_probability", pa.float32()),
+        pa.field("current_entropy", pa.float32()),  # nats
+        pa.field("collision", pa.float32()),  # sum over the vocabulary of the squared probabilities
+        pa.field("top_tokens", pa.list_(pa.string())),  # TOP tokens, the most likely first
+        pa.field("top_probabilities", pa.list_(pa.float32())),
+        # Gradient of the surrogate at the logits of the token, without the divisor of the loss
+        pa.field("gradient_norm_sq", pa.float32(), nullable=False),  # exact; 0 where clipped or A = 0
+        pa.field("lower_bound", pa.float32(), nullable=False),
+        pa.field("upper_bound", pa.float32(), nullable=False),
+    ]
+)
+
+
+def read_token_file(path: Path) -> pa.Table:
+    """Return the token records of a training.
+
+    Raises:
+        DamagedFileError: the file is truncated or corrupt, or has other columns.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise DamagedFileError(f"{path}: truncated or corrupt, no token records") from error
+    if not table.schema.equals(SCHEMA):
+        raise DamagedFileError(f"{path}: not the columns of token records of version {VERSION}")
+    return table
