@@ -15,8 +15,8 @@ Source = Literal["metrics", "scores", "tokens", "interventions"]
 """Files of a study: metrics of the trainings, scores, token records, results of interventions."""
 
 Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
-"""What not every study has: rollouts with vLLM; intermediate checkpoints; interventions; the methods justrl and
-full-mask; methods that differ from each other only in one argument of their token selection."""
+"""What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
+and full-mask, methods that differ from each other only in one argument of their token selection."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Figure(Exhibit):
     label: str = ""
     """Label of the vertical axis of such a quantity, with the unit."""
     value: Callable[[Mapping[str, Any]], float] | None = None
-    """Function that returns the value in a record of the metrics, which has the name of the figure as a key."""
+    """Returns the value in a record of the metrics, which has the name of the figure as a key."""
     reference: tuple[float, str] | None = None
     """Height and label of a horizontal line."""
     log: bool = False

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from stapo import paths
-from stapo.analysis.figures import write_figure
+from stapo.analysis.draw import write_figure
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import write_tables
 from stapo.canonical import fingerprint

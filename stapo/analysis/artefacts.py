@@ -73,11 +73,12 @@ class Artefacts:
         """
         path = paths.TOKENS.format(study=self.study.name, **run.wildcards)
         try:
-            return read_token_file(self.root / path).to_pandas()
+            found: pd.DataFrame = read_token_file(self.root / path).to_pandas()
         except FileNotFoundError as error:
             raise DamagedFileError(f"{path}: missing; run snakemake") from error
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; {AGAIN}") from error
+        return found
 
     def _scores(self, decoding: str) -> Scores:
         """Return the scores of a decoding.

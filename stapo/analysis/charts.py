@@ -81,8 +81,7 @@ class Chart:
 
     panels: Sequence[Panel]
     groups: Sequence[str] = ()
-    """All groups in the order of their colours, such as the titles of the study's methods; groups that are not
-    named here follow."""
+    """All groups in the order of their colours, such as the titles of the study's methods; others follow."""
     caption: str = ""
     """What the reader sees and how it was computed, in one to three sentences."""
     columns: int | None = None

@@ -63,10 +63,13 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
     value = FIGURES[name].value
     assert value is not None
     records = artefacts.metrics(run)
+    path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+    for number, record in enumerate(records, start=1):
+        if name not in record:
+            raise DamagedFileError(f"{path}:{number}: no {name}; {AGAIN}")
     try:
         return np.array([value(record) for record in records])
-    except (KeyError, TypeError, ValueError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+    except (TypeError, ValueError) as error:
         raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
 
 
@@ -74,9 +77,7 @@ def over_steps(values: Values, title: str, seed: int | None) -> Iterator[Series]
     """Yield the raw values of a training and their moving mean."""
     steps = list(range(1, len(values) + 1))
     smooth = moving_mean(values, width_of(len(values)))
-    yield Series(
-        name=title, group=title, seed=seed, x=steps, y=[*map(float, values)], faint=True
-    )
+    yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, values)], faint=True)
     yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, smooth)])
 
 

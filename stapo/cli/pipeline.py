@@ -314,7 +314,7 @@ def figure(study: StudyOption, name: Annotated[str, typer.Option(help="Which one
 
     Example: stapo figure --study workflows/studies/smoke.yaml --name entropy
     """
-    from stapo.analysis.figures import write_figure
+    from stapo.analysis.draw import write_figure
 
     found = study_of(study)
     require("--name", name, figure_names(found))

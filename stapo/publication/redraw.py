@@ -8,9 +8,11 @@ import numpy as np
 
 from stapo import paths
 from stapo.analysis.against_paper import compare
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.figures import figure_bytes
+from stapo.analysis.draw import image
+from stapo.analysis.exhibits import CHARTS
 from stapo.analysis.report import render_report
 from stapo.analysis.tables import render
 from stapo.publication import untrusted
@@ -34,12 +36,13 @@ def drawn_errors(results: Results) -> Iterator[str]:
             path = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
             if untrusted.read_text(root / path, FILE_BYTES) != render(table, suffix, compared):
                 yield f"{path}: does not follow from the scores"
+    artefacts = Artefacts(study, root)
     for name in paths.figure_names(study):
-        for suffix, expected in figure_bytes(study, name, root).items():
+        for suffix, expected in image(CHARTS[name](artefacts)).items():
             path = paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
             with untrusted.open_regular(root / path, PNG_BYTES) as stream:
                 found = stream.read(PNG_BYTES)
-            same = same_svg if suffix == "svg" else same_png
+            same = same_png if suffix == "png" else same_drawing
             if found != expected and not same(found, expected):
                 yield f"{path}: does not follow from what was recorded"
     path = paths.REPORT.format(study=study.name)
@@ -47,9 +50,9 @@ def drawn_errors(results: Results) -> Iterator[str]:
         yield f"{path}: does not follow from scores, responses and figures"
 
 
-def same_svg(one: bytes, other: bytes) -> bool:
-    """Return whether two figures differ only by the rounding of their coordinates."""
-    texts = one.decode(errors="replace"), other.decode(errors="replace")
+def same_drawing(one: bytes, other: bytes) -> bool:
+    """Return whether two SVG or uncompressed PDF figures differ only by the rounding of their coordinates."""
+    texts = one.decode("latin-1"), other.decode("latin-1")
     if abs(len(texts[0]) - len(texts[1])) > len(texts[1]) / 10:
         return False
     shapes = [NUMBER.sub("0", text) for text in texts]

@@ -1,11 +1,11 @@
 """Records of tokens of a training: a sample of the tokens of every mini-batch, in `tokens.parquet`.
 
 Per step, three kinds of response tokens are sampled separately, without replacement: candidates (A > 0 and
-probability below tau_p) that S2T silences, candidates that it retains, and all other tokens. With `weight`, sums
-over all tokens of a step, or of a training, can be estimated from the sample.
+probability below tau_p) that S2T silences, candidates that it retains, and all other tokens. With `weight`,
+sums over all tokens of a step, or of a training, can be estimated from the sample.
 
-Kinds are those of S2T with the method's own arguments where its selection has them, otherwise with those of STAPO
-(v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
+Kinds are those of S2T with the method's own arguments where its selection has them, otherwise with those of
+STAPO (v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
 
 The update computes no pass over a response with advantage 0 (without a KL term) or without kept tokens. The
 gradient of its tokens is exactly 0, and their columns of the current policy are null.
@@ -47,7 +47,9 @@ SCHEMA = pa.schema(
         pa.field("after", pa.string(), nullable=False),
         # How it was sampled
         pa.field("kind", pa.string(), nullable=False),  # one of KINDS
-        pa.field("weight", pa.float64(), nullable=False),  # tokens of the kind / sampled, in this step
+        pa.field(
+            "weight", pa.float64(), nullable=False
+        ),  # tokens of the kind / sampled, in this step
         pa.field("kept", pa.bool_(), nullable=False),  # whether it contributes to the method's loss
         # As the selection saw it
         pa.field("probability", pa.float32(), nullable=False),
@@ -63,7 +65,9 @@ SCHEMA = pa.schema(
         pa.field("top_tokens", pa.list_(pa.string())),  # TOP tokens, the most likely first
         pa.field("top_probabilities", pa.list_(pa.float32())),
         # Gradient of the surrogate at the logits of the token, without the divisor of the loss
-        pa.field("gradient_norm_sq", pa.float32(), nullable=False),  # exact; 0 where clipped or A = 0
+        pa.field(
+            "gradient_norm_sq", pa.float32(), nullable=False
+        ),  # exact; 0 where clipped or A = 0
         pa.field("lower_bound", pa.float32(), nullable=False),
         pa.field("upper_bound", pa.float32(), nullable=False),
     ]

@@ -213,10 +213,12 @@ def accuracy_fingerprint(study: Study) -> str:
 
 def exhibit_fingerprint(study: Study, exhibit: Exhibit) -> str:
     """Return the fingerprint of what a figure or a table of evidence shows."""
-    parts = [metrics_fingerprint(study)]
-    if "scores" in exhibit.sources:
-        parts.append(accuracy_fingerprint(study))
-    return fingerprint(parts)
+    if "scores" not in exhibit.sources:
+        return metrics_fingerprint(study)
+    scores = accuracy_fingerprint(study)
+    if exhibit.sources == {"scores"}:
+        return scores
+    return fingerprint([metrics_fingerprint(study), scores])
 
 
 def report_fingerprint(study: Study) -> str:

@@ -10,7 +10,7 @@ from stapo.analysis import columns
 from stapo.analysis.cells import read_scores
 from stapo.analysis.columns import FORMATS, Column, Metric
 from stapo.analysis.comparison import main_table
-from stapo.analysis.figures import write_figure
+from stapo.analysis.draw import write_figure
 from stapo.analysis.report import render_report
 from stapo.analysis.rows import AVERAGE
 from stapo.analysis.tables import print_table, render

@@ -9,7 +9,7 @@ import pytest
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.figures import write_figure
+from stapo.analysis.draw import write_figure
 from stapo.analysis.report import render_report
 from stapo.files import AGAIN, DamagedFileError
 

@@ -9,7 +9,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.figures import write_figure
+from stapo.analysis.draw import write_figure
 from stapo.analysis.notes import headline_texts
 from stapo.analysis.report import write_report
 from stapo.study import parse_study

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from stapo.analysis.figures import FIGURES
+from stapo.exhibits import FIGURES
 from stapo.records.step import (
     COUNTS,
     NESTED,
@@ -54,6 +54,8 @@ def test_figures_show_fields_of_the_record() -> None:
     """A file of metrics without the field is told apart from one with it by this name."""
     shown = {name: one.value for name, one in FIGURES.items() if one.value is not None}
     assert shown.keys() <= {*NUMBERS, *COUNTS, *OF_VLLM}
-    assert {name for name, one in FIGURES.items() if one.of_vllm} == shown.keys() & {*OF_VLLM}
+    assert {name for name, one in FIGURES.items() if one.needs == "vllm"} == shown.keys() & {
+        *OF_VLLM
+    }
     for name, value in shown.items():
         assert value(LINE) in (LINE[name], 100 * LINE[name])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stapo.canonical import fingerprint
+from stapo.exhibits import FIGURES
 from stapo.repository import STUDIES
 from stapo.study import Study, identity, read_study
 
@@ -38,8 +39,8 @@ def identities(study: Study) -> dict[str, str]:
         "score": [identity.score_fingerprint(study, *cell) for cell in cells],
         "score_identity": [identity.score_identity(study, *cell) for cell in cells],
         "table": [identity.table_fingerprint(study, decoding) for decoding in study.run.decodings],
-        "metrics": [identity.figure_fingerprint(study, "entropy")],
-        "accuracy": [identity.figure_fingerprint(study, "accuracy")],
+        "metrics": [identity.exhibit_fingerprint(study, FIGURES["entropy"])],
+        "accuracy": [identity.exhibit_fingerprint(study, FIGURES["accuracy"])],
         "report": [identity.report_fingerprint(study)],
     }
     return {kind: fingerprint(values) for kind, values in found.items()}

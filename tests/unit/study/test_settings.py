@@ -2,6 +2,7 @@
 
 import pytest
 
+from stapo.exhibits import FIGURES
 from stapo.study import Checkpoint, TrainingRun, identity, merge, parse_study, settings
 
 DECODING = "t1.0-p1.0"
@@ -42,10 +43,10 @@ PART_OF_IT = {
     "score": (lambda s: settings.score_settings(s, "chain-2"),
               lambda s: identity.score_fingerprint(s, BASE, DECODING, "chain-2")),
     "table": (settings.table_settings, lambda s: identity.table_fingerprint(s, DECODING)),
-    "metrics": (lambda s: settings.figure_settings(s, "entropy"),
-                lambda s: identity.figure_fingerprint(s, "entropy")),
-    "accuracy": (lambda s: settings.figure_settings(s, "accuracy"),
-                 lambda s: identity.figure_fingerprint(s, "accuracy")),
+    "metrics": (lambda s: settings.exhibit_settings(s, FIGURES["entropy"]),
+                lambda s: identity.exhibit_fingerprint(s, FIGURES["entropy"])),
+    "accuracy": (lambda s: settings.exhibit_settings(s, FIGURES["accuracy"]),
+                 lambda s: identity.exhibit_fingerprint(s, FIGURES["accuracy"])),
     "report": (settings.report_settings, identity.report_fingerprint),
 }  # fmt: skip
 

@@ -145,13 +145,18 @@ def score(o: dict[str, Any]) -> None:
 
 def show(o: dict[str, Any], command: str) -> None:
     from stapo import paths
+    from stapo.exhibits import FIGURES, TABLES
     from stapo.study import identity
     from stapo.study.resolved import read_resolved
 
     study = read_resolved(Path(o["study"]))
-    if command == "figure":
-        made = digest(*map(Path, paths.figure_sources(study, o["name"])))
-        for suffix in ("svg", "png"):
+    if command == "evidence":
+        made = digest(*map(Path, paths.exhibit_sources(study, TABLES[o["name"]])))
+        for suffix in paths.SUFFIXES:
+            write(Path(paths.TABLE.format(study=study.name, table=o["name"], suffix=suffix)), made)
+    elif command == "figure":
+        made = digest(*map(Path, paths.exhibit_sources(study, FIGURES[o["name"]])))
+        for suffix in paths.FIGURE_SUFFIXES:
             write(
                 Path(paths.FIGURE.format(study=study.name, figure=o["name"], suffix=suffix)),
                 made,
@@ -164,7 +169,11 @@ def show(o: dict[str, Any], command: str) -> None:
             at = {"study": study.name, "decoding": o["decoding"], "suffix": suffix}
             write(Path(paths.MAIN_TABLE.format(**at)), text)
     elif command == "report":
-        shown = [*paths.table_paths(study), *paths.figure_paths(study)]
+        shown = [
+            *paths.table_paths(study),
+            *paths.figure_paths(study),
+            *paths.evidence_paths(study),
+        ]
         text = "".join(Path(path).read_text() for path in shown)
         made_by = f"Configuration {identity.report_fingerprint(study)}."
         write(Path(paths.REPORT.format(study=study.name)), f"{text}\n{made_by}\n")

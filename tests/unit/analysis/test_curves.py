@@ -9,9 +9,11 @@ import pytest
 from synthetic import write_score
 
 from stapo import paths
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.figures import draw, draw_accuracy, moving_mean, write_figure
-from stapo.exhibits import FIGURES
+from stapo.analysis.curves import accuracy_over_steps, moving_mean, quantity
+from stapo.analysis.draw import write_figure
+from stapo.exhibits import FIGURES, UNFINISHED
 from stapo.files import read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
@@ -26,25 +28,25 @@ def test_no_figure_is_lost():
     assert {*FIGURES} >= {*drawn, "accuracy"}
 
 
-def test_every_figure_is_announced_that_of_scores_with_intermediate_checkpoints(raw_study):
-    raw_study["training"]["rollouts"] = "vllm-colocate"
+def named(*needs):
+    return [n for n, f in FIGURES.items() if f.needs in needs and n not in UNFINISHED["figures"]]
+
+
+def test_figures_are_announced_of_what_a_study_has(raw_study):
     study = parse_study(raw_study)
-    assert paths.figure_names(study) == OF_METRICS
-    assert "accuracy" not in OF_METRICS
-    assert {*paths.figure_sources(study, "entropy")} == {*paths.metrics_paths(study)}
+    assert paths.figure_names(study) == named(None)
+    assert {*paths.exhibit_sources(study, FIGURES["entropy"])} == {*paths.metrics_paths(study)}
     raw_study["training"]["evaluate_every"] = study.training.steps // 2
     study = parse_study(raw_study)
-    assert paths.figure_names(study) == [*FIGURES]
+    assert paths.figure_names(study) == named(None, "checkpoints")
     scores = paths.score_paths(study, study.run.decodings)
-    assert {*paths.figure_sources(study, "accuracy")} == {*scores}
+    assert {*paths.exhibit_sources(study, FIGURES["accuracy"])} == {*scores}
 
 
-def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm_only(raw_study):
-    for rollouts in ("transformers", "vllm-colocate", "vllm-server"):
-        raw_study["training"]["rollouts"] = rollouts
-        names = paths.figure_names(parse_study(raw_study))
-        own = [] if rollouts == "transformers" else OF_VLLM
-        assert names == [name for name in OF_METRICS if name not in OF_VLLM or name in own]
+@pytest.mark.parametrize("rollouts", ["vllm-colocate", "vllm-server"])
+def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm(raw_study, rollouts):
+    raw_study["training"]["rollouts"] = rollouts
+    assert paths.figure_names(parse_study(raw_study)) == named(None, "vllm")
 
 
 def test_the_rules_know_the_figures_without_what_draws_them():
@@ -54,22 +56,21 @@ def test_the_rules_know_the_figures_without_what_draws_them():
 
 @pytest.mark.parametrize("name", OF_METRICS)
 def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
-    figure = draw(study, name, finished)
-    (panel,) = figure.axes
-    raw = [line for line in panel.lines if line.get_alpha() == 0.2]
-    assert len(raw) == len(study.run.methods)
+    chart = quantity(Artefacts(study, finished), name)
+    (panel,) = chart.panels
+    raw = [line for line in panel.series if line.faint]
+    titles = [study.method(method).title for method in study.run.methods]
+    assert [line.group for line in raw] == [line.name for line in raw] == titles == chart.groups
     for line, path in zip(raw, paths.metrics_paths(study), strict=True):
-        values = [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
-        assert line.get_ydata().tolist() == values
-    labels = [text.get_text() for text in panel.get_legend().get_texts()]
-    assert labels[: len(raw)] == [study.method(m).title for m in study.run.methods]
+        assert line.y == [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
+        assert line.x == [*range(1, study.training.steps + 1)]
 
 
 def test_files_are_the_same_bytes_every_time(study, finished):
     first = [path.read_bytes() for path in write_figure(study, "entropy", finished)]
     second = [path.read_bytes() for path in write_figure(study, "entropy", finished)]
     assert first == second
-    assert first[1].startswith(b"\x89PNG")
+    assert [data[:4] for data in first] == [b"<?xm", b"%PDF", b"\x89PNG"]
 
 
 def test_the_moving_mean_keeps_a_constant_and_its_length():
@@ -103,7 +104,7 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
 ):
     change = {"training": {"evaluate_every": 48}, "evaluation": {"curve": CURVE}}
     study = with_scores(raw_study, tmp_path, change)
-    panels = draw_accuracy(study, tmp_path).axes
+    panels = accuracy_over_steps(Artefacts(study, tmp_path)).panels
     expected = [
         ("t1.0-p1.0", TESTS, [48, 96]),
         ("t0.7-p0.9", TESTS, [48, 96]),
@@ -111,17 +112,17 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
     ]
     assert len(panels) == len(expected)
     for panel, (decoding, benchmarks, steps) in zip(panels, expected, strict=True):
-        assert panel.get_title() == f"tiny, {decoding}"
-        for line, method in zip(panel.lines, study.run.methods, strict=True):
-            assert line.get_xdata().tolist() == [0, *steps]
+        assert panel.title == f"tiny, {study.decodings[decoding].title}"
+        for line, method in zip(panel.series, study.run.methods, strict=True):
+            assert line.x == [0, *steps]
             checkpoints = [study.checkpoint("tiny", method, 0, step) for step in steps]
             values = [
                 measured(study, tmp_path, checkpoint, decoding, benchmarks)
                 for checkpoint in (Checkpoint("tiny"), *checkpoints)
             ]
             # Sums in another order.
-            assert line.get_ydata().tolist() == pytest.approx(values, rel=1e-12)
-    labels = [panel.get_ylabel() for panel in panels]
+            assert line.y == pytest.approx(values, rel=1e-12)
+    labels = [panel.y.label for panel in panels]
     assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
 
 
@@ -132,9 +133,9 @@ def test_no_two_rows_of_accuracies_show_the_same(raw_study, tmp_path, benchmarks
     curve = {**CURVE, "benchmarks": benchmarks}
     change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
     study = with_scores(raw_study, tmp_path, change)
-    panels = draw_accuracy(study, tmp_path).axes
+    panels = accuracy_over_steps(Artefacts(study, tmp_path)).panels
     assert len(panels) == rows
-    assert panels[-1].lines[0].get_xdata().tolist() == [0, 16, 32, 48, 64, 80, 96]
+    assert panels[-1].series[0].x == [0, 16, 32, 48, 64, 80, 96]
 
 
 def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_study, tmp_path):
@@ -149,6 +150,6 @@ def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_stud
                 tmp_path, study, checkpoint, "chain-3", CURVE["decoding"], fingerprint="other"
             )
         with pytest.raises(StaleScoreError, match=f"{checkpoint}.*{wrong}"):
-            draw_accuracy(study, tmp_path)
+            accuracy_over_steps(Artefacts(study, tmp_path))
     # The table reads none of them.
     read_scores(study, CURVE["decoding"], tmp_path)
