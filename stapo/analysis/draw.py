@@ -149,6 +149,8 @@ def _axis(place: Axes, which: str, axis: Axis) -> None:
     place.set(**{f"{which}label": visible(axis.label)})
     if axis.log:
         place.set(**{f"{which}scale": "log"})
+        # The formatter for logarithms writes markup.
+        getattr(place, f"{which}axis").set_major_formatter(lambda value, _: f"{value:g}")
     elif axis.whole:
         getattr(place, f"{which}axis").set_major_locator(MaxNLocator(integer=True))
     if axis.low is not None or axis.high is not None:

@@ -39,6 +39,7 @@ def test_axes_are_labelled_logarithmic_limited_and_whole():
     (place,) = draw(Chart(panels=[Panel(series=[LINE], x=x, y=y)])).axes
     assert (place.get_xlabel(), place.get_ylabel()) == ("step", "share [%]")
     assert (place.get_yscale(), place.get_ylim()) == ("log", (0.1, 10))
+    assert {"0.1", "1", "10"} <= {text.get_text() for text in place.get_yticklabels()}
     assert all(tick == round(tick) for tick in place.get_xticks())
 
 
