@@ -153,6 +153,8 @@ def exhibit_sources(study: Study, exhibit: Exhibit) -> list[str]:
         found += metrics_paths(study)
     if "scores" in exhibit.sources:
         found += score_paths(study, study.run.decodings)
+    if "responses" in exhibit.sources:
+        found += completion_paths(study, study.run.decodings)
     if "tokens" in exhibit.sources:
         found += token_paths(study)
     return found

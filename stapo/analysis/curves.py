@@ -101,14 +101,14 @@ def accuracy_over_steps(artefacts: Artefacts) -> Chart:
     """
     study, panels = artefacts.study, []
     for decoding, benchmarks in curves_of(study):
-        shares = _shares(artefacts, decoding, benchmarks)
+        shares = shares_of(artefacts, decoding, benchmarks)
         for size in study.run.sizes:
             panels.append(
                 Panel(
                     title=f"{size}, {study.decodings[decoding].title}",
                     x=STEPS,
                     y=Axis(label=accuracy_label(study, benchmarks)),
-                    series=[*_accuracies(study, size, shares)],
+                    series=[*accuracies(study, size, shares)],
                 )
             )
     return Chart(
@@ -119,7 +119,9 @@ def accuracy_over_steps(artefacts: Artefacts) -> Chart:
     )
 
 
-def _shares(artefacts: Artefacts, decoding: str, benchmarks: list[str]) -> dict[Checkpoint, float]:
+def shares_of(
+    artefacts: Artefacts, decoding: str, benchmarks: list[str]
+) -> dict[Checkpoint, float]:
     """Return the accuracy of each checkpoint that answered all of some benchmarks."""
     study = artefacts.study
     column = VERDICT_COLUMNS[study.evaluation.verdict]
@@ -149,7 +151,7 @@ def accuracy_label(study: Study, benchmarks: list[str]) -> str:
     return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
 
 
-def _accuracies(study: Study, size: str, shares: Mapping[Checkpoint, float]) -> Iterator[Series]:
+def accuracies(study: Study, size: str, shares: Mapping[Checkpoint, float]) -> Iterator[Series]:
     """Yield a line for each training of a size; `shares` contains the accuracy of checkpoints with scores."""
     steps = [*study.kept_steps(), study.training.steps]
     for run in study.runs():

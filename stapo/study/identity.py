@@ -218,7 +218,8 @@ def exhibit_fingerprint(study: Study, exhibit: Exhibit) -> str:
     scores = accuracy_fingerprint(study)
     if exhibit.sources == {"scores"}:
         return scores
-    return fingerprint([metrics_fingerprint(study), scores])
+    # Besides curves, they show the weights and the comparisons of the main tables.
+    return fingerprint([metrics_fingerprint(study), scores, tables_fingerprint(study)])
 
 
 def report_fingerprint(study: Study) -> str:

@@ -101,7 +101,10 @@ def accuracy_settings(study: Study) -> Settings:
 
 def exhibit_settings(study: Study, exhibit: Exhibit) -> Settings:
     """Return what a figure or a table of evidence shows."""
-    return accuracy_settings(study) if "scores" in exhibit.sources else metrics_settings(study)
+    if "scores" not in exhibit.sources:
+        return metrics_settings(study)
+    tables = {} if exhibit.sources == {"scores"} else table_settings(study)
+    return tables | accuracy_settings(study)
 
 
 def report_settings(study: Study) -> Settings:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stapo.exhibits import FIGURES
+from stapo.exhibits import FIGURES, TABLES
 from stapo.study import Checkpoint, TrainingRun, identity, merge, parse_study, settings
 
 DECODING = "t1.0-p1.0"
@@ -24,6 +24,7 @@ CHANGES = [
     {"evaluation": {"batch_size": 7}},
     {"evaluation": {"verifier": VERIFIER}},
     {"evaluation": {"verifier": VERIFIER, "verdict": "verifier"}},
+    {"evaluation": {"select": 48}, "training": {"evaluate_every": 48}},
     {"compare": {"target": ["stapo"], "baselines": ["grpo"]}},
     {"run": {"methods": ["justrl", "stapo"]}},
     {"run": {"decodings": [DECODING]}},
@@ -47,6 +48,8 @@ PART_OF_IT = {
                 lambda s: identity.exhibit_fingerprint(s, FIGURES["entropy"])),
     "accuracy": (lambda s: settings.exhibit_settings(s, FIGURES["accuracy"]),
                  lambda s: identity.exhibit_fingerprint(s, FIGURES["accuracy"])),
+    "evidence": (lambda s: settings.exhibit_settings(s, TABLES["stability"]),
+                 lambda s: identity.exhibit_fingerprint(s, TABLES["stability"])),
     "report": (settings.report_settings, identity.report_fingerprint),
 }  # fmt: skip
 
