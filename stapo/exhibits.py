@@ -11,8 +11,9 @@ from typing import Any, Literal
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
-Source = Literal["metrics", "scores", "tokens", "interventions"]
-"""Files of a study: metrics of the trainings, scores, token records, results of interventions."""
+Source = Literal["metrics", "scores", "responses", "tokens", "interventions"]
+"""Files of a study: metrics of the trainings, scores, responses of the evaluations, token records, results of
+interventions."""
 
 Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
 """What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
@@ -111,7 +112,7 @@ TABLES: dict[str, Exhibit] = {
     "verdicts": Exhibit(
         title="The paper's claims", sources=_from("metrics", "scores", "tokens", "interventions")
     ),
-    "stability": Exhibit(title="Stability", sources=_from("metrics", "scores")),
+    "stability": Exhibit(title="Stability", sources=_from("metrics", "scores", "responses")),
     "ablation": Exhibit(
         title="Ablation and sensitivity", sources=_from("scores", "metrics"), needs="ablation"
     ),
@@ -136,6 +137,6 @@ UNFINISHED = {
         "pareto", "entropy_quantiles", "full_mask", "ablation", "quadrants", "gradient_bounds",
         "token_frequencies", "silenced_by_position", "entropy_change", "interventions",
     },
-    "tables": set(TABLES),
+    "tables": {*TABLES} - {"stability"},
 }  # fmt: skip
 """Names that no function computes yet; they are left out everywhere."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from stapo.analysis import curves
+from stapo.analysis import curves, stability
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.grids import Grid
@@ -19,5 +19,5 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
 }
 """Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
 
-GRIDS: dict[str, Callable[[Artefacts], Grid]] = {}
+GRIDS: dict[str, Callable[[Artefacts], Grid]] = {"stability": stability.table}
 """Name in `stapo.exhibits.TABLES` -> function that returns the table."""

@@ -8,7 +8,7 @@ seeds, seeds too.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
+from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,18 @@ Array = NDArray[np.float64]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+STUDENT = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+)  # fmt: skip
+"""97.5 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
 DETECTABLE_ERRORS = 2.80
 """Detectable difference in standard errors: 1.96 for the level of 5 % plus 0.84 for a power of 80 %."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95 % interval."""
+    """A value with its 95 % interval; low and high are nan if there is none."""
 
     value: float
     low: float
@@ -137,6 +142,33 @@ def interval(value: float, draws: Array) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Interval(value, float(low), float(high))
+
+
+def mean_of_seeds(values: Sequence[float]) -> Interval:
+    """Return the mean of one value per training seed, with Student's interval; one value has none.
+
+    It assumes that values are normally distributed over seeds. Unlike a bootstrap of few seeds, it is not too
+    short then.
+    """
+    count = len(values)
+    if not all(map(isfinite, values)):
+        return Interval(nan, nan, nan)
+    mean = fsum(values) / count
+    if count == 1:
+        return Interval(mean, nan, nan)
+    variance = fsum((value - mean) ** 2 for value in values) / (count - 1)
+    half = STUDENT[min(count - 1, len(STUDENT)) - 1] * sqrt(variance / count)
+    return Interval(mean, mean - half, mean + half)
+
+
+def ratio_of_seeds(values: Sequence[float]) -> Interval:
+    """Return the geometric mean of one ratio per training seed: `mean_of_seeds` of the logarithms.
+
+    Args:
+        values: at least 0; a value of 0 counts as 1e-9.
+    """
+    found = mean_of_seeds([log(max(value, 1e-9)) if isfinite(value) else inf for value in values])
+    return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
 def paired_difference(

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from itertools import combinations, product
-from math import comb
+from math import comb, isnan
 
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
+from scipy.stats import t as student
 
 from stapo.evaluation.statistics import (
     RESAMPLES,
@@ -17,9 +18,11 @@ from stapo.evaluation.statistics import (
     holm,
     interval,
     majority_at_n,
+    mean_of_seeds,
     paired_difference,
     pass_at_k,
     problem_counts,
+    ratio_of_seeds,
     seed_choices,
 )
 
@@ -217,3 +220,35 @@ def test_holm():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_the_interval_over_seeds_is_students():
+    for count in (2, 3, 5, 21):
+        values = np.random.default_rng(count).normal(3, 2, size=count)
+        found = mean_of_seeds(values.tolist())
+        low, high = student.interval(
+            0.95, count - 1, loc=values.mean(), scale=values.std(ddof=1) / count**0.5
+        )
+        assert (found.value, found.low, found.high) == pytest.approx(
+            (values.mean(), low, high), abs=1e-3
+        )
+    # Beyond the table it is a little too long.
+    many = np.random.default_rng(0).normal(size=60)
+    found = mean_of_seeds(many.tolist())
+    exact = student.ppf(0.975, 59) * many.std(ddof=1) / 60**0.5
+    assert exact < found.high - found.value < 1.06 * exact
+
+
+def test_one_seed_has_no_interval_and_a_missing_value_is_not_ignored():
+    found = mean_of_seeds([2.0])
+    assert found.value == 2
+    assert isnan(found.low)
+    assert isnan(mean_of_seeds([1.0, float("nan")]).value)
+    assert isnan(ratio_of_seeds([1.0, float("nan")]).value)
+
+
+def test_ratios_are_averaged_as_logarithms():
+    found = ratio_of_seeds([0.5, 2.0])
+    assert found.value == pytest.approx(1)
+    assert found.low == pytest.approx(1 / found.high)
+    assert ratio_of_seeds([0.0, 0.0]).value == pytest.approx(1e-9)

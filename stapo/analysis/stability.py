@@ -1,0 +1,256 @@
+"""Stability of trainings as numbers, by the definitions of docs/stability.md; and the table of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite, nan
+
+import numpy as np
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.columns import METHOD, SIZE, Column
+from stapo.analysis.curves import (
+    Values,
+    accuracy_label,
+    curves_of,
+    moving_mean,
+    shares_of,
+    values_of,
+    width_of,
+)
+from stapo.analysis.grids import Grid
+from stapo.analysis.repetition import Repetition, repetition
+from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
+from stapo.records.responses import read_responses
+from stapo.study import Checkpoint, Study, TrainingRun
+
+START, WARM_UP = 0.01, 0.02
+"""Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
+COLLAPSE, EXPLOSION = 0.1, 3.0
+"""Entropy, relative to its reference, below which it has collapsed, and above which it has exploded."""
+ONE_SEED = "One training seed: values without intervals, and no claim about a method."
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyNumbers:
+    """Stability of the policy entropy of one training; ratios are nan if their reference is 0."""
+
+    start: float
+    """Mean entropy of the first steps, nats per token."""
+    level: float
+    """Mean entropy of the first steps after the warm-up, nats per token."""
+    spread: float
+    """Standard deviation / mean of the moving mean after the warm-up."""
+    lowest: float
+    """Minimum of the moving mean after the warm-up / the higher one of start and level."""
+    highest: float
+    """Maximum of the moving mean after the warm-up / the lower one of start and level."""
+
+
+def warm_up_steps(study: Study) -> int:
+    """Return the number of steps of the warm-up; at least one step follows."""
+    steps = study.training.steps
+    return min(max(ceil(WARM_UP * steps), study.training.warmup_steps), steps - 1)
+
+
+def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
+    """Return the stability of the entropies of all steps, (steps,)."""
+    steps, after = len(entropy), entropy[warm_up:]
+    smooth = moving_mean(after, width_of(steps))
+    first = (entropy[: ceil(START * steps)], after[: ceil(WARM_UP * steps)])
+    start, level, mean = (float(part.mean()) for part in (*first, smooth))
+    return EntropyNumbers(
+        start=start,
+        level=level,
+        spread=_ratio(float(smooth.std()), mean),
+        lowest=_ratio(float(smooth.min()), max(start, level)),
+        highest=_ratio(float(smooth.max()), min(start, level)),
+    )
+
+
+def _ratio(value: float, reference: float) -> float:
+    return value / reference if reference > 0 else nan
+
+
+def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbers]:
+    """Return the stability of the entropy of each training of a method at a size, by seed."""
+    warm_up = warm_up_steps(artefacts.study)
+    return [
+        entropy_numbers(values_of(artefacts, TrainingRun(size, method, seed), "entropy"), warm_up)
+        for seed in artefacts.study.run.seeds
+    ]
+
+
+def late_curve(study: Study) -> tuple[str, list[str]] | None:
+    """Return decoding and benchmarks of late degradation, those with the most points; None without points."""
+    found = curves_of(study)
+    return found[-1] if study.evaluation.curve else next(iter(found), None)
+
+
+def late_degradations(artefacts: Artefacts) -> dict[TrainingRun, float]:
+    """Return, for each training, the best minus the last accuracy of its checkpoints, in points."""
+    study = artefacts.study
+    if (curve := late_curve(study)) is None:
+        return {}
+    found: dict[TrainingRun, dict[bool, list[float]]] = {}
+    for checkpoint, share in shares_of(artefacts, *curve).items():
+        if checkpoint.run is not None:
+            last = checkpoint.step is None
+            found.setdefault(checkpoint.run, {}).setdefault(last, []).append(100 * share)
+    return {run: max(*of[False], *of[True]) - of[True][0] for run, of in found.items()}
+
+
+def repetitions(artefacts: Artefacts, size: str, method: str) -> list[Repetition]:
+    """Return the repetition in the last weights' responses, by seed: the mean over the benchmarks.
+
+    Responses are those of the study's first decoding.
+    """
+    study, decoding = artefacts.study, artefacts.study.run.decodings[0]
+    found = []
+    for seed in study.run.seeds:
+        checkpoint = Checkpoint(size, method, seed)
+        by_benchmark = [
+            repetition(
+                read_responses(
+                    artefacts.root
+                    / paths.COMPLETIONS.format(
+                        study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=name
+                    )
+                )
+            )
+            for name in study.run.benchmarks
+        ]
+        found.append(
+            Repetition(
+                float(np.mean([one.repeated for one in by_benchmark])),
+                float(np.mean([one.looping for one in by_benchmark])),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityRow:
+    """A method at a size, over its training seeds."""
+
+    size: str
+    title: str
+    seeds: int
+    level: Interval
+    """Entropy after the warm-up, nats per token."""
+    spread: Interval
+    """In percent."""
+    lowest: Interval
+    highest: Interval
+    collapsed: int
+    """Number of seeds."""
+    exploded: int
+    degradation: Interval
+    """Points of accuracy; nan without intermediate checkpoints."""
+    repeated: Interval
+    """In percent."""
+    looping: Interval
+    """In percent."""
+
+
+def _row(
+    artefacts: Artefacts, size: str, method: str, lost: dict[TrainingRun, float]
+) -> StabilityRow:
+    study = artefacts.study
+    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+    entropy = entropies(artefacts, size, method)
+    repeats = repetitions(artefacts, size, method)
+
+    def over(values: Iterable[float], scale: float = 1.0) -> Interval:
+        return mean_of_seeds([scale * value for value in values])
+
+    return StabilityRow(
+        size=size,
+        title=study.method(method).title,
+        seeds=len(runs),
+        level=over(one.level for one in entropy),
+        spread=over((one.spread for one in entropy), 100),
+        lowest=ratio_of_seeds([one.lowest for one in entropy]),
+        highest=ratio_of_seeds([one.highest for one in entropy]),
+        collapsed=sum(one.lowest < COLLAPSE for one in entropy),
+        exploded=sum(one.highest > EXPLOSION for one in entropy),
+        degradation=over(lost.get(run, nan) for run in runs),
+        repeated=over((one.repeated for one in repeats), 100),
+        looping=over((one.looping for one in repeats), 100),
+    )
+
+
+def with_interval(found: Interval, form: str) -> str:
+    """Return a value with its interval, if it has one, as text; empty for nan."""
+    if not isfinite(found.value):
+        return ""
+    value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]" if isfinite(found.low) else value
+
+
+def _estimate(
+    heading: str, of: Callable[[StabilityRow], Interval], form: str
+) -> Column[StabilityRow]:
+    return Column(heading, lambda row: with_interval(of(row), form))
+
+
+def columns(study: Study) -> list[Column[StabilityRow]]:
+    """Return the columns of the table."""
+    late = [_estimate("Best minus last accuracy [points]", lambda row: row.degradation, ".2f")]
+    return [
+        SIZE,
+        METHOD,
+        Column("Training seeds", lambda row: row.seeds),
+        _estimate("Entropy after warm-up [nats]", lambda row: row.level, ".3f"),
+        _estimate("Spread of entropy [%]", lambda row: row.spread, ".1f"),
+        _estimate("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
+        _estimate("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
+        Column("Collapsed", lambda row: f"{row.collapsed} of {row.seeds}"),
+        Column("Exploded", lambda row: f"{row.exploded} of {row.seeds}"),
+        *late * (late_curve(study) is not None),
+        _estimate("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
+        _estimate("Looping responses [%]", lambda row: row.looping, ".2f"),
+    ]
+
+
+def table(artefacts: Artefacts) -> Grid:
+    """Return the table of stability, a row per size and method.
+
+    Raises:
+        DamagedFileError: metrics or responses are missing, damaged or incomplete.
+        StaleScoreError: as for `read_scores`.
+    """
+    study, lost = artefacts.study, late_degradations(artefacts)
+    rows = [
+        _row(artefacts, size, method, lost)
+        for size in study.run.sizes
+        for method in study.run.methods
+    ]
+    return Grid(columns=columns(study), rows=rows, caption=_caption(study), notes=_notes(study))
+
+
+def _caption(study: Study) -> str:
+    return (
+        f"Stability of the trainings by the definitions of docs/stability.md: entropy after a warm-up of "
+        f"{warm_up_steps(study)} steps, and repetition in the last weights' responses at "
+        f"{study.decodings[study.run.decodings[0]].title}. In brackets: 95 % intervals over training seeds "
+        "(Student's t)."
+    )
+
+
+def _notes(study: Study) -> Sequence[str]:
+    notes = [
+        "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher and to "
+        "the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
+        f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice."
+    ]
+    if (curve := late_curve(study)) is not None:
+        decoding, benchmarks = curve
+        notes.append(
+            f"Best minus last accuracy: {accuracy_label(study, benchmarks)}, "
+            f"{study.decodings[decoding].title}. The best of several noisy values is too high by chance, so "
+            "this difference is above 0 also without degradation."
+        )
+    if len(study.run.seeds) == 1:
+        notes.append(ONE_SEED)
+    return notes

@@ -1,0 +1,57 @@
+"""Methods of a study that differ from each other only in one number of their token selection."""
+
+from dataclasses import dataclass
+
+from stapo.canonical import canonical
+from stapo.methods import METHODS, Method, selection_arguments
+from stapo.study.study import Study
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods with the same settings except for one argument of their token selection."""
+
+    argument: str
+    """Name of the argument in `stapo.methods`, such as `quantile`."""
+    selection: str
+    """Name of their token selection."""
+    members: dict[float, str]
+    """Value of the argument, ascending -> method."""
+
+    @property
+    def title(self) -> str:
+        """Title of the first method of `stapo.methods` with this selection: the kind of mask."""
+        titles = (m.title for m in METHODS.values() if m.selection == self.selection)
+        return next(titles, self.selection)
+
+
+def families(study: Study) -> list[Family]:
+    """Return all families of at least two methods of a study, by argument and then by the methods' order."""
+    numbers = [name for name, one in selection_arguments().items() if not one.choices]
+    return [found for argument in numbers for found in _families(study, argument)]
+
+
+def _families(study: Study, argument: str) -> list[Family]:
+    groups: dict[str, dict[float, str]] = {}
+    selections = {}
+    for name in study.run.methods:
+        method = study.method(name)
+        if argument not in method.arguments:
+            continue
+        key = canonical([_others(method, argument), study.training_of(name).model_dump()])
+        selections[key] = method.selection
+        # Of methods with equal settings, the first one.
+        groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
+    return [
+        Family(argument, selections[key], dict(sorted(members.items())))
+        for key, members in groups.items()
+        if len(members) > 1
+    ]
+
+
+def _others(method: Method, argument: str) -> dict[str, object]:
+    """Return all settings of a method except for one argument of its selection and its names."""
+    names = {"title", "source", "revision", "selection_args"}
+    settings = {key: value for key, value in vars(method).items() if key not in names}
+    args = {key: value for key, value in method.arguments.items() if key != argument}
+    return {**settings, "arguments": args}
