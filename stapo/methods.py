@@ -278,6 +278,19 @@ TARGETS = ("stapo", "stapo-v2")
 CONFORMANCE_METHODS = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
 """Methods with fixtures in `stapo.conformance`."""
 
+
+def s2t_arguments(method: Method) -> dict[str, float | str]:
+    """Return the arguments by which S2T would silence tokens in trainings with a method.
+
+    They are the method's own if it is S2T, otherwise those of STAPO (v5), with the method's own tau_p if its
+    selection has one.
+    """
+    if method.selection == STAPO.selection:
+        return method.arguments
+    own = method.arguments
+    return {**STAPO.arguments, **({"tau_p": own["tau_p"]} if "tau_p" in own else {})}
+
+
 Settings = Mapping[str, Any]
 """Field of a method, or argument of its selection -> value; `base` names the method to start from."""
 

@@ -17,13 +17,15 @@ VERIFIER = "results/{study}/models/verifier"
 VERIFIER_RECORD = "results/{study}/models/verifier.json"
 VERIFIER_TEMPLATE = "verifier_template.json"
 """Beside the verifier's weights: the wording of its prompt and where that came from."""
-METRICS_FILE, RECORD_FILE = "metrics.jsonl", "provenance.json"
+METRICS_FILE, TOKENS_FILE, RECORD_FILE = "metrics.jsonl", "tokens.parquet", "provenance.json"
 """Files of a training, in the results and in its work directory."""
+TOKENS_LOG = "tokens.jsonl"
+"""In the work directory of a training: its token records as ids, one line per step."""
 RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
 MODEL = RUN + "/model"
 STEP_MODEL = RUN + "/step{step}"
 METRICS = f"{RUN}/{METRICS_FILE}"
-TOKENS = RUN + "/tokens.parquet"
+TOKENS = f"{RUN}/{TOKENS_FILE}"
 RUN_PROVENANCE = f"{RUN}/{RECORD_FILE}"
 RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
 COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
@@ -192,6 +194,7 @@ def published_paths(study: Study) -> list[str]:
         *(path.format(study=study.name) for path in about),
         *base_record_paths(study),
         *metrics_paths(study),
+        *token_paths(study),
         *run_provenance_paths(study),
         *completion_paths(study, study.run.decodings),
         *score_paths(study, study.run.decodings),

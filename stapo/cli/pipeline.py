@@ -189,7 +189,8 @@ def publish(
 ) -> None:
     """Publish what a training finished, whole or not at all; weights as hard links.
 
-    Example: stapo publish --trained by-hand --out results/mine model metrics.jsonl provenance.json
+    Example: stapo publish --trained by-hand --out results/mine model metrics.jsonl tokens.parquet
+    provenance.json
     """
     list_paths(publish_trained(trained, out, names))
 

@@ -22,6 +22,7 @@ from stapo.objective.selection import (
     silence_random,
     silence_spurious,
     spurious_candidates,
+    spurious_threshold,
 )
 from stapo.objective.surrogate import clipped_surrogate, importance_weights, kl_k3
 
@@ -44,6 +45,7 @@ __all__ = [
     "silence_random",
     "silence_spurious",
     "spurious_candidates",
+    "spurious_threshold",
     "token_mean",
     "token_quadrants",
 ]

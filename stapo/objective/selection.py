@@ -44,6 +44,27 @@ def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: 
     return mask & (advantages > 0).unsqueeze(1) & (logps.double().exp() < tau_p)
 
 
+def spurious_threshold(
+    entropies: Tensor, candidates: Tensor, mask: Tensor, quantile: float, scope: Scope
+) -> Tensor | None:
+    """Return the entropy below which S2T silences a candidate, None without a candidate.
+
+    Args:
+        entropies: (B, T) entropies of the policy.
+        candidates: (B, T) bool, result of `spurious_candidates`.
+        mask: (B, T) bool, true on response tokens.
+        quantile: level of the quantile of the entropies that is the threshold.
+        scope: tokens whose entropies are used.
+
+    Returns:
+        () threshold in nats, in double precision.
+    """
+    if not candidates.any():
+        return None
+    pool = candidates if scope == "candidates" else mask
+    return quantiles(entropies[pool], [quantile])[0]
+
+
 def silence_spurious(
     logps: Tensor,
     entropies: Tensor,
@@ -77,10 +98,9 @@ def silence_spurious(
         raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
     check_shapes(mask=mask, entropies=entropies)
     candidates = spurious_candidates(logps, advantages, mask, tau_p)
-    if not candidates.any():
+    threshold = spurious_threshold(entropies, candidates, mask, quantile, scope)
+    if threshold is None:
         return mask.clone()
-    pool = candidates if scope == "candidates" else mask
-    threshold = quantiles(entropies[pool], [quantile])[0]
     return mask & ~(candidates & (entropies.double() < threshold))
 
 

@@ -8,9 +8,14 @@ Kinds are those of S2T with the method's own arguments where its selection has t
 STAPO (v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
 
 The update computes no pass over a response with advantage 0 (without a KL term) or without kept tokens. The
-gradient of its tokens is exactly 0, and their columns of the current policy are null.
+gradient of its tokens is exactly 0, and their columns of the current policy are null. Every other token has the
+gradient that it has if it is kept, so that silenced and retained tokens can be compared.
+
+`probability` and `entropy` are those of the policy that the selection reads, of the behaviour policy for
+responses that it does not read.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +34,13 @@ TOKENS_BEFORE, TOKENS_AFTER = 128, 32
 """Number of tokens of the context, at most; the context before may begin in the prompt."""
 TOP = 5
 """Number of most likely tokens."""
+
+ROW_BYTES = 512
+"""Size of a row in the file, our assumption: 300 was measured for the text of mathematical responses."""
+MAX_ROWS = 1024
+"""Largest number of tokens that are sampled in a step, so that recording takes no noticeable time."""
+CHARACTERS = {"token": 64, "before": 1024, "after": 256}
+"""Largest number of characters of a text; half of it, a quarter and so on where the file would be too large."""
 
 METADATA_KEY = b"stapo"
 """Key of the metadata, as JSON, in the parquet schema: `version`, and `vocab_size`, the number of logits."""
@@ -66,12 +78,32 @@ SCHEMA = pa.schema(
         pa.field("top_probabilities", pa.list_(pa.float32())),
         # Gradient of the surrogate at the logits of the token, without the divisor of the loss
         pa.field(
-            "gradient_norm_sq", pa.float32(), nullable=False
-        ),  # exact; 0 where clipped or A = 0
+            "gradient_norm_sq", pa.float32()
+        ),  # exact; 0 where clipped or A = 0; null without collision
         pa.field("lower_bound", pa.float32(), nullable=False),
         pa.field("upper_bound", pa.float32(), nullable=False),
     ]
 )
+
+
+def rows_per_step(megabytes: int, steps: int) -> int:
+    """Return how many tokens are sampled in a step, at most, for a size limit of the file."""
+    return min(megabytes * 10**6 // (steps * ROW_BYTES), MAX_ROWS)
+
+
+def sample_sizes(counts: Mapping[Kind, int], rows: int) -> dict[Kind, int]:
+    """Return how many tokens of each kind are sampled in a step.
+
+    Silenced and retained candidates get up to a quarter each, other tokens the rest; our choice.
+
+    Args:
+        counts: kind -> its number of tokens in the mini-batch.
+        rows: result of `rows_per_step`.
+    """
+    quarter = rows // 4
+    silenced, retained = min(counts["silenced"], quarter), min(counts["retained"], quarter)
+    other = min(counts["other"], rows - silenced - retained)
+    return {"silenced": silenced, "retained": retained, "other": other}
 
 
 def read_token_file(path: Path) -> pa.Table:

@@ -15,7 +15,7 @@ from stapo.study.schema import Model
 from stapo.study.study import Study
 from stapo.tasks import benchmark_definitions
 
-RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 3, "generate": 3, "score": 5}
+RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 4, "generate": 3, "score": 5}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -82,6 +82,7 @@ def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     """Return what determines the final weights of a training."""
     method = study.method(run.method)
     without = {"checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit"}
+    without.add("token_records_mb")  # Weights and metrics do not depend on it.
     if method.reads == "none":
         without.add("statistics")  # They select nothing.
     training = study.training_of(run.method).model_dump(exclude=without)

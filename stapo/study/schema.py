@@ -180,6 +180,13 @@ class TrainingSettings(Strict):
         None, description="SHA-256 of the file with the reward function; required for a function"
     )
     overlong_buffer_tokens: Buffer = None
+    token_records_mb: Whole = Field(
+        50,
+        ge=0,
+        le=1000,
+        description="Size limit of a training's token records, in MB; 0 records no tokens. A change affects "
+        "trainings that start later",
+    )
     checkpoint_every: Steps = Field(
         1,
         description="Optimiser steps between step checkpoints; a kill loses at most this number of steps",

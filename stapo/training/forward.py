@@ -105,3 +105,26 @@ def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
 
     entropy = output.entropy
     return unpacked(output.log_probs), None if entropy is None else unpacked(entropy)
+
+
+def first_predicting(
+    prompt_lengths: Tensor, response_lengths: Tensor, width: int, length: int, packed: bool
+) -> Tensor:
+    """Return which hidden state of a pass predicts the first token of each response.
+
+    The next ones predict the next tokens.
+
+    Args:
+        prompt_lengths: (R,) tokens of each prompt.
+        response_lengths: (R,) tokens of each response.
+        width: response positions of the pass.
+        length: positions of a row of the hidden states; of all sequences, if packed.
+        packed: which of the two forward passes it is.
+
+    Returns:
+        (R,) indices into the hidden states of all rows, one behind another.
+    """
+    if packed:
+        return (prompt_lengths + response_lengths).cumsum(0) - response_lengths - 1
+    rows = torch.arange(len(prompt_lengths), device=prompt_lengths.device)
+    return rows * length + length - width - 1

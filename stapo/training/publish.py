@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.files import DamagedFileError, link_or_copy, read_json, replace_directory, replace_file
-from stapo.paths import METRICS_FILE, RECORD_FILE
+from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.study import StudyError
 
@@ -39,7 +39,7 @@ def finished(
     there = {path.partition("/")[0] for path in outputs}
     return (
         same
-        and there >= {METRICS_FILE, *names}
+        and there >= {METRICS_FILE, TOKENS_FILE, *names}
         and not changed_files(base, of)
         and not changed_files(trained, outputs)
     )

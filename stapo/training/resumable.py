@@ -40,7 +40,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
     """
 
     logs: tuple[Path, ...] = ()
-    """Files that are copied into every checkpoint."""
+    """Files that are copied into every checkpoint, if they exist."""
     _buffered_inputs: Any
 
     # Saving
@@ -65,7 +65,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         if main:
             self._save_rollout(written)
             for log in self.logs:
-                shutil.copyfile(log, written / log.name)
+                if log.exists():
+                    shutil.copyfile(log, written / log.name)
         self.accelerator.wait_for_everyone()
         rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
         files = gather_object([checksums_of_rank(written, rank, num_processes)])

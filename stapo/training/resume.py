@@ -8,7 +8,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from stapo.files import replace_file
-from stapo.paths import METRICS_FILE
+from stapo.paths import METRICS_FILE, TOKENS_LOG
 from stapo.provenance import damaged_file
 from stapo.training.record import attempt
 from stapo.training.step_checkpoints import (
@@ -18,6 +18,9 @@ from stapo.training.step_checkpoints import (
     step_of,
 )
 from stapo.training.trainer import StapoTrainer
+
+LOGS = (METRICS_FILE, TOKENS_LOG)
+"""Logs of the completed steps, which every checkpoint contains as they were after its step."""
 
 
 def train_from_newest(
@@ -86,12 +89,17 @@ def _announce(resume: Path | None, work: Path, steps: int) -> None:
     if not PartialState().is_main_process:
         return
     if resume is None:
-        (work / METRICS_FILE).unlink(missing_ok=True)
+        for name in LOGS:
+            (work / name).unlink(missing_ok=True)
         if step_checkpoints(work):
             say("no checkpoint can be used: training starts at step 0")
         return
-    with replace_file(work / METRICS_FILE, "wb") as stream:
-        stream.write((resume / METRICS_FILE).read_bytes())
+    for name in LOGS:
+        if (resume / name).exists():
+            with replace_file(work / name, "wb") as stream:
+                stream.write((resume / name).read_bytes())
+        else:  # Tokens are recorded only since a later step.
+            (work / name).unlink(missing_ok=True)
     done = step_of(resume)
     say(
         f"resuming after step {done} of {steps}"

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from stapo.files import append_jsonl, link_or_copy, replace_directory, replace_f
 from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
-from stapo.paths import METRICS_FILE, RECORD_FILE
+from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE, TOKENS_LOG
 from stapo.provenance import file_sha256, require_whole, sums_of, write_sums
 from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
@@ -30,6 +31,7 @@ from stapo.training.resume import say, train_from_newest
 from stapo.training.rewards import reward_functions
 from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
+from stapo.training.token_file import write_tokens
 from stapo.training.trainer import StapoConfig, StapoTrainer
 
 
@@ -68,6 +70,16 @@ class TrainingJob:
     def metrics(self) -> Path:
         """File with the records of the completed steps."""
         return self.work / METRICS_FILE
+
+    @property
+    def tokens(self) -> Path:
+        """File with the token records of the completed steps."""
+        return self.work / TOKENS_LOG
+
+    @property
+    def tokens_path(self) -> Path:
+        """Output file of the token records, beside the metrics."""
+        return self.metrics_path.with_name(TOKENS_FILE)
 
     @property
     def kept(self) -> dict[int, Path]:
@@ -118,6 +130,7 @@ def trainer_config(
         advantage_epsilon=training.advantage_epsilon,
         rollout_mismatch_limit=training.rollout_mismatch_limit,
         rollout_correction=training.rollout_correction,
+        token_records_mb=training.token_records_mb,
         disable_dropout=True,
         trust_remote_code=False,  # Also applies to the reference model and to vLLM.
         save_strategy="steps",
@@ -211,7 +224,8 @@ def train(job: TrainingJob) -> None:
             require_whole(job.base)
         state.wait_for_everyone()
         stop = StopBetweenSteps()
-        trainer, too_long = _trainer(job, stop)
+        records, too_long = _records(job)
+        trainer = _trainer(job, records, stop)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
         if stop.asked and done < steps:
@@ -221,7 +235,7 @@ def train(job: TrainingJob) -> None:
                 f"the training ended after step {done} of {steps} for an unknown reason; "
                 "nothing was published"
             )
-        published = _publish(trainer, job)
+        published = _publish(trainer, job, records)
         if state.is_main_process:
             record = run_provenance(
                 job.config, job.base, job.prompts, job.work, published, too_long
@@ -239,8 +253,15 @@ def leave() -> None:
     state.destroy_process_group()
 
 
-def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, int]:
-    """Return the trainer of a job, and the number of its prompts that are too long.
+def _trainer(
+    job: TrainingJob, records: Sequence[dict[str, Any]], stop: StopBetweenSteps
+) -> StapoTrainer:
+    """Return the trainer of a job.
+
+    Args:
+        job: the training.
+        records: its prompts.
+        stop: callback that stops it after a signal.
 
     Raises:
         StudyError: the tokenizer has no end token.
@@ -255,7 +276,6 @@ def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, in
     model = load_model(job.base, torch.float32)
     # TRL ends responses at the end tokens of the generation configuration, and masks what follows.
     model.generation_config.eos_token_id = list(ends)
-    records, too_long = _records(job.prompts, training, tokenizer)
     progress = Progress(job.method.title)
 
     def on_metrics(record: StepRecord) -> None:
@@ -272,11 +292,12 @@ def _trainer(job: TrainingJob, stop: StopBetweenSteps) -> tuple[StapoTrainer, in
         callbacks=[progress, stop],
         method=job.method,
         on_metrics=on_metrics,
+        on_tokens=partial(append_jsonl, job.tokens),
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.logs = (job.metrics,)
+    trainer.logs = (job.metrics, job.tokens)
     trainer.add_callback(KeepWeights(trainer, job.kept))
-    return trainer, too_long
+    return trainer
 
 
 class KeepWeights(TrainerCallback):  # type: ignore[misc]
@@ -311,8 +332,10 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
             write_sums(aside)
 
 
-def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
-    """Write metrics and weights to their output paths on the main process; return the paths."""
+def _publish(
+    trainer: StapoTrainer, job: TrainingJob, records: Sequence[dict[str, Any]]
+) -> list[Path]:
+    """Write metrics, tokens and weights to their output paths on the main process; return the paths."""
     steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
     if trainer.accelerator.is_main_process:
         for target, path in steps.items():
@@ -320,31 +343,44 @@ def _publish(trainer: StapoTrainer, job: TrainingJob) -> list[Path]:
                 shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
         with replace_file(job.metrics_path) as stream:
             stream.write(job.metrics.read_text())
+        training = job.training
+        write_tokens(
+            job.tokens,
+            job.tokens_path,
+            trainer.processing_class,
+            [records[i]["line"] for i in _order(records, training, job.seed)],
+            training.prompts_per_mini_batch,
+            training.group_size,
+            training.token_records_mb * 10**6,
+        )
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-    return [job.model_path, job.metrics_path, *steps]
+    return [job.model_path, job.metrics_path, job.tokens_path, *steps]
 
 
-def _records(
-    prompts: Path, training: TrainingSettings, tokenizer: Any
-) -> tuple[list[dict[str, Any]], int]:
-    """Return the prompts that are short enough, and the number of the others."""
-    found = read_prompts(prompts)
-    limit = training.max_prompt_tokens
-    kept = without_long(found, training.instruction, tokenizer, limit)
+def _records(job: TrainingJob) -> tuple[list[dict[str, Any]], int]:
+    """Return the prompts that are short enough, with their lines in the file, and the number of the others."""
+    found = [{**record, "line": line} for line, record in enumerate(read_prompts(job.prompts))]
+    limit = job.training.max_prompt_tokens
+    tokenizer = load_tokenizer(job.base, padding_side="left")
+    kept = without_long(found, job.training.instruction, tokenizer, limit)
     too_long = len(found) - len(kept)
     say(f"{len(kept)} prompts; {too_long} left out, longer than {limit} tokens")
     return kept, too_long
 
 
-def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> Dataset:
+def _order(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> list[int]:
+    """Return the indices of the prompts of all rollouts, in the order of the training."""
     # Rounded up, since the steps may need only a part of the last rollout.
     rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
-    order = prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
+    return prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
+
+
+def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> Dataset:
     rows = [
         {
             "prompt": chat_prompt(record["question"], training.instruction),
@@ -352,4 +388,4 @@ def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed
         }
         for record in records
     ]
-    return Dataset.from_list(rows).select(order)
+    return Dataset.from_list(rows).select(_order(records, training, seed))

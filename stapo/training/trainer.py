@@ -23,6 +23,7 @@ from trl.trainer.utils import split_tensor_dict
 from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
+from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
@@ -30,7 +31,8 @@ from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
 from stapo.training.rollouts import response_seed, seeded
 from stapo.training.sharding import reference_model, sum_in_float32
-from stapo.training.update import update, without_gradient
+from stapo.training.token_recorder import TokenRecorder
+from stapo.training.update import Forward, update, without_gradient
 
 TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
@@ -64,6 +66,9 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     rollout_correction: float | None = field(
         default=None, metadata={"help": "Cap of the importance weights of vLLM's tokens; None: off"}
     )
+    token_records_mb: int = field(
+        default=0, metadata={"help": "Size limit of the token records, in MB; 0 records no tokens"}
+    )
     run_fingerprint: str = field(
         default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}
     )
@@ -96,6 +101,7 @@ class StapoTrainer(ResumableTrainer):
         *others: as for GRPOTrainer, from `train_dataset` on.
         method: overrides `args.method`, for a method that has no name.
         on_metrics: called on the main process with the record of every optimiser step.
+        on_tokens: called before that with the record of the step's sampled tokens, if tokens are recorded.
         **named: as for GRPOTrainer.
 
     Raises:
@@ -110,12 +116,13 @@ class StapoTrainer(ResumableTrainer):
         *others: Any,
         method: Method | None = None,
         on_metrics: Callable[[StepRecord], None] | None = None,
+        on_tokens: Callable[[dict[str, Any]], None] | None = None,
         **named: Any,
     ) -> None:
         if method is None and args.method not in METHODS:
             raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {args.method}")
         self.method = method or METHODS[args.method]
-        self.on_metrics = on_metrics
+        self.on_metrics, self.on_tokens = on_metrics, on_tokens
         _check(args)
         args.beta = 0.0  # Otherwise TRL would load and shard a reference model in its own way.
         if isinstance(model, str):
@@ -133,6 +140,7 @@ class StapoTrainer(ResumableTrainer):
         self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
+        self._tokens: dict[str, Any] | None = None
         super().__init__(model, reward_funcs, args, *others, **named)
         if args.packed and not can_pack(self.model):
             raise ValueError(
@@ -328,17 +336,23 @@ class StapoTrainer(ResumableTrainer):
             torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
             batch.mask.shape[1],
         )
+        forward = partial(self._forward, model, sequences)
+        ranks = AcceleratorRanks(self.accelerator, model)
+        tokens = self._token_recorder(forward, batch, sequences, inputs["rewards"])
         loss, record = update(
-            partial(self._forward, model, sequences),
+            tokens.forward if tokens else forward,
             batch,
             self.method,
-            AcceleratorRanks(self.accelerator, model),
+            ranks,
             group_size=self.num_generations,
             micro_batch_tokens=self.args.micro_batch_tokens,
             packed=self.args.packed,
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
+            selected=tokens.selected if tokens else None,
         )
+        if tokens is not None:
+            self._tokens = tokens.line(ranks)
         for parameter in model.parameters():
             # The optimiser would skip a parameter without gradient, but Adam's moments must decay.
             if parameter.requires_grad and parameter.grad is None:
@@ -354,6 +368,28 @@ class StapoTrainer(ResumableTrainer):
 
     # Records
 
+    def _token_recorder(
+        self, forward: Forward, batch: MiniBatch, sequences: Sequences, rewards: Tensor
+    ) -> TokenRecorder | None:
+        """Return what records tokens of this step, None if no tokens are recorded."""
+        size = rows_per_step(self.args.token_records_mb, self.args.max_steps)
+        if size == 0 or self.on_tokens is None:
+            return None
+        return TokenRecorder(
+            model=self.accelerator.unwrap_model(self.model),
+            passed=forward,
+            batch=batch,
+            sequences=sequences,
+            rewards=rewards,
+            method=self.method,
+            size=size,
+            seed=self.args.seed,
+            step=self.state.global_step + 1,
+            packed=self.args.packed,
+            temperature=self.args.temperature,
+            autocast=self.accelerator.autocast,
+        )
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the Trainer's values to the record of a step, pass it to `on_metrics` and log it."""
         if self._record is not None and "grad_norm" in logs:
@@ -364,9 +400,12 @@ class StapoTrainer(ResumableTrainer):
                 learning_rate=float(logs["learning_rate"]),
                 seconds=dict(self._seconds),
             )
-            self._record = None
-            if self.on_metrics is not None and self.accelerator.is_main_process:
-                self.on_metrics(record)
+            tokens, self._record, self._tokens = self._tokens, None, None
+            if self.accelerator.is_main_process:
+                if self.on_tokens is not None and tokens is not None:
+                    self.on_tokens(tokens)
+                if self.on_metrics is not None:
+                    self.on_metrics(record)
             curves = {name: getattr(record, name) for name in (*NUMBERS, *COUNTS, *OF_VLLM)}
             del curves["step"]
             logs |= {f"stapo/{name}": v for name, v in curves.items() if v is not None}

@@ -30,6 +30,9 @@ Statistics = Literal["behaviour", "current"]
 """The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
 current one, which costs a forward pass over the rows that the selection reads."""
 
+Selected = Callable[[Tensor, Tensor, Tensor], None]
+"""Called once with (B, T) log-probs and entropies that select tokens, and the tokens that are kept."""
+
 NUM_SUMS = 4
 """Loss, KL, tokens clipped low, tokens clipped high."""
 
@@ -45,6 +48,7 @@ def update(
     packed: bool = False,
     statistics: Statistics = "behaviour",
     seed: int = 0,
+    selected: Selected | None = None,
 ) -> tuple[Tensor, StepRecord]:
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
@@ -58,6 +62,7 @@ def update(
         packed: whether `forward` computes tokens alone, so that padding does not count towards the budget.
         statistics: the policy whose probabilities and entropies select tokens.
         seed: seed for a random selection, different for every step.
+        selected: called with the selection, before any pass with gradient.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -81,6 +86,8 @@ def update(
         return select(method, *tables, seed)
 
     keep = kept(slice(None))
+    if selected is not None:
+        selected(logps, entropies, keep)
     weights = token_weights(keep, method.aggregation, group_size)
     # Without a KL term, a sequence with zero advantage has no gradient, so both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
@@ -149,13 +156,16 @@ def _current(
     ranks: Ranks,
     own: Callable[[Tensor], list[Tensor]],
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the current policy, 0 for rows that no selection reads."""
+    """Return (B, T) log-probs and entropies of the current policy; the old ones for rows that are not read."""
     needed = batch.mask.any(dim=1)
     if method.reads == "positive":
         needed &= batch.advantages > 0
     computed = without_gradient(forward, own(needed), batch.mask, batch.old_logps.dtype)
     # Each row is computed by one rank and is 0 on the others.
-    logps, entropies = (ranks.sum(values) for values in computed)
+    logps, entropies = (
+        torch.where(needed.unsqueeze(1), ranks.sum(values), old)
+        for values, old in zip(computed, (batch.old_logps, batch.old_entropies), strict=True)
+    )
     return logps, entropies
 
 

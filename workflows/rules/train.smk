@@ -16,6 +16,7 @@ rule train:
         prompts=at(paths.PROMPTS),
     output:
         metrics=at(paths.METRICS),
+        tokens=at(paths.TOKENS),
         provenance=at(paths.RUN_PROVENANCE),
     log:
         log_of(paths.MODEL),
@@ -43,7 +44,8 @@ rule train:
         f" --out {TRAINED}/model --metrics {TRAINED}/metrics.jsonl"
         " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log} && "
         + STAPO
-        + f" publish --trained {TRAINED} --out {{params.run}} metrics.jsonl provenance.json"
+        + f" publish --trained {TRAINED} --out {{params.run}} metrics.jsonl tokens.parquet"
+        " provenance.json"
         " >> {log} 2>&1"
 
 

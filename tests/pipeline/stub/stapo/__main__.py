@@ -96,7 +96,9 @@ def train(o: dict[str, Any]) -> None:
         for name in ("model", *steps):
             directory(out.with_name(name), made + name)
         write(metrics, log.read_text())
-        files = [f"{name}/model.safetensors" for name in ("model", *steps)] + ["metrics.jsonl"]
+        write(metrics.with_name("tokens.parquet"), made)
+        files = [f"{name}/model.safetensors" for name in ("model", *steps)]
+        files += ["metrics.jsonl", "tokens.parquet"]
         outputs = {
             f: hashlib.sha256((out.parent / f).read_bytes()).hexdigest() for f in sorted(files)
         }
