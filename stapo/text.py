@@ -23,7 +23,8 @@ MARKUP = re.compile(r"[\\|*_`~$]|\](?=[(\[:])|(?<=:)/(?=/)|(?<=www)\.", re.IGNOR
 """Markup in a line of Markdown; of brackets only those that make a link or an image."""
 
 
-def _escape(character: str) -> str:
+def escape(character: str) -> str:
+    r"""Return the escape of a character that is shown instead of it, such as `\u200b`."""
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
@@ -33,7 +34,7 @@ def short_escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def visible(text: str, keep: str = "", escape: Callable[[str], str] = _escape) -> str:
+def visible(text: str, keep: str = "", escape: Callable[[str], str] = escape) -> str:
     """Return text with every invisible character escaped.
 
     Control characters move the cursor, bidirectional ones reverse the text, and those without width make

@@ -6,6 +6,7 @@ with a `Metric`.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,16 +20,20 @@ from stapo.analysis.selection import Choice
 from stapo.evaluation.statistics import Interval, pass_at_k
 
 Row = TypeVar("Row")
+UNMEASURED = "\u2013"
+"""What stands for a number that was not measured."""
 FORMATS = ("md", "tex", "html", "terminal")
 """Formats with one column of a table for each `Column`."""
 
 
 @dataclass(frozen=True)
 class Estimate(Interval):
-    """A value in percent with its 95 % interval, as the main table shows it."""
+    """A value with its 95 % interval; nan stands for what was not measured, also as a bound."""
 
-    best: bool
-    marks: str
+    low: float = nan
+    high: float = nan
+    best: bool = False
+    marks: str = ""
     """Marks of the targets that differ from it."""
 
 
@@ -48,7 +53,7 @@ class Column(Generic[Row]):
     heading: str
     value: Callable[[Row], str | float | Estimate]
     form: str = ""
-    """Format specification of a number, as for the function `format`."""
+    """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
     footnote: str = ""
@@ -65,7 +70,22 @@ class Column(Generic[Row]):
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""
         value = self.value(row)
-        return value if isinstance(value, Estimate) else format(value, self.form)
+        if isinstance(value, Estimate):
+            return value
+        return UNMEASURED if value != value else format(value, self.form)
+
+    def number(self, estimate: Estimate) -> str:
+        """Return the value of an estimate, with two decimals if the column has no form."""
+        value = estimate.value
+        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
+
+    def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
+        """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
+        low, high = estimate.low, estimate.high
+        if not (isfinite(low) and isfinite(high)):
+            return None
+        form = self.form or ".1f"
+        return format(low, form), format(high, form)
 
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:

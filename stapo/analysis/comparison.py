@@ -64,6 +64,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     table = MainTable(
         study=study.name,
         decoding=decoding,
+        title=study.decodings[decoding].title,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
         averages=averages,
         problems=problems,

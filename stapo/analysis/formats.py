@@ -13,18 +13,14 @@ from rich.text import Text
 
 from stapo.analysis import columns
 from stapo.analysis.columns import Column
-from stapo.analysis.notes import MARKS, comparison_text, headline_texts
+from stapo.analysis.grids import Grid
+from stapo.analysis.latex import heading_line, latex, latex_label, layout, table_lines
+from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.rows import MainTable
 from stapo.text import markdown, visible
 
 Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
-TEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#",
-    "_": r"\_", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-}  # fmt: skip
-TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))
 
 
 def template(name: str) -> jinja2.Template:
@@ -44,8 +40,7 @@ def template(name: str) -> jinja2.Template:
         variable_end_string=marks[1],
     )
     environment.filters |= {
-        "tex": _tex,
-        "tex_marks": lambda found: "".join(TEX_MARKS[one] for one in found),
+        "tex": latex,
         "md": lambda value: markdown(str(value)),
         "shown": lambda found: [column for column in found if suffix in column.formats],
     }
@@ -63,9 +58,27 @@ def _visible(value: Any) -> Any:
     return visible(value, keep="\n") if text else value
 
 
-def _tex(text: str) -> str:
-    marks = {mark: f"${sign}$" for mark, sign in TEX_MARKS.items()}
-    return "".join({**TEX, **marks}.get(c, c) for c in visible(str(text)))
+def latex_table(label: Sequence[str], grid: Grid, made_by: str, title: str) -> str:
+    r"""Return a table as LaTeX, to be read by `\input`; long texts make it one that may have several pages.
+
+    Args:
+        label: parts of its label.
+        grid: the table; its notes are set below it.
+        made_by: fingerprint of everything that determines it.
+        title: its caption in a list of tables.
+    """
+    shown = [column for column in grid.columns if "tex" in column.formats]
+    found = layout(shown, grid.rows)
+    return template("grid.tex.j2").render(
+        grid=grid,
+        title=title,
+        made_by=made_by,
+        label=latex_label(*label),
+        preamble=found.preamble,
+        long=bool(found.paragraphs),
+        heading=heading_line(shown),
+        lines=table_lines(shown, grid.rows, found.paragraphs),
+    )
 
 
 def csv_text(table: MainTable) -> str:

@@ -73,6 +73,8 @@ class MainTable:
 
     study: str
     decoding: str
+    title: str
+    """Title of the decoding."""
     samples: dict[str, int]
     """Benchmark -> responses per problem."""
     averages: dict[str, list[str]]

@@ -12,7 +12,8 @@ from stapo.analysis import columns
 from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.formats import csv_text, template, terminal_table
+from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
+from stapo.analysis.grids import Grid
 from stapo.analysis.notes import comparison_text, headline_texts, notes
 from stapo.analysis.paper_audit import (
     audit_headlines,
@@ -36,6 +37,20 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
     if suffix == "csv":
         return csv_text(table)
     sources = {row.title: row.source for row in table.rows if row.source}
+    if suffix == "tex":
+        conditions = f"{table.study}, {table.title}"
+        grid = Grid(
+            columns=columns.accuracy(table),
+            rows=table.rows,
+            caption=f"{conditions}: accuracy in %, best of each size in bold, 95 % intervals below.",
+            notes=[
+                *(f"{title}: {source}." for title, source in sources.items()),
+                *headline_texts(table),
+                *table.notes,
+            ],
+        )
+        label = (table.study, table.decoding)
+        return latex_table(label, grid, table.made_by, f"{conditions}: accuracy")
     return template(f"main.{suffix}.j2").render(table=table, sources=sources, against=against)
 
 

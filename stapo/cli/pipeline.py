@@ -27,7 +27,7 @@ from stapo.cli.common import (
     verifier_of,
 )
 from stapo.files import write_json
-from stapo.paths import figure_names
+from stapo.paths import figure_names, table_names
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.reading import resolved_content
 from stapo.study.schema import HubData
@@ -320,6 +320,19 @@ def figure(study: StudyOption, name: Annotated[str, typer.Option(help="Which one
     found = study_of(study)
     require("--name", name, figure_names(found))
     list_paths(write_figure(found, name))
+
+
+@app.command()
+def evidence(study: StudyOption, name: Annotated[str, typer.Option(help="Which one")]) -> None:
+    """Write one table of evidence as Markdown, LaTeX and CSV.
+
+    Example: stapo evidence --study workflows/studies/smoke.yaml --name stability
+    """
+    from stapo.analysis.evidence_tables import write_evidence
+
+    found = study_of(study)
+    require("--name", name, table_names(found))
+    list_paths(write_evidence(found, name))
 
 
 @app.command()

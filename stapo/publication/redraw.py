@@ -9,9 +9,9 @@ import numpy as np
 from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import image
+from stapo.analysis.evidence_tables import evidence_texts
 from stapo.analysis.exhibits import CHARTS
 from stapo.analysis.report import render_report
 from stapo.analysis.tables import render
@@ -29,25 +29,40 @@ PNG_BYTES = 2**24
 def drawn_errors(results: Results) -> Iterator[str]:
     """Yield a line for each table, figure or report that does not follow from the results."""
     study, root = results.study, results.root
+    artefacts = Artefacts(study, root)
+    yield from _table_errors(artefacts)
+    yield from _figure_errors(artefacts)
+    path = paths.REPORT.format(study=study.name)
+    if untrusted.read_text(root / path, FILE_BYTES) != render_report(study, root):
+        yield f"{path}: does not follow from scores, responses and figures"
+
+
+def _table_errors(artefacts: Artefacts) -> Iterator[str]:
+    study, root = artefacts.study, artefacts.root
     for decoding in study.run.decodings:
-        table = main_table(study, decoding, read_scores(study, decoding, root))
+        table = main_table(study, decoding, artefacts.scores(decoding))
         compared = compare(study, table)
-        for suffix in ("md", "tex", "csv"):
+        for suffix in paths.SUFFIXES:
             path = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix=suffix)
             if untrusted.read_text(root / path, FILE_BYTES) != render(table, suffix, compared):
                 yield f"{path}: does not follow from the scores"
-    artefacts = Artefacts(study, root)
+    for name in paths.table_names(study):
+        for suffix, text in evidence_texts(artefacts, name).items():
+            path = paths.TABLE.format(study=study.name, table=name, suffix=suffix)
+            if untrusted.read_text(root / path, FILE_BYTES) != text:
+                yield f"{path}: does not follow from what was recorded"
+
+
+def _figure_errors(artefacts: Artefacts) -> Iterator[str]:
+    study = artefacts.study
     for name in paths.figure_names(study):
         for suffix, expected in image(CHARTS[name](artefacts)).items():
             path = paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
-            with untrusted.open_regular(root / path, PNG_BYTES) as stream:
+            with untrusted.open_regular(artefacts.root / path, PNG_BYTES) as stream:
                 found = stream.read(PNG_BYTES)
             same = same_png if suffix == "png" else same_drawing
             if found != expected and not same(found, expected):
                 yield f"{path}: does not follow from what was recorded"
-    path = paths.REPORT.format(study=study.name)
-    if untrusted.read_text(root / path, FILE_BYTES) != render_report(study, root):
-        yield f"{path}: does not follow from scores, responses and figures"
 
 
 def same_drawing(one: bytes, other: bytes) -> bool:

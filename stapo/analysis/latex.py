@@ -1,0 +1,188 @@
+r"""Text and tables as LaTeX for pdflatex, whatever the font encoding of the document.
+
+What is written is ASCII. A character that pdflatex cannot typeset is shown by its escape, such as `\u4e2d`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from stapo.analysis.columns import SIZE, Column, Estimate
+from stapo.analysis.notes import MARKS
+from stapo.text import escape, visible
+
+TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))
+CHARACTERS = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#",
+    "_": r"\_", "$": r"\$", "~": r"\texttt{\char126}", "^": r"\texttt{\char94}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\texttt{\char34}",
+    "`": r"\textasciigrave{}", "\u2423": r"\textvisiblespace{}", "\u2026": r"\dots{}",
+    "\u2013": r"\textendash{}", "\u2014": r"\textemdash{}", "\u2018": r"\textquoteleft{}",
+    "\u2019": r"\textquoteright{}", "\u201c": r"\textquotedblleft{}", "\u201d": r"\textquotedblright{}",
+    "\u00a0": "~", "\u00df": r"\ss{}", "\u00e6": r"\ae{}", "\u00c6": r"\AE{}", "\u0153": r"\oe{}",
+    "\u0152": r"\OE{}", "\u00f8": r"\o{}", "\u00d8": r"\O{}", "\u0142": r"\l{}", "\u0141": r"\L{}",
+    "\u0131": r"\i{}", "\u00a3": r"\pounds{}", "\u00a9": r"\copyright{}",
+    **{sign: f"${command}$" for sign, command in TEX_MARKS.items()},
+    **{sign: f"${command}$" for sign, command in {
+        "\u2212": "-", "\u00b1": r"\pm", "\u00d7": r"\times", "\u00b7": r"\cdot", "\u00f7": r"\div",
+        "\u2264": r"\leq", "\u2265": r"\geq", "\u2260": r"\neq", "\u2248": r"\approx", "\u2261": r"\equiv",
+        "\u2192": r"\rightarrow", "\u2190": r"\leftarrow", "\u21d2": r"\Rightarrow", "\u221e": r"\infty",
+        "\u21b5": r"\hookleftarrow", "\u221a": r"\surd", "\u2211": r"\Sigma", "\u2208": r"\in",
+        "\u00b0": r"^{\circ}", "\u00b2": "^{2}", "\u00b3": "^{3}", "\u03c0": r"\pi", "\u03b1": r"\alpha",
+        "\u03b2": r"\beta", "\u03b3": r"\gamma", "\u03b4": r"\delta", "\u03b5": r"\varepsilon",
+        "\u03b8": r"\theta", "\u03bb": r"\lambda", "\u03bc": r"\mu", "\u00b5": r"\mu", "\u03c1": r"\rho",
+        "\u03c3": r"\sigma", "\u03c4": r"\tau", "\u03c6": r"\varphi", "\u03c9": r"\omega",
+        "\u0394": r"\Delta", "\u03a3": r"\Sigma", "\u03a9": r"\Omega", "\u2225": r"\|",
+    }.items()},
+}  # fmt: skip
+ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u",
+    "\u0307": ".", "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
+"""Combining character -> name of the accent; an ogonek is missing because OT1 has none."""
+DOTLESS = {"i": r"\i", "j": r"\j"}
+MINUS = re.compile(r"(?<![\w.)\]}-])-(?=\d)|(?<=\de)-(?=\d)")
+"""The minus of a number or of its exponent; other hyphens stay hyphens."""
+JOINED = "-',"
+"""Characters of which the font joins two into one."""
+PIECE = 12
+"""Characters of a paragraph without a space after which a line may be broken."""
+LABEL = re.compile("[^A-Za-z0-9.:+-]")
+LONG = 32
+"""Characters of a text that is set as a paragraph, in a table that may continue on the next page."""
+LINE = 76
+"""Characters in a line of the size footnotesize, about."""
+GAP = 3
+"""Characters between two columns, about."""
+NARROWEST = 0.12
+"""Share of the line that a column of paragraphs gets at least."""
+
+
+def latex(text: object, paragraph: bool = False) -> str:
+    """Return LaTeX that shows text literally, with minus signs in front of negative numbers.
+
+    Args:
+        text: untrusted text.
+        paragraph: whether words that are too long for a line may be broken.
+    """
+    shown = MINUS.sub("\u2212", visible(str(text)))
+    found, length = [], 0
+    # As after a space: TeX drops one at the beginning.
+    for before, character in pairwise(f" {shown}"):
+        length = 0 if character == " " else length + 1
+        if paragraph and length > PIECE:
+            found.append(r"\allowbreak{}")
+            length = 1
+        found.append(_after(before, character))
+    if found and found[-1] == " ":
+        found[-1] = r"\ "
+    if found and found[0] in ("[", "*"):  # An argument of the command that ends a row.
+        found[0] = f"{{{found[0]}}}"
+    return "".join(found)
+
+
+def _after(before: str, character: str) -> str:
+    if character == before == " ":
+        return r"\ "
+    if character == before and character in JOINED:
+        return "{}" + character
+    return _character(character)
+
+
+@cache
+def _character(character: str) -> str:
+    if character in CHARACTERS:
+        return CHARACTERS[character]
+    if character.isascii():
+        return character
+    parts = unicodedata.normalize("NFD", character)
+    letter, accent = parts[0], ACCENTS.get(parts[1:])
+    if letter.isascii() and letter.isalpha() and accent:
+        return f"\\{accent}{{{DOTLESS.get(letter, letter)}}}"
+    return "".join(CHARACTERS.get(c, c) for c in escape(character))
+
+
+def latex_label(*parts: str) -> str:
+    """Return the label of a table; characters that a label may not hold become hyphens."""
+    return "tab:" + LABEL.sub("-", "-".join(parts))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Layout of a table: the argument of `tabular`, and the columns that are set as paragraphs."""
+
+    preamble: str
+    paragraphs: frozenset[int]
+
+
+def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
+    """Return the layout of a table: long texts are paragraphs, which share what others leave of the line."""
+    widths = [max(map(len, (c.heading, *_texts(c, rows)))) for c in columns]
+    long = {i: w for i, w in enumerate(widths) if columns[i].text and w > LONG}
+    left = 1 - sum(w + GAP for i, w in enumerate(widths) if i not in long) / LINE
+    kinds = []
+    for i, column in enumerate(columns):
+        kinds.append("l" if column.text else "r")
+        if i in long:
+            # Square roots: a text of four times the length gets twice the width.
+            share = long[i] ** 0.5 / sum(w**0.5 for w in long.values())
+            width = max(NARROWEST, left * share - GAP / LINE)
+            kinds[i] = rf">{{\raggedright\arraybackslash}}p{{{width:.2f}\linewidth}}"
+    return Layout("".join(kinds), frozenset(long))
+
+
+def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
+    for row in rows:
+        cell = column.shown(row)
+        if isinstance(cell, str):
+            yield cell
+        else:
+            yield " ".join((column.number(cell) + cell.marks, *(column.bounds(cell) or ())))
+
+
+def table_lines(
+    columns: Sequence[Column[Any]], rows: Sequence[Any], paragraphs: frozenset[int] = frozenset()
+) -> Iterator[str]:
+    """Yield the lines of a table's body, with rules between sizes if they are the first column."""
+    before = None
+    for row in rows:
+        cells = [column.shown(row) for column in columns]
+        if columns[0] is SIZE and before not in (None, cells[0]):
+            yield r"\midrule"
+        before = cells[0]
+        pairs = list(zip(columns, cells, strict=True))
+        values = [_value(column, cell, i in paragraphs) for i, (column, cell) in enumerate(pairs)]
+        intervals = [_interval(column, cell) for column, cell in pairs]
+        if paragraphs:
+            # A line of its own would stand below the last line of the paragraphs.
+            yield _line(f"{v} {i}".rstrip() for v, i in zip(values, intervals, strict=True))
+            continue
+        yield _line(values)
+        if any(intervals):
+            yield _line(intervals)
+
+
+def heading_line(columns: Sequence[Column[Any]]) -> str:
+    """Return the line of headings."""
+    return _line(latex(column.heading) + latex(column.footnote) for column in columns)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _value(column: Column[Any], cell: str | Estimate, paragraph: bool) -> str:
+    if isinstance(cell, str):
+        return latex(cell, paragraph)
+    number = latex(column.number(cell))
+    marks = "".join(TEX_MARKS[mark] for mark in cell.marks)
+    return (rf"\textbf{{{number}}}" if cell.best else number) + (f"$^{{{marks}}}$" if marks else "")
+
+
+def _interval(column: Column[Any], cell: str | Estimate) -> str:
+    bounds = None if isinstance(cell, str) else column.bounds(cell)
+    return rf"{{\scriptsize [{', '.join(map(latex, bounds))}]}}" if bounds else ""
