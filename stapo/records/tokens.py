@@ -8,8 +8,8 @@ Kinds are those of S2T with the method's own arguments where its selection has t
 STAPO (v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
 
 The update computes no pass over a response with advantage 0 (without a KL term) or without kept tokens. The
-gradient of its tokens is exactly 0, and their columns of the current policy are null. Every other token has the
-gradient that it has if it is kept, so that silenced and retained tokens can be compared.
+gradient of its tokens is exactly 0, and their columns of the current policy are null. Every other token has
+the gradient that it has if it is kept, so that silenced and retained tokens can be compared.
 
 `probability` and `entropy` are those of the policy that the selection reads, of the behaviour policy for
 responses that it does not read.
@@ -40,7 +40,7 @@ ROW_BYTES = 512
 MAX_ROWS = 1024
 """Largest number of tokens that are sampled in a step, so that recording takes no noticeable time."""
 CHARACTERS = {"token": 64, "before": 1024, "after": 256}
-"""Largest number of characters of a text; half of it, a quarter and so on where the file would be too large."""
+"""Largest number of characters of a text; a half, a quarter and so on if the file would be too large."""
 
 METADATA_KEY = b"stapo"
 """Key of the metadata, as JSON, in the parquet schema: `version`, and `vocab_size`, the number of logits."""

@@ -363,7 +363,7 @@ def _publish(
 
 
 def _records(job: TrainingJob) -> tuple[list[dict[str, Any]], int]:
-    """Return the prompts that are short enough, with their lines in the file, and the number of the others."""
+    """Return the prompts that are short enough, with their lines in the file, and how many are not."""
     found = [{**record, "line": line} for line, record in enumerate(read_prompts(job.prompts))]
     limit = job.training.max_prompt_tokens
     tokenizer = load_tokenizer(job.base, padding_side="left")

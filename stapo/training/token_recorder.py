@@ -1,8 +1,8 @@
 """The record of the sampled tokens of one optimiser step: a line of `tokens.jsonl` in the work directory.
 
-What the current policy computes at these tokens comes from the passes with gradient that the update does anyway:
-log-probs and entropies from the head, and the last hidden states, from which the whole logits of these few
-positions are computed once, after the last pass.
+What the current policy computes at these tokens comes from the passes with gradient that the update does
+anyway: log-probs and entropies from the head, and the last hidden states, from which the whole logits of
+these few positions are computed once, after the last pass.
 
 B sequences of the mini-batch, R of one pass, n sampled tokens, k of them on this rank, V logits.
 """
@@ -37,8 +37,8 @@ the recomputed logits. Logits of 16 to 32 are multiples of 1/8 in bfloat16."""
 class TokenRecorder:
     """Samples the tokens of one mini-batch, and collects what the passes with gradient compute at them.
 
-    `forward` of this object takes the place of the forward pass of the update, `selected` is told the selection,
-    and `line` returns the record after the last pass.
+    `forward` of this object takes the place of the forward pass of the update, `selected` is told the
+    selection, and `line` returns the record after the last pass.
     """
 
     model: Any

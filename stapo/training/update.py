@@ -156,7 +156,7 @@ def _current(
     ranks: Ranks,
     own: Callable[[Tensor], list[Tensor]],
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the current policy; the old ones for rows that are not read."""
+    """Return (B, T) log-probs and entropies of the current policy; the old ones of rows that are not read."""
     needed = batch.mask.any(dim=1)
     if method.reads == "positive":
         needed &= batch.advantages > 0

@@ -20,7 +20,9 @@ def made(tmp_path):
         write_sums(directory)
     prompts.write_text("{}\n")
     (trained / "metrics.jsonl").write_text("{}\n")
-    outputs = checksums([trained / "model", trained / "metrics.jsonl"], trained)
+    (trained / "tokens.parquet").write_text("tokens")
+    made = [trained / name for name in ("model", "metrics.jsonl", "tokens.parquet")]
+    outputs = checksums(made, trained)
     of = {"base": checksums([base], base), "prompts": file_sha256(prompts)}
     write_json(trained / "provenance.json", {"fingerprint": "ours", "outputs": outputs, **of})
     return base, prompts, trained
@@ -39,7 +41,9 @@ def test_a_training_is_finished_for_its_settings_its_base_and_its_prompts(made):
     assert not finished(trained, "ours", ["model"], base, prompts)
 
 
-@pytest.mark.parametrize("name", ["model/model.safetensors", "metrics.jsonl", "provenance.json"])
+@pytest.mark.parametrize(
+    "name", ["model/model.safetensors", "metrics.jsonl", "tokens.parquet", "provenance.json"]
+)
 @pytest.mark.parametrize("damage", ["removed", "changed"])
 def test_what_is_damaged_is_not_finished(made, name, damage):
     base, prompts, trained = made
