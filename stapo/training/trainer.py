@@ -372,7 +372,7 @@ class StapoTrainer(ResumableTrainer):
         self, forward: Forward, batch: MiniBatch, sequences: Sequences, rewards: Tensor
     ) -> TokenRecorder | None:
         """Return what records tokens of this step, None if no tokens are recorded."""
-        size = rows_per_step(self.args.token_records_mb, self.args.max_steps)
+        size = rows_per_step(self.args.token_records_mb, self.state.max_steps)
         if size == 0 or self.on_tokens is None:
             return None
         return TokenRecorder(

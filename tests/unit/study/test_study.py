@@ -465,6 +465,18 @@ def test_settings_of_vllms_log_probs_count_only_if_they_are_set_and_change_weigh
     assert (corrected[0] != unset[0], corrected[1] != unset[1]) == (True, True)
 
 
+def test_the_budget_of_token_records_changes_no_training(raw_study):
+    def identities(megabytes):
+        training = {**raw_study["training"], "token_records_mb": megabytes}
+        study = parse_study({**raw_study, "training": training})
+        run = TrainingRun("tiny", "stapo", 0)
+        return identity.study_fingerprint(study), identity.train_fingerprint(study, run)
+
+    one, other = identities(4), identities(5)
+    assert one[0] != other[0]
+    assert one[1] == other[1]
+
+
 def test_a_study_may_change_the_kind_of_what_it_extends():
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})

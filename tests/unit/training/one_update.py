@@ -57,8 +57,13 @@ SELECTING = {
 }
 
 
-def build(folder: Path, packed: bool = False) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
-    """Return a trainer, a mini-batch and a copy of the policy that nothing wraps."""
+def build(
+    folder: Path, packed: bool = False, temperature: float = 1.0
+) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
+    """Return a trainer, a mini-batch and a copy of the policy that nothing wraps.
+
+    The mini-batch and the functions below have temperature 1.
+    """
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
@@ -73,6 +78,7 @@ def build(folder: Path, packed: bool = False) -> tuple[StapoTrainer, dict[str, T
         steps_per_generation=2,
         micro_batch_tokens=60,
         packed=packed,
+        temperature=temperature,
         use_cpu=True,
         bf16=False,
         report_to="none",
@@ -85,6 +91,8 @@ def build(folder: Path, packed: bool = False) -> tuple[StapoTrainer, dict[str, T
         processing_class=build_tokenizer(),
     )
     trainer.model.train()
+    trainer.on_tokens = lambda _: None  # Without it no tokens are recorded.
+    trainer.state.max_steps = 1
     return trainer, mini_batch(plain), plain
 
 
@@ -153,6 +161,7 @@ class Update:
         trainer.model.zero_grad()
         self.loss = trainer._accumulate_gradients(trainer.model, self.batch).item()
         self.record = as_line(trainer._record)
+        self.tokens = trainer._tokens
         self.gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
 
 
