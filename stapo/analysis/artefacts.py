@@ -1,5 +1,6 @@
 """The recorded files of a finished study, each read and checked once."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import pandas as pd
 from stapo import paths
 from stapo.analysis.cells import Scores, read_scores
 from stapo.files import AGAIN, DamagedFileError, read_published
-from stapo.records.tokens import read_token_file
+from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.study import Study, TrainingRun
 
 Read = TypeVar("Read")
@@ -68,16 +69,20 @@ class Artefacts:
     def _tokens(self, run: TrainingRun) -> pd.DataFrame:
         """Return the token records of a training (columns of `records.tokens.SCHEMA`), not to be changed.
 
+        Its `attrs` are the metadata of the file, such as `vocab_size`.
+
         Raises:
             DamagedFileError: the file is missing or damaged.
         """
         path = paths.TOKENS.format(study=self.study.name, **run.wildcards)
         try:
-            found: pd.DataFrame = read_token_file(self.root / path).to_pandas()
+            table = read_token_file(self.root / path)
         except FileNotFoundError as error:
             raise DamagedFileError(f"{path}: missing; run snakemake") from error
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; {AGAIN}") from error
+        found: pd.DataFrame = table.to_pandas()
+        found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         return found
 
     def _scores(self, decoding: str) -> Scores:
