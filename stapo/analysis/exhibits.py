@@ -6,6 +6,7 @@ from functools import partial
 from stapo.analysis import curves, stability
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
+from stapo.analysis.evidence.quadrants import quadrant_chart, quadrant_table
 from stapo.analysis.grids import Grid
 from stapo.exhibits import FIGURES
 
@@ -16,8 +17,12 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
         if figure.value is not None
     },
     "accuracy": curves.accuracy_over_steps,
+    "quadrants": quadrant_chart,
 }
 """Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
 
-GRIDS: dict[str, Callable[[Artefacts], Grid]] = {"stability": stability.table}
+GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
+    "quadrants": quadrant_table,
+    "stability": stability.table,
+}
 """Name in `stapo.exhibits.TABLES` -> function that returns the table."""

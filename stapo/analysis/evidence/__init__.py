@@ -1,0 +1,1 @@
+"""Figures and tables computed from the token records, and entropy quantiles from the metrics."""

@@ -1,0 +1,173 @@
+"""The recorded tokens of each method and size, with the classes that figures and tables use.
+
+Classes, of tokens as the token selection saw them (our choice of thresholds):
+
+- low probability: below tau_p, that of the method's selection where it has one, otherwise STAPO's 0.002
+- low entropy: below tau_h, the threshold of S2T in the same mini-batch. A mini-batch without a candidate
+  has none; there it is the median of the training's thresholds, and in a training without any the 80th
+  percentile of its tokens' entropies.
+
+Candidates (A > 0, low probability) have the class of their kind: those that S2T silences have a low entropy,
+those that it retains a high one. So the class "low probability, low entropy, A > 0" is exactly what S2T
+silences, or would silence under another method.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.estimates import Array, Mask, Sample, sample_of
+from stapo.methods import s2t_arguments
+
+PERCENTILE = 0.8
+"""Level of the entropies that is tau_h in a training without a candidate: that of v1 to v3."""
+NO_SILENCED = "No silenced token was recorded."
+ONE_SEED = "One training seed: intervals are about the tokens of this training and say nothing about others."
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The recorded tokens of all trainings of one method and size; arrays are (n,)."""
+
+    size: str
+    method: str
+    title: str
+    """Title of the method."""
+    tau_p: float
+    frame: pd.DataFrame
+    """The records, with the column `seed`, the training seed."""
+    sample: Sample
+    tau_h: Array
+
+    @property
+    def silenced(self) -> Mask:
+        """What S2T silences, or would silence under another method."""
+        return self.is_kind("silenced")
+
+    @property
+    def retained(self) -> Mask:
+        """What S2T retains of its candidates."""
+        return self.is_kind("retained")
+
+    @property
+    def correct(self) -> Mask:
+        """Tokens with A > 0."""
+        return self.numbers("advantage") > 0
+
+    @cached_property
+    def rare(self) -> Mask:
+        """Tokens of low probability."""
+        below = ~self.correct & (self.numbers("probability") < self.tau_p)
+        rare: Mask = self.silenced | self.retained | below
+        return rare
+
+    @cached_property
+    def sure(self) -> Mask:
+        """Tokens of low entropy."""
+        below = self.is_kind("other") & (self.numbers("entropy") < self.tau_h)
+        sure: Mask = self.silenced | below
+        return sure
+
+    @cached_property
+    def norm(self) -> Array:
+        """Norm of the surrogate's gradient at the logits; 0 where clipped or A = 0, nan where unknown."""
+        return np.sqrt(self.numbers("gradient_norm_sq"))
+
+    @property
+    def measured(self) -> Mask:
+        """Tokens whose gradient norm is known."""
+        return ~np.isnan(self.norm)
+
+    def numbers(self, column: str) -> Array:
+        """Return a column as numbers, nan where it is null."""
+        return self.frame[column].to_numpy(dtype=float, na_value=np.nan)
+
+    def is_kind(self, kind: str) -> Mask:
+        """Return which tokens are of a kind."""
+        found: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
+        return found
+
+
+@lru_cache(maxsize=1)
+def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
+    """Return the recorded tokens of each size and method, in the order of the study.
+
+    Raises:
+        DamagedFileError: token records are missing or damaged; one line for each file.
+    """
+    study, found = artefacts.study, []
+    frames = artefacts.of_runs(artefacts.tokens)
+    for size in study.run.sizes:
+        for name in study.run.methods:
+            method = study.method(name)
+            runs = {
+                run.seed: frame
+                for run, frame in frames.items()
+                if (run.size, run.method) == (size, name)
+            }
+            tau_p = float(s2t_arguments(method)["tau_p"])
+            found.append(_recorded(size, name, method.title, tau_p, runs))
+    return tuple(found)
+
+
+def _recorded(
+    size: str, method: str, title: str, tau_p: float, runs: dict[int, pd.DataFrame]
+) -> Recorded:
+    frames = [frame.assign(seed=seed) for seed, frame in runs.items()]
+    return Recorded(
+        size=size,
+        method=method,
+        title=title,
+        tau_p=tau_p,
+        frame=pd.concat(frames, ignore_index=True),
+        sample=sample_of(frames),
+        tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
+    )
+
+
+def _thresholds(frame: pd.DataFrame) -> Array:
+    """Return tau_h for each token of a training."""
+    given: Array = frame["entropy_threshold"].to_numpy(dtype=float, na_value=np.nan)
+    missing = np.isnan(given)
+    if not missing.any():
+        return given
+    if missing.all():
+        entropies, weights = (frame[name].to_numpy(dtype=float) for name in ("entropy", "weight"))
+        return np.full(len(given), weighted_quantile(entropies, weights, PERCENTILE))
+    _, first = np.unique(frame["step"].to_numpy()[~missing], return_index=True)
+    return np.where(missing, np.median(given[~missing][first]), given)
+
+
+def weighted_quantile(values: Array, weights: Array, level: float) -> float:
+    """Return the smallest value up to which a share `level` of the weight lies; nan without values."""
+    if not len(values):
+        return float("nan")
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    place = int(np.searchsorted(reached, level * reached[-1]))
+    return float(values[order][min(place, len(values) - 1)])
+
+
+def order_of(frame: pd.DataFrame) -> NDArray[np.uint64]:
+    """Return a number for each token that orders them at random, and always in the same way.
+
+    It is a hash of seed, step, prompt, response and position, so the order of the records does not matter.
+    """
+    keys = ["seed", "step", "prompt", "response", "position"]
+    return pd.util.hash_pandas_object(frame[keys].astype("int64"), index=False).to_numpy()
+
+
+def notes_of(found: Iterable[Recorded]) -> list[str]:
+    """Return the sentences below every table of token records."""
+    found = list(found)
+    notes = []
+    if not any(one.silenced.any() for one in found):
+        notes.append(NO_SILENCED)
+    if all(one.sample.trainings == 1 for one in found):
+        notes.append(ONE_SEED)
+    return notes

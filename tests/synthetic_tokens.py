@@ -1,0 +1,179 @@
+"""Token records of a known truth: all tokens of small trainings, and samples of them as `tokens.parquet`.
+
+Every token has a distribution over `VOCABULARY` of its own, from which its probability, entropy, collision,
+five most likely tokens, exact gradient norm and bounds are computed.
+"""
+
+import json
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo import paths
+from stapo.records.tokens import METADATA_KEY, SCHEMA, TOP, VERSION
+from stapo.study import Study
+
+VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
+V = len(VOCABULARY)
+TAU_P, QUANTILE = 0.002, 0.75
+CLIP_LOW, CLIP_HIGH = 0.8, 1.28
+CURVATURE = (V - 1) / (V * log(V) ** 2)
+
+
+def population(
+    rng: np.random.Generator,
+    steps: int = 4,
+    prompts: int = 4,
+    group: int = 4,
+    length: int = 25,
+    slips: float = 0.02,
+    tau_p: float = TAU_P,
+) -> pd.DataFrame:
+    """Return all tokens of a training, with the columns of the records.
+
+    Tokens of one response are alike: they share how peaked their distributions are.
+
+    Args:
+        rng: random generator.
+        steps: number of optimiser steps.
+        prompts: prompts of a mini-batch.
+        group: responses of a prompt.
+        length: mean number of tokens of a response.
+        slips: share of tokens that are drawn uniformly and not from their distribution.
+        tau_p: probability below which a token is rare; 0 for trainings without candidates.
+    """
+    frames = [_step(rng, step, prompts, group, length, slips) for step in range(1, steps + 1)]
+    return pd.concat([_with_kinds(frame, tau_p) for frame in frames], ignore_index=True)
+
+
+def _step(
+    rng: np.random.Generator, step: int, prompts: int, group: int, length: int, slips: float
+) -> pd.DataFrame:
+    rewards = rng.choice([-1.0, 1.0], size=(prompts, group))
+    deviation = np.maximum(rewards.std(axis=1, ddof=1, keepdims=True), 1e-6)
+    advantages = (rewards - rewards.mean(axis=1, keepdims=True)) / deviation
+    lengths = rng.integers(max(length // 2, 1), 3 * length // 2 + 1, size=(prompts, group))
+    places = [(p, r) for p in range(prompts) for r in range(group) for _ in range(lengths[p, r])]
+    prompt, response = (np.array(one) for one in zip(*places, strict=True))
+    scales = np.where(rng.random((prompts, group)) < 0.5, 2.0, 8.0)[prompt, response]
+    found = _distributions(rng, scales, slips)
+    at = lambda table: table[prompt, response]  # noqa: E731
+    frame = pd.DataFrame(
+        {
+            "step": step,
+            "prompt": prompt + step * prompts,
+            "response": response,
+            "position": np.concatenate([np.arange(n) for n in lengths.ravel()]),
+            "length": at(lengths),
+            **found,
+            "advantage": at(advantages),
+            "reward": at(rewards),
+        }
+    )
+    return _with_gradients(frame, rng)
+
+
+def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float) -> dict:
+    """Return what follows from each token's distribution over the vocabulary."""
+    n = len(scales)
+    logits = scales[:, None] * rng.random((n, V)) + np.where(rng.random((n, 1)) < 0.7, 6.0, 0.0) * (
+        np.arange(V) == rng.integers(V, size=(n, 1))
+    )
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    drawn = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    token = np.where(rng.random(n) < slips, rng.integers(V, size=n), drawn)
+    top = np.argsort(-p, axis=1)[:, :TOP]
+    entropies = -(p * np.log(p)).sum(axis=1)
+    probabilities = p[np.arange(n), token]
+    return {
+        "token_id": token,
+        "token": [VOCABULARY[i] for i in token],
+        "before": "1+1=",
+        "after": ";2",
+        "probability": probabilities,
+        "entropy": np.round(entropies * 1024) / 1024,
+        "current_probability": probabilities,
+        "current_entropy": entropies,
+        "collision": (p**2).sum(axis=1),
+        "top_tokens": [[VOCABULARY[i] for i in row] for row in top],
+        "top_probabilities": np.take_along_axis(p, top, axis=1).tolist(),
+    }
+
+
+def _with_kinds(frame: pd.DataFrame, tau_p: float) -> pd.DataFrame:
+    """Return the tokens of a mini-batch with the decision of S2T."""
+    candidate = (frame["advantage"] > 0) & (frame["probability"] < tau_p)
+    entropies = frame.loc[candidate, "entropy"]
+    threshold = np.quantile(entropies, QUANTILE) if len(entropies) else np.nan
+    silenced = candidate & (frame["entropy"] < threshold)
+    kind = np.where(silenced, "silenced", np.where(candidate, "retained", "other"))
+    return frame.assign(kind=kind, kept=~silenced, entropy_threshold=threshold, weight=1.0)
+
+
+def _with_gradients(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    ratio = np.exp(0.15 * rng.standard_normal(len(frame)))
+    a, p, h = frame["advantage"], frame["current_probability"], frame["current_entropy"]
+    clipped = ((a > 0) & (ratio > CLIP_HIGH)) | ((a < 0) & (ratio < CLIP_LOW))
+    square = np.where(clipped, 0.0, ratio * a) ** 2
+    return frame.assign(
+        ratio=ratio,
+        gradient_norm_sq=square * (1 - 2 * p + frame["collision"]),
+        lower_bound=square * (1 - 2 * p + np.exp(-h)),
+        upper_bound=square * (2 - 2 * p - CURVATURE * h**2),
+    )
+
+
+def drawn(
+    everything: pd.DataFrame, rng: np.random.Generator, budget: dict[str, int]
+) -> pd.DataFrame:
+    """Return a sample of a training's tokens: at most `budget[kind]` of each kind in each step."""
+    found = []
+    for (_, kind), frame in everything.groupby(["step", "kind"]):
+        number = min(budget[kind], len(frame))
+        if not number:
+            continue
+        chosen = np.sort(rng.choice(len(frame), size=number, replace=False))
+        found.append(frame.iloc[chosen].assign(weight=len(frame) / number))
+    return pd.concat(found, ignore_index=True) if found else everything.iloc[:0]
+
+
+def write_tokens(path: Path, frame: pd.DataFrame) -> None:
+    """Write records in the real format."""
+    frame = frame.astype({"token_id": "int32"}) if len(frame) else frame
+    rows = frame.reindex(columns=SCHEMA.names).to_dict("list")
+    arrays = [pa.array(_plain(rows[one.name]), type=one.type, from_pandas=True) for one in SCHEMA]
+    about = json.dumps({"version": VERSION, "vocab_size": V}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(arrays, schema=SCHEMA.with_metadata({METADATA_KEY: about})), path)
+
+
+def _plain(values: list) -> list:
+    return [None if isinstance(value, float) and np.isnan(value) else value for value in values]
+
+
+BUDGET = {"silenced": 20, "retained": 20, "other": 60}
+
+
+def write_study(
+    root: Path, study: Study, budget: dict[str, int] = BUDGET, **settings: float
+) -> dict[str, pd.DataFrame]:
+    """Write the token records of every training of a study.
+
+    Returns:
+        Path of the token records -> all tokens of this training, from which they were drawn.
+    """
+    truth = {}
+    for i, run in enumerate(study.runs()):
+        rng = np.random.default_rng(i)
+        everything = population(rng, steps=study.training.steps, **settings)
+        if run.method != "stapo":
+            everything["kept"] = True
+        path = paths.TOKENS.format(study=study.name, **run.wildcards)
+        write_tokens(root / path, drawn(everything, rng, budget))
+        truth[path] = everything
+    return truth

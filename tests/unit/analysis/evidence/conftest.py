@@ -1,0 +1,71 @@
+"""Studies with synthetic token records."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from synthetic_tokens import write_study
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.study import Study, parse_study
+
+STEPS = 4
+
+
+def small(raw: dict[str, Any], **run: Any) -> Study:
+    raw |= {"name": "demo"}
+    raw["training"] |= {"steps": STEPS, "prompts_per_batch": 16}
+    raw["run"] |= {"methods": ["justrl", "stapo"], **run}
+    return parse_study(raw)
+
+
+@pytest.fixture
+def study(raw_study: dict[str, Any]) -> Study:
+    return small(raw_study)
+
+
+@pytest.fixture
+def artefacts(study: Study, tmp_path: Path) -> Artefacts:
+    """Two methods, of which only a sample was recorded."""
+    write_study(tmp_path, study)
+    return Artefacts(study, tmp_path)
+
+
+ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
+
+
+@pytest.fixture
+def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
+    """Two methods, of which every token was recorded, and their tokens by method."""
+    truth = write_study(tmp_path / "all", study, ALL)
+    by_method = {
+        run.method: truth[paths.TOKENS.format(study="demo", **run.wildcards)]
+        for run in study.runs()
+    }
+    return Artefacts(study, tmp_path / "all"), by_method
+
+
+@pytest.fixture
+def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
+    """Two sizes and three seeds."""
+    tiny = raw_study["models"]["tiny"]
+    raw_study["models"] = {"small": tiny, "large": tiny}
+    found = small(raw_study, sizes=["small", "large"], seeds=[0, 1, 2])
+    write_study(tmp_path, found)
+    return Artefacts(found, tmp_path)
+
+
+@pytest.fixture
+def empty(study: Study, tmp_path: Path) -> Artefacts:
+    """Trainings without a recorded token."""
+    write_study(tmp_path, study, dict.fromkeys(ALL, 0))
+    return Artefacts(study, tmp_path)
+
+
+@pytest.fixture
+def without_candidates(study: Study, tmp_path: Path) -> Artefacts:
+    """Trainings without a token below tau_p."""
+    write_study(tmp_path, study, tau_p=0.0)
+    return Artefacts(study, tmp_path)

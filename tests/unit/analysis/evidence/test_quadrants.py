@@ -1,0 +1,93 @@
+"""Quadrants of tokens whose truth is known."""
+
+import numpy as np
+import pytest
+
+from stapo.analysis.draw import image
+from stapo.analysis.evidence.quadrants import (
+    NAMES,
+    paper_note,
+    quadrant_chart,
+    quadrant_table,
+    quadrants,
+)
+from stapo.analysis.evidence.recorded import NO_SILENCED, ONE_SEED, _thresholds, recorded
+
+
+def true_quadrants(frame):
+    """Mask of each quadrant by its definition; every mini-batch here has a threshold."""
+    positive, rare = frame["advantage"] > 0, frame["probability"] < 0.002
+    sure = frame["entropy"] < frame["entropy_threshold"]
+    return [positive & rare & sure, positive & rare & ~sure, positive & ~rare & sure,
+            positive & ~rare & ~sure]  # fmt: skip
+
+
+def test_numbers_are_exact_if_every_token_was_recorded(complete):
+    artefacts, truth = complete
+    for one in recorded(artefacts):
+        frame = truth[one.method]
+        assert frame["entropy_threshold"].notna().all()
+        norm = np.sqrt(frame["gradient_norm_sq"])
+        masks, positive = true_quadrants(frame), frame["advantage"] > 0
+        base = norm[masks[-1]].mean()
+        for found, mask in zip(quadrants(one), masks, strict=True):
+            assert found.tokens.value == found.tokens.low == found.tokens.high == mask.sum()
+            assert found.density.value == pytest.approx(mask.sum() / positive.sum())
+            # Records are in single precision.
+            assert found.norm.value == pytest.approx(norm[mask].mean(), rel=1e-6)
+            assert found.against.value == pytest.approx(
+                100 * (norm[mask].mean() / base - 1), abs=1e-3
+            )
+            assert found.gradient_share.value == pytest.approx(
+                (norm[mask] ** 2).sum() / (norm[positive] ** 2).sum(), rel=1e-6
+            )
+
+
+def test_the_first_quadrant_is_what_s2t_silences(artefacts):
+    for one in recorded(artefacts):
+        assert quadrants(one)[0].tokens.records == one.silenced.sum() > 0
+
+
+def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
+    exact, _ = complete
+    for one, truth in zip(recorded(artefacts), recorded(exact), strict=True):
+        for found, true in zip(quadrants(one), quadrants(truth), strict=True):
+            for name in ("tokens", "density", "norm", "gradient_share"):
+                low, high = getattr(found, name).low, getattr(found, name).high
+                assert low - 1e-9 <= getattr(true, name).value <= high + 1e-9, (found.name, name)
+
+
+def test_a_mini_batch_without_a_candidate_has_the_median_threshold(complete):
+    one, _ = recorded(complete[0])
+    frame = one.frame.copy()
+    frame.loc[frame["step"] == 1, "entropy_threshold"] = None
+    found = _thresholds(frame)
+    by_step = frame.groupby("step")["entropy_threshold"].first()
+    assert (found[frame["step"] == 1] == np.median(by_step.loc[[2, 3, 4]])).all()
+    assert (found[frame["step"] == 2] == np.float32(by_step[2])).all()
+
+
+def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_candidates):
+    for one in recorded(without_candidates):
+        below = one.numbers("entropy") <= one.tau_h
+        assert np.average(below, weights=one.sample.weight) == pytest.approx(0.8, abs=0.02)
+        rows = quadrants(one)
+        assert rows[0].tokens.value == rows[0].tokens.high == 0
+    assert NO_SILENCED in quadrant_table(without_candidates).notes
+
+
+def test_the_table_and_the_figure_of_every_kind_of_study(artefacts, several, empty):
+    for study, rows in ((artefacts, 8), (several, 16), (empty, 8)):
+        grid = quadrant_table(study)
+        assert len(grid.rows) == rows
+        shown = [[column.shown(row) for column in grid.columns] for row in grid.rows]
+        assert {row[2] for row in shown} == {*NAMES}
+        assert (ONE_SEED in grid.notes) == (study is not several)
+        chart = quadrant_chart(study)
+        assert len(chart.panels) == rows // 4
+        assert image(chart)["png"]
+
+
+def test_the_papers_number_is_named():
+    assert "+16.7 %" in paper_note()
+    assert "v1 to v3" in paper_note()
