@@ -6,6 +6,7 @@ from functools import partial
 from stapo.analysis import curves, stability
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
+from stapo.analysis.evidence.cases import case_table
 from stapo.analysis.evidence.quadrants import quadrant_chart, quadrant_table
 from stapo.analysis.grids import Grid
 from stapo.exhibits import FIGURES
@@ -23,6 +24,7 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
 
 GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
     "quadrants": quadrant_table,
+    "cases": case_table,
     "stability": stability.table,
 }
 """Name in `stapo.exhibits.TABLES` -> function that returns the table."""

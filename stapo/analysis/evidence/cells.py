@@ -1,4 +1,4 @@
-"""Columns that tables of token records have in common."""
+"""Columns and texts that tables of token records have in common."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -40,3 +40,20 @@ def estimated(
         Column(heading, lambda row: written(value(row), form, unit)),
         Column(name, number, formats=(), metric=Metric(name, "")),
     ]
+
+
+WHITE = {" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"}
+"""White space -> the sign that stands for it where a token is shown alone."""
+
+
+def literal(token: str) -> str:
+    """Return a token with signs for its white space, so that every token can be seen."""
+    return "".join(WHITE.get(character, character) for character in token)
+
+
+def top_text(tokens: Any, probabilities: Any) -> str:
+    """Return the most likely tokens with their probabilities in percent; empty if they are unknown."""
+    if tokens is None or probabilities is None:
+        return ""
+    pairs = zip(tokens, probabilities, strict=True)
+    return ", ".join(f"{literal(token)} {100 * float(p):.2g}" for token, p in pairs)

@@ -11,7 +11,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.study import Study, parse_study
 
-STEPS = 4
+STEPS, SLIPS = 4, 0.08
 
 
 def small(raw: dict[str, Any], **run: Any) -> Study:
@@ -29,7 +29,7 @@ def study(raw_study: dict[str, Any]) -> Study:
 @pytest.fixture
 def artefacts(study: Study, tmp_path: Path) -> Artefacts:
     """Two methods, of which only a sample was recorded."""
-    write_study(tmp_path, study)
+    write_study(tmp_path, study, slips=SLIPS)
     return Artefacts(study, tmp_path)
 
 
@@ -39,7 +39,7 @@ ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
 @pytest.fixture
 def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
     """Two methods, of which every token was recorded, and their tokens by method."""
-    truth = write_study(tmp_path / "all", study, ALL)
+    truth = write_study(tmp_path / "all", study, ALL, slips=SLIPS)
     by_method = {
         run.method: truth[paths.TOKENS.format(study="demo", **run.wildcards)]
         for run in study.runs()

@@ -1,0 +1,130 @@
+"""Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand.
+
+Of each method and size: the silenced tokens with the largest gradient norms, and a random sample of all
+silenced tokens of its trainings (a token is drawn with a probability proportional to its weight, by a hash
+of its place). Under methods that silence nothing, these are tokens that S2T would have silenced.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.columns import Column
+from stapo.analysis.evidence.categories import TITLES, category_of
+from stapo.analysis.evidence.cells import LEADING, literal, top_text
+from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, order_of, recorded
+from stapo.analysis.grids import Grid
+from stapo.reference import paper
+
+LARGEST, RANDOM = 3, 3
+"""Number of cases of each choice, per method and size; our choice."""
+BEFORE, AFTER = 60, 20
+"""Characters of the context that the table shows."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A silenced token."""
+
+    size: str
+    title: str
+    chosen: str
+    seed: int
+    step: int
+    context: str
+    """Text around the token, which is in brackets."""
+    token: str
+    probability: float
+    entropy: float
+    advantage: float
+    norm: float
+    top: str
+    """Most likely tokens with their probabilities in percent."""
+    category: str
+    kept: bool
+
+
+COLUMNS: list[Column[Case]] = [
+    *LEADING,
+    Column("Seed", lambda row: row.seed),
+    Column("Step", lambda row: row.step),
+    Column("Chosen", lambda row: row.chosen, text=True),
+    Column("Context", lambda row: row.context, text=True),
+    Column("Token", lambda row: row.token, text=True),
+    Column("p %", lambda row: 100 * row.probability, ".3g"),
+    Column("Entropy [nats]", lambda row: row.entropy, ".3f"),
+    Column("Advantage", lambda row: row.advantage, "+.2f"),
+    Column("Gradient norm", lambda row: row.norm, ".3g"),
+    Column("Most likely, %", lambda row: row.top, text=True),
+    Column("Category", lambda row: row.category, text=True),
+]
+
+
+def case_table(artefacts: Artefacts) -> Grid:
+    """Return the table of cases."""
+    found = recorded(artefacts)
+    rows = [row for one in found for row in cases(one)]
+    stated = [one for one in paper()["notes"] if "category II" in one["text"]]
+    return Grid(
+        columns=COLUMNS,
+        rows=rows,
+        caption="Candidates that S2T silences, or would silence: of each method "
+        f"the {LARGEST} with the largest gradient norms, and {RANDOM} drawn at random. The token is in "
+        "brackets in its context. Categories are the paper's, sorted by rules of ours over the token and "
+        "the most likely one.",
+        notes=[
+            *(f"The paper ({one['revision']}): {one['text']}" for one in stated),
+            *[NO_SILENCED] * (not rows),
+        ],
+    )
+
+
+def cases(one: Recorded) -> Iterator[Case]:
+    """Yield the cases of one method and size: those of the largest norms first."""
+    silenced = np.flatnonzero(one.silenced)
+    norms = np.where(one.measured, one.norm, 0.0)[silenced]
+    largest = silenced[np.lexsort((order_of(one.frame)[silenced], -norms))][:LARGEST]
+    others = [place for place in drawn_in_order(one, silenced) if place not in largest]
+    yield from _cases(one, largest, "largest norm")
+    yield from _cases(one, others[:RANDOM], "random")
+
+
+def drawn_in_order(one: Recorded, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return tokens in the order of random draws with probabilities proportional to their weights."""
+    uniform = (order_of(one.frame)[places].astype(float) + 1) / 2.0**64
+    drawn: NDArray[np.int64] = places[
+        np.argsort(-np.log(uniform) / one.sample.weight[places], kind="stable")
+    ]
+    return drawn
+
+
+def _cases(one: Recorded, places: Iterable[int], chosen: str) -> Iterator[Case]:
+    norms = one.norm
+    for place in places:
+        record = one.frame.iloc[int(place)]
+        yield Case(
+            size=one.size,
+            title=one.title,
+            chosen=chosen,
+            seed=int(record["seed"]),
+            step=int(record["step"]),
+            context=context_of(record["before"], record["token"], record["after"]),
+            token=literal(record["token"]),
+            probability=float(record["probability"]),
+            entropy=float(record["entropy"]),
+            advantage=float(record["advantage"]),
+            norm=float(norms[place]),
+            top=top_text(record["top_tokens"], record["top_probabilities"]),
+            category=TITLES[category_of(record["token"], record["top_tokens"])],
+            kept=bool(record["kept"]),
+        )
+
+
+def context_of(before: str, token: str, after: str) -> str:
+    """Return the text around a token, on one line and with the token in brackets."""
+    start, end = "\u2026" * (len(before) > BEFORE), "\u2026" * (len(after) > AFTER)
+    around = f"{start}{before[-BEFORE:]}\u27e6{token}\u27e7{after[:AFTER]}{end}"
+    return around.replace("\n", "\u23ce")
