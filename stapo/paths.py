@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from stapo.exhibits import FIGURES, TABLES, UNFINISHED, Exhibit, Need
 from stapo.study import Checkpoint, Study
+from stapo.study.families import families
 
 # Paths relative to the working directory; `{checkpoint}` is the name of a `Checkpoint`.
 RESULTS = "results/{study}"
@@ -142,7 +143,7 @@ def _has(study: Study) -> set[Need | None]:
         "vllm": study.training.rollouts != "transformers",
         "checkpoints": bool(study.kept_steps()),
         "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
-        "ablation": False,
+        "ablation": bool(families(study)),
         "interventions": False,
     }
     return {need for need, there in has.items() if there}

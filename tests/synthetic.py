@@ -21,13 +21,15 @@ def write_score(
     checkpoint: Checkpoint | str,
     benchmark: str,
     decoding: str | None = None,
+    rate: float | None = None,
     **identity: Any,
 ) -> Path:
-    """Write the scores of one cell, for the first decoding by default."""
+    """Write the scores of one cell, for the first decoding by default, with a share of correct responses."""
     checkpoint = Checkpoint.parse(str(checkpoint))
     decoding, samples = decoding or study.run.decodings[0], study.benchmarks[benchmark].samples
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
-    rate = RATES.get(checkpoint.method or "base", 0.5)
+    if rate is None:
+        rate = RATES.get(checkpoint.method or "base", 0.5)
     rows = []
     for problem in range(PROBLEMS):
         for sample in range(samples):

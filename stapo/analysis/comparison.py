@@ -57,8 +57,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     averages = averages_of(study.run.benchmarks)
-    first = study.run.sizes[0]
-    problems = {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
+    problems = _problems(study, scores)
     intervals, draws = _intervals(study, scores, averages, problems, rng)
     comparisons = _comparisons(study, scores, intervals, draws, rng)
     table = MainTable(
@@ -99,6 +98,28 @@ def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
 
 def _column(further: str) -> str:
     return f"{AVERAGE} {further}"
+
+
+def resampled(
+    study: Study, scores: Scores, averages: Mapping[str, list[str]]
+) -> tuple[dict[tuple[str, str], dict[str, Interval]], "Draws"]:
+    """Return each row's intervals of some averages, in percent, and their resamples.
+
+    Resamples are those of the main table. They contain the same problems for all rows, and for all decodings,
+    so that differences of resamples are paired by problem.
+
+    Args:
+        study: the study.
+        scores: scores of one decoding.
+        averages: name of an average -> its benchmarks.
+    """
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    return _intervals(study, scores, averages, _problems(study, scores), rng)
+
+
+def _problems(study: Study, scores: Scores) -> dict[str, int]:
+    first = study.run.sizes[0]
+    return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
 Draws = Mapping[tuple[str, str], Mapping[str, Array]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from stapo.analysis import curves, stability
+from stapo.analysis import ablation, curves, stability, tradeoff
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.evidence.cases import case_table
@@ -19,6 +19,9 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
     },
     "accuracy": curves.accuracy_over_steps,
     "quadrants": quadrant_chart,
+    "pareto": tradeoff.pareto,
+    "full_mask": tradeoff.full_mask,
+    "ablation": ablation.chart,
 }
 """Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
 
@@ -26,5 +29,6 @@ GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
     "quadrants": quadrant_table,
     "cases": case_table,
     "stability": stability.table,
+    "ablation": ablation.table,
 }
 """Name in `stapo.exhibits.TABLES` -> function that returns the table."""

@@ -1,7 +1,7 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md; and the table of them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
 
 import numpy as np
@@ -79,6 +79,12 @@ def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbe
         entropy_numbers(values_of(artefacts, TrainingRun(size, method, seed), "entropy"), warm_up)
         for seed in artefacts.study.run.seeds
     ]
+
+
+def spread_of_seeds(found: Sequence[EntropyNumbers]) -> Interval:
+    """Return the spread of the entropy in percent, over the trainings of a method."""
+    ratio = ratio_of_seeds([one.spread for one in found])
+    return Interval(*(100 * value for value in (ratio.value, ratio.low, ratio.high)))
 
 
 def late_curve(study: Study) -> tuple[str, list[str]] | None:
@@ -162,14 +168,16 @@ def _row(
     repeats = repetitions(artefacts, size, method)
 
     def over(values: Iterable[float], scale: float = 1.0) -> Interval:
-        return mean_of_seeds([scale * value for value in values])
+        """Return the mean of values that are at least 0, and so is the end of its interval."""
+        found = mean_of_seeds([scale * value for value in values])
+        return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
 
     return StabilityRow(
         size=size,
         title=study.method(method).title,
         seeds=len(runs),
         level=over(one.level for one in entropy),
-        spread=over((one.spread for one in entropy), 100),
+        spread=spread_of_seeds(entropy),
         lowest=ratio_of_seeds([one.lowest for one in entropy]),
         highest=ratio_of_seeds([one.highest for one in entropy]),
         collapsed=sum(one.lowest < COLLAPSE for one in entropy),

@@ -17,12 +17,8 @@ class Family:
     """Name of their token selection."""
     members: dict[float, str]
     """Value of the argument, ascending -> method."""
-
-    @property
-    def title(self) -> str:
-        """Title of the first method of `stapo.methods` with this selection: the kind of mask."""
-        titles = (m.title for m in METHODS.values() if m.selection == self.selection)
-        return next(titles, self.selection)
+    title: str
+    """Title of the method of `stapo.methods` from which they descend: the kind of mask."""
 
 
 def families(study: Study) -> list[Family]:
@@ -33,20 +29,24 @@ def families(study: Study) -> list[Family]:
 
 def _families(study: Study, argument: str) -> list[Family]:
     groups: dict[str, dict[float, str]] = {}
-    selections = {}
     for name in study.run.methods:
         method = study.method(name)
         if argument not in method.arguments:
             continue
         key = canonical([_others(method, argument), study.training_of(name).model_dump()])
-        selections[key] = method.selection
         # Of methods with equal settings, the first one.
         groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
     return [
-        Family(argument, selections[key], dict(sorted(members.items())))
-        for key, members in groups.items()
+        _family(study, argument, dict(sorted(members.items())))
+        for members in groups.values()
         if len(members) > 1
     ]
+
+
+def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
+    first = next(iter(members.values()))
+    title = METHODS[study.origin_of(first)].title
+    return Family(argument, study.method(first).selection, members, title)
 
 
 def _others(method: Method, argument: str) -> dict[str, object]:

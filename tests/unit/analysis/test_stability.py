@@ -126,6 +126,8 @@ def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     assert stapo.level.low == pytest.approx(0.41 - 4.303 * 0.01 / 3**0.5)
     factors = [4, 5, 6]
     assert justrl.highest.value == pytest.approx(exp(sum(map(log, factors)) / 3), rel=0.01)
+    assert stapo.spread.value == pytest.approx(0, abs=1e-3)  # the floor of ratios
+    assert justrl.spread.low > 0
     assert stapo.looping.value == 100
     assert stapo.repeated.value == pytest.approx(100 * (1 - 1 / 17))
     cells = [column.shown(stapo) for column in grid.columns]
