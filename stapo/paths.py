@@ -39,12 +39,14 @@ VALUES = "results/{study}/tables/values.{suffix}"
 REFERENCES = "results/{study}/references.bib"
 INTERVENTION = "results/{study}/interventions/{checkpoint}.{suffix}"
 """What one update of a checkpoint does: numbers as JSON, tokens as parquet."""
+INTERVENTION_SUFFIXES = ("json", "parquet")
 REPORT = "results/{study}/report.html"
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"
 TRAINED = "published"
 """Below the work directory of a training: what it made, laid out as its part of the results."""
+INTERVENE_WORK = "work/{study}/intervene/{checkpoint}"
 GENERATE_WORK = "work/{study}/generate/{checkpoint}/{decoding}"
 SUFFIXES = ("md", "tex", "csv")
 """Of tables."""
@@ -144,7 +146,7 @@ def _has(study: Study) -> set[Need | None]:
         "checkpoints": bool(study.kept_steps()),
         "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
         "ablation": bool(families(study)),
-        "interventions": False,
+        "interventions": bool(study.intervened()),
     }
     return {need for need, there in has.items() if there}
 
@@ -160,7 +162,18 @@ def exhibit_sources(study: Study, exhibit: Exhibit) -> list[str]:
         found += completion_paths(study, study.run.decodings)
     if "tokens" in exhibit.sources:
         found += token_paths(study)
+    if "interventions" in exhibit.sources:
+        found += intervention_paths(study)
     return found
+
+
+def intervention_paths(study: Study) -> list[str]:
+    """Return the files of the interventions at every checkpoint where the study makes them."""
+    return [
+        INTERVENTION.format(study=study.name, checkpoint=checkpoint, suffix=suffix)
+        for checkpoint in study.intervened()
+        for suffix in INTERVENTION_SUFFIXES
+    ]
 
 
 def token_paths(study: Study) -> list[str]:
@@ -199,6 +212,7 @@ def published_paths(study: Study) -> list[str]:
         *run_provenance_paths(study),
         *completion_paths(study, study.run.decodings),
         *score_paths(study, study.run.decodings),
+        *intervention_paths(study),
         *table_paths(study),
         *figure_paths(study),
         *evidence_paths(study),

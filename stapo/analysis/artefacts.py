@@ -4,17 +4,30 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
 from stapo import paths
 from stapo.analysis.cells import Scores, read_scores
 from stapo.files import AGAIN, DamagedFileError, read_published
+from stapo.records.interventions import (
+    Intervention,
+    read_intervention,
+    read_intervention_tokens,
+)
 from stapo.records.tokens import METADATA_KEY, read_token_file
-from stapo.study import Study, TrainingRun
+from stapo.study import Checkpoint, Study, TrainingRun, identity
 
 Read = TypeVar("Read")
+
+
+class Intervened(NamedTuple):
+    """The results of the interventions at a checkpoint."""
+
+    numbers: Intervention
+    tokens: pd.DataFrame
+    """Columns of `records.interventions.SCHEMA`, not to be changed."""
 
 
 class Artefacts:
@@ -30,6 +43,7 @@ class Artefacts:
         self.metrics = cache(self._metrics)
         self.tokens = cache(self._tokens)
         self.scores = cache(self._scores)
+        self.intervention = cache(self._intervention)
 
     def of_runs(self, read: Callable[[TrainingRun], Read]) -> dict[TrainingRun, Read]:
         """Return what is read for each training.
@@ -92,3 +106,23 @@ class Artefacts:
             StaleScoreError: as for `read_scores`.
         """
         return read_scores(self.study, decoding, self.root)
+
+    def _intervention(self, checkpoint: Checkpoint) -> Intervened:
+        """Return the results of the interventions at a checkpoint.
+
+        Raises:
+            DamagedFileError: a file is missing or damaged, or was made with other settings.
+        """
+        at = {"study": self.study.name, "checkpoint": checkpoint}
+        numbers, tokens = (
+            self.root / paths.INTERVENTION.format(**at, suffix=suffix)
+            for suffix in paths.INTERVENTION_SUFFIXES
+        )
+        try:
+            found = read_intervention(numbers)
+            table = read_intervention_tokens(tokens).to_pandas()
+        except FileNotFoundError as error:
+            raise DamagedFileError(f"{error.filename}: missing; run snakemake") from error
+        if found.fingerprint != identity.intervention_fingerprint(self.study, checkpoint):
+            raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
+        return Intervened(found, table)

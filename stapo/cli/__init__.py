@@ -9,13 +9,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from stapo.cli import pipeline, tools
+from stapo.cli import interventions, pipeline, tools
 from stapo.cli.common import BAD_INPUT, app
 from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
 from stapo.study import StudyError
 from stapo.text import visible
 
-__all__ = ["app", "main", "pipeline", "tools"]
+__all__ = ["app", "interventions", "main", "pipeline", "tools"]
 
 INTERRUPTED = 130
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

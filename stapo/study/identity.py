@@ -5,7 +5,7 @@ whether a result is one of the study as it is now. They are cumulative: a traini
 a checkpoint's responses hold the training's, and so on to the report.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from stapo.canonical import fingerprint
@@ -15,7 +15,15 @@ from stapo.study.schema import Model
 from stapo.study.study import Study
 from stapo.tasks import benchmark_definitions
 
-RECIPES = {"data": 1, "overlap": 2, "base": 1, "train": 4, "generate": 3, "score": 5}
+RECIPES = {
+    "data": 1,
+    "overlap": 2,
+    "base": 1,
+    "train": 4,
+    "generate": 3,
+    "score": 5,
+    "intervene": 1,
+}
 """Raised when the code of a stage changes its results: the number is part of the fingerprints."""
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -133,6 +141,37 @@ def generate_fingerprint(study: Study, checkpoint: Checkpoint, decoding: str) ->
     return fingerprint(generate_config(study, checkpoint, decoding))
 
 
+def intervention_config(study: Study, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what determines the result of the interventions at a checkpoint."""
+    settings = study.interventions
+    method = study.method(settings.method)
+    # One mini-batch is generated and used for one update at the full learning rate.
+    without = {
+        "steps", "warmup_steps", "prompts_per_batch", "statistics", "checkpoint_every", "keep_checkpoints",
+        "evaluate_every", "rollout_mismatch_limit",
+    }  # fmt: skip
+    return {
+        "recipe": RECIPES["intervene"],
+        "checkpoint": checkpoint_config(study, checkpoint),
+        "data": data_config(study),
+        "method": {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS},
+        "training": study.training_of(settings.method).model_dump(exclude=without),
+        "end_tokens": sorted(set(study.end_tokens)),
+        "interventions": settings.model_dump(exclude={"checkpoints", "method"}),
+    }
+
+
+def intervention_fingerprint(study: Study, checkpoint: Checkpoint) -> str:
+    """Return the fingerprint of the interventions at a checkpoint."""
+    return fingerprint(intervention_config(study, checkpoint))
+
+
+def interventions_fingerprint(study: Study) -> str:
+    """Return the fingerprint of what figures and tables of the interventions show."""
+    made_by = [intervention_fingerprint(study, one) for one in study.intervened()]
+    return fingerprint([study.method(study.interventions.method).title, made_by])
+
+
 def benchmark_config(study: Study, benchmark: str) -> dict[str, Any]:
     """Return what determines the problems of a benchmark and how many responses each gets."""
     return {
@@ -214,6 +253,10 @@ def accuracy_fingerprint(study: Study) -> str:
 
 def exhibit_fingerprint(study: Study, exhibit: Exhibit) -> str:
     """Return the fingerprint of what a figure or a table of evidence shows."""
+    if "interventions" in exhibit.sources and study.intervened():
+        others = replace(exhibit, sources=exhibit.sources - {"interventions"})
+        made_by = interventions_fingerprint(study)
+        return fingerprint([made_by, exhibit_fingerprint(study, others)])
     if "scores" not in exhibit.sources:
         return metrics_fingerprint(study)
     scores = accuracy_fingerprint(study)
@@ -227,4 +270,5 @@ def report_fingerprint(study: Study) -> str:
     """Return the fingerprint of what the report shows of the scores."""
     tables = [table_fingerprint(study, decoding) for decoding in study.run.decodings]
     curves = accuracy_fingerprint(study) if study.kept_steps() else None
-    return fingerprint([study.name, tables, curves])
+    others = [interventions_fingerprint(study)] if study.intervened() else []
+    return fingerprint([study.name, tables, curves, *others])

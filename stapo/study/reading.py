@@ -15,6 +15,7 @@ from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
+from stapo.study.interventions import intervention_problems
 from stapo.study.loader import MAX_BYTES, Document, StudyError, document_of, line_of, load_yaml
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
@@ -108,7 +109,7 @@ def _study(document: Document) -> Study:
         problems = field_problems(error, raw, _schema())
     # What could not be read is not judged a second time.
     unread = {place for place, _ in document.problems}
-    problems += cross_problems(raw, benchmark_definitions())
+    problems += [*cross_problems(raw, benchmark_definitions()), *intervention_problems(raw)]
     errors = lines(document.problems) + [
         line + line_of(place, document.lines)
         for (place, _), line in zip(problems, lines(problems), strict=True)

@@ -82,6 +82,13 @@ def table_settings(study: Study) -> Settings:
     )
 
 
+def intervention_settings(study: Study, checkpoint: Checkpoint) -> Settings:
+    """Return all that determines the interventions at a checkpoint but its weights."""
+    config = identity.intervention_config(study, checkpoint)
+    del config["checkpoint"]
+    return _settings(config)
+
+
 def metrics_settings(study: Study) -> Settings:
     """Return what a figure of the trainings' metrics shows."""
     run = study.run.model_dump(include={"sizes", "methods", "seeds"})
@@ -102,16 +109,22 @@ def accuracy_settings(study: Study) -> Settings:
 def exhibit_settings(study: Study, exhibit: Exhibit) -> Settings:
     """Return what a figure or a table of evidence shows."""
     if "scores" not in exhibit.sources:
-        return metrics_settings(study)
-    tables = {} if exhibit.sources == {"scores"} else table_settings(study)
-    return tables | accuracy_settings(study)
+        found = metrics_settings(study)
+    else:
+        tables = {} if exhibit.sources == {"scores"} else table_settings(study)
+        found = tables | accuracy_settings(study)
+    if "interventions" in exhibit.sources and study.intervened():
+        found |= _settings({"interventions": study.interventions.model_dump()})
+    return found
 
 
 def report_settings(study: Study) -> Settings:
     """Return what the report shows."""
     decodings = _settings({"run": study.run.model_dump(include={"decodings"})})
     curves = accuracy_settings(study) if study.kept_steps() else {}
-    return table_settings(study) | decodings | curves
+    given = study.interventions.model_dump()
+    others = _settings({"interventions": given}) if study.intervened() else {}
+    return table_settings(study) | decodings | curves | others
 
 
 def _samples(study: Study, benchmarks: list[str]) -> dict[str, Any]:

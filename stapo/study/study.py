@@ -9,6 +9,7 @@ from stapo.methods import PARENTS, Method, compared, origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.checks import BASE_TITLE
 from stapo.study.fields import EndTokens, Name
+from stapo.study.interventions import Interventions
 from stapo.study.schema import (
     AllMethods,
     BenchmarkSettings,
@@ -46,6 +47,9 @@ class Study(Strict):
     evaluation: Evaluation
     run: Run
     compare: Compare = Compare()
+    interventions: Interventions = Field(
+        Interventions(), exclude_if=lambda given: given == Interventions()
+    )
 
     def method(self, name: str) -> Method:
         """Return the method of that name as this study has it."""
@@ -119,6 +123,10 @@ class Study(Strict):
             for step in (*self.kept_steps(), None):
                 yield Checkpoint.of(run, step)
 
+    def intervened(self) -> list[Checkpoint]:
+        """Return the checkpoints at which interventions are made."""
+        return [Checkpoint.parse(name) for name in self.interventions.checkpoints]
+
     def evaluated(self) -> list[str]:
         """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
         return [*self.run.benchmarks, *self.evaluation.development]
@@ -159,8 +167,8 @@ class Study(Strict):
         return lines
 
     def gpus_of(self, rule: str) -> int:
-        """Return how many GPUs a job of `train`, `generate` or `score` asks for by default."""
-        if rule == "train":
+        """Return how many GPUs a job of `train`, `intervene`, `generate` or `score` asks for by default."""
+        if rule in ("train", "intervene"):
             return int(self.training.rollouts != "transformers")
         if rule == "score":
             return int(self.evaluation.verifier is not None)

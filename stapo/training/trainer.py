@@ -317,12 +317,15 @@ class StapoTrainer(ResumableTrainer):
             "and the last checkpoint can be used"
         )
 
-    def _accumulate_gradients(self, model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    def _accumulate_gradients(
+        self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None
+    ) -> Tensor:
         """Accumulate the gradient of the loss of a whole mini-batch, and store the record of the update.
 
         Args:
             model: policy, as wrapped by the Accelerator.
             inputs: the whole mini-batch with TRL's names, the same on every rank.
+            keep: (B, T) bool, the tokens that contribute; None for those that the method selects.
 
         Returns:
             The loss of the mini-batch, the same on every rank.
@@ -350,6 +353,7 @@ class StapoTrainer(ResumableTrainer):
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
             selected=tokens.selected if tokens else None,
+            keep=keep,
         )
         if tokens is not None:
             self._tokens = tokens.line(ranks)

@@ -49,6 +49,7 @@ def update(
     statistics: Statistics = "behaviour",
     seed: int = 0,
     selected: Selected | None = None,
+    keep: Tensor | None = None,
 ) -> tuple[Tensor, StepRecord]:
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
@@ -63,6 +64,7 @@ def update(
         statistics: the policy whose probabilities and entropies select tokens.
         seed: seed for a random selection, different for every step.
         selected: called with the selection, before any pass with gradient.
+        keep: (B, T) bool, the tokens that contribute; None for those that the method selects.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -85,7 +87,7 @@ def update(
         tables = logps[rows], entropies[rows], batch.advantages[rows], batch.mask[rows]
         return select(method, *tables, seed)
 
-    keep = kept(slice(None))
+    keep = kept(slice(None)) if keep is None else keep
     if selected is not None:
         selected(logps, entropies, keep)
     weights = token_weights(keep, method.aggregation, group_size)

@@ -1,0 +1,193 @@
+"""Records of interventions: updates of one checkpoint that silence different tokens, and what they change.
+
+For each repetition, one rollout is generated, and each arm does one update from the same weights with it. The
+numbers of all repetitions are in a JSON file. A parquet file holds a sample of the tokens of the rollouts, with their
+entropies before and after the update in which nothing is silenced. Entropies and log-probs are in nats.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo.files import AGAIN, DamagedFileError, read_json
+
+VERSION = 1
+"""Version of the fields below. A new version also increases `RECIPES["intervene"]`."""
+
+NOTHING, SILENCED = "none", "s2t"
+ARMS = {
+    NOTHING: "Nothing silenced",
+    SILENCED: "S2T",
+    "random_candidates": "Random candidates",
+    "random_positive": "Random tokens with A > 0",
+    "high_entropy": "High-entropy candidates",
+}
+"""Arm -> title. The last three silence exactly as many tokens as S2T does in the same rollout."""
+TOKENS = 2000
+"""Largest number of tokens of a repetition in the parquet file."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("repetition", pa.int32(), nullable=False),  # from 0
+        pa.field("response", pa.int32(), nullable=False),  # row of the rollout, from 0
+        pa.field("position", pa.int32(), nullable=False),  # position in the response, from 0
+        pa.field("token_id", pa.int32(), nullable=False),
+        pa.field("logp", pa.float32(), nullable=False),  # before the update, as is all but the last
+        pa.field("advantage", pa.float32(), nullable=False),  # not 0
+        pa.field("candidate", pa.bool_(), nullable=False),  # A > 0 and probability below tau_p
+        pa.field("silenced", pa.bool_(), nullable=False),  # by S2T
+        pa.field("entropy", pa.float32(), nullable=False),
+        pa.field("entropy_after", pa.float32(), nullable=False),  # of the same token
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmRecord:
+    """One update, and what it changed."""
+
+    silenced: int
+    """Number of tokens."""
+    gradient_norm: float
+    """Before clipping."""
+    cosine: float
+    """Of its gradient with that of the arm without silencing."""
+    entropy: float
+    """Mean over the tokens of the held-out responses that were sampled before the update."""
+    entropy_resampled: float
+    """Mean over the tokens of held-out responses that were sampled after the update, with the same seeds."""
+    entropy_rollout: float
+    """Mean over the tokens of the rollout that was used for the update."""
+    reward: float
+    """Mean over the held-out responses that were sampled after the update."""
+    kl: float
+    """k3 estimate of KL(before || after), mean over the tokens of `entropy`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """One rollout, its held-out responses before any update, and all arms."""
+
+    repetition: int
+    tokens: int
+    """Response tokens of the rollout."""
+    positive: int
+    """Those with A > 0."""
+    candidates: int
+    """Those with A > 0 and a probability below tau_p."""
+    rollout_reward: float
+    entropy_rollout: float
+    held_out_tokens: int
+    reward: float
+    """Mean over the held-out responses."""
+    entropy: float
+    """Mean over the tokens of the held-out responses."""
+    arms: Mapping[str, ArmRecord]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON mapping."""
+        return asdict(self)
+
+
+NUMBERS = tuple(f.name for f in fields(Repetition) if f.name != "arms")
+COUNTS = ("repetition", "tokens", "positive", "candidates", "held_out_tokens", "silenced")
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """The content of the JSON file of a checkpoint."""
+
+    checkpoint: str
+    fingerprint: str
+    method: str
+    """Name of the method whose selection is S2T here."""
+    responses: int
+    """Held-out responses of a repetition."""
+    repetitions: tuple[Repetition, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON mapping."""
+        return {"version": VERSION, **asdict(self), "repetitions": [*map(asdict, self.repetitions)]}
+
+
+def repetition_of(found: Any) -> Repetition:
+    """Return the repetition in a JSON value.
+
+    Raises:
+        ValueError: other fields, or values that are not finite numbers.
+    """
+    if not isinstance(found, dict) or found.keys() != {*NUMBERS, "arms"}:
+        raise ValueError("other fields than those of a repetition")
+    arms = found["arms"]
+    if not isinstance(arms, dict) or {*arms} != {*ARMS}:
+        raise ValueError(f"other arms than {', '.join(ARMS)}")
+    expected = {f.name for f in fields(ArmRecord)}
+    if not all(isinstance(arm, dict) and arm.keys() == expected for arm in arms.values()):
+        raise ValueError("other fields than those of an arm")
+    plain = {name: found[name] for name in NUMBERS}
+    for part in (plain, *arms.values()):
+        for name, value in part.items():
+            kinds = (int,) if name in COUNTS else (int, float)
+            if type(value) not in kinds or not isfinite(value):
+                raise ValueError(f"{name} is not a finite number")
+    return Repetition(**plain, arms={name: ArmRecord(**arms[name]) for name in ARMS})
+
+
+def intervention_of(found: Any) -> Intervention:
+    """Return the content of a JSON file.
+
+    Raises:
+        ValueError: other fields or another version, or values of the wrong type.
+    """
+    expected = {"version", *(f.name for f in fields(Intervention))}
+    if not isinstance(found, dict) or found.keys() != expected or found["version"] != VERSION:
+        raise ValueError(f"not the fields of interventions of version {VERSION}")
+    texts = [found[name] for name in ("checkpoint", "fingerprint", "method")]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("checkpoint, fingerprint and method are not all texts")
+    responses, repetitions = found["responses"], found["repetitions"]
+    if type(responses) is not int or responses < 1 or not isinstance(repetitions, list):
+        raise ValueError("responses is not a number, or repetitions not a list")
+    done = tuple(map(repetition_of, repetitions))
+    if [one.repetition for one in done] != list(range(len(done))) or not done:
+        raise ValueError("not the repetitions 0, 1, 2 and so on")
+    return Intervention(*texts, responses, done)
+
+
+def read_intervention(path: Path) -> Intervention:
+    """Return the numbers of the interventions at a checkpoint.
+
+    Raises:
+        DamagedFileError: the file is truncated or corrupt, or has other fields.
+        OSError: it cannot be read.
+    """
+    try:
+        return intervention_of(read_json(path))
+    except DamagedFileError:
+        raise
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: {error}; {AGAIN}") from error
+
+
+def read_intervention_tokens(path: Path) -> pa.Table:
+    """Return the tokens of the interventions at a checkpoint.
+
+    Raises:
+        DamagedFileError: the file is truncated or corrupt, or has other columns.
+        OSError: it cannot be read.
+    """
+    try:
+        # Not a data set: directories such as seed0 in the path are no columns.
+        table = pq.ParquetFile(path).read()
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise DamagedFileError(f"{path}: truncated or corrupt, no tokens; {AGAIN}") from error
+    if not table.schema.equals(SCHEMA):
+        raise DamagedFileError(f"{path}: not the columns of version {VERSION}; {AGAIN}")
+    return table

@@ -1,0 +1,99 @@
+"""The section `interventions` of a study file, and its checks on raw input."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from stapo.methods import METHODS
+from stapo.study.checkpoint import Checkpoint
+from stapo.study.checks import (
+    SEED,
+    STEPS,
+    _base,
+    _listed,
+    _names,
+    _read,
+    _section,
+    _twice,
+    lineage,
+)
+from stapo.study.fields import Name, Rows, Seed, Whole
+from stapo.study.schema import Strict
+from stapo.study.validation import Problem
+
+
+class Interventions(Strict):
+    """Single updates of checkpoints with and without silencing, by `stapo intervene`."""
+
+    checkpoints: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=400)]],
+        Field(max_length=1000),
+    ] = Field(
+        [], description="size/base, size/method/seedK or size/method/seedK/stepN; default: none"
+    )
+    method: Name = Field("stapo", description="Method whose selection silences tokens")
+    repetitions: Annotated[Whole, Field(ge=2, le=1000)] = Field(
+        8, description="Rollouts with other prompts and seeds, with one update of each arm"
+    )
+    prompts: Rows = Field(
+        32, description="Prompts of a repetition on which entropy and reward are measured"
+    )
+    seed: Seed = 0
+
+
+def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield interventions at unknown checkpoints, or with a method that silences no candidates.
+
+    Args:
+        raw: the merged study, which may have any structure.
+    """
+    section = _section(raw, "interventions")
+    place, names = ("interventions", "checkpoints"), _names(section, "checkpoints")
+    yield from _twice(place, names, str, "")
+    for name in dict.fromkeys(names):
+        if fault := _checkpoint_fault(raw, name):
+            yield place, f"{name!r}: {fault}"
+    method = section.get("method", "stapo")
+    if not section or not isinstance(method, str):
+        return
+    place, line = ("interventions", "method"), lineage(raw, method)
+    known = [one for one in line if isinstance(one, str)]
+    origin = next((one for one in known if one in METHODS and _base(raw, one) == one), None)
+    if origin is None:
+        yield place, f"unknown method {method!r}; choose from {', '.join(METHODS)}"
+    elif METHODS[origin].spec.silenced is None:
+        silencing = [name for name, one in METHODS.items() if one.spec.silenced]
+        yield place, f"{method} silences no candidates; choose from {', '.join(silencing)}"
+    own = [_section(raw, "methods", one).get("kl_coefficient") for one in known]
+    shared = _section(raw, "all_methods").get("kl_coefficient")
+    kl = next((one for one in [*own, shared] if one is not None), 0)
+    if isinstance(kl, int | float) and kl > 0:
+        about = "has a KL term, whose reference model is no part of a checkpoint"
+        yield place, f"{method} {about}; choose a method without it"
+
+
+def _checkpoint_fault(raw: Mapping[str, Any], name: str) -> str | None:
+    """Return why a text does not name weights that the study keeps, None if it does."""
+    run, training = _section(raw, "run"), _section(raw, "training")
+    try:
+        found = Checkpoint.parse(name)
+    except ValueError:
+        return "expected size/base, size/method/seedK or size/method/seedK/stepN"
+    seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
+    parts: dict[str, tuple[Any, list[Any]]] = {
+        "size": (found.size, _names(run, "sizes")),
+        "method": (found.method, _names(run, "methods")),
+        "seed": (found.seed, seeds),
+    }
+    for part, (value, known) in parts.items():
+        if value is not None and value not in known:
+            return f"unknown {part}; known: {', '.join(map(str, known))}"
+    every = training.get("evaluate_every"), _section(raw, "evaluation", "curve").get("every")
+    periods = [period for value in every if (period := _read(value, STEPS))]
+    steps = _read(training.get("steps"), STEPS)
+    if found.step is not None and steps is not None:
+        kept = 0 < found.step < steps and any(found.step % period == 0 for period in periods)
+        if not kept:
+            return "no weights of this step are kept; see training.evaluate_every"
+    return None

@@ -1,0 +1,442 @@
+"""Interventions: what one update does with and without silencing, from the same weights and the same rollout.
+
+Generation, rewards, advantages, loss and gradient are those of `StapoTrainer`, clipping and optimiser those that the
+Trainer uses. Of Adam, only the second moments are kept: they come from the gradients, without silencing, of
+`MOMENT_ROLLOUTS` other rollouts at the same weights, so that each parameter has a realistic step size. With fresh
+moments, a first step is nearly the sign of the gradient, which hides most of what a few tokens change. First moments
+would add the gradients of other rollouts to every arm, so beta1 is 0. All of this is our choice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PrinterCallback
+
+from stapo.files import read_json, replace_file, write_json
+from stapo.locks import work_directory
+from stapo.methods import Method
+from stapo.models.loading import end_token_ids, load_model, load_tokenizer
+from stapo.objective import kl_k3
+from stapo.provenance import require_whole
+from stapo.records.interventions import (
+    ARMS,
+    NOTHING,
+    SCHEMA,
+    SILENCED,
+    TOKENS,
+    ArmRecord,
+    Intervention,
+    Repetition,
+    read_intervention_tokens,
+    repetition_of,
+)
+from stapo.study import StudyError
+from stapo.study.interventions import Interventions
+from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.training.arms import candidates_of, drawn, kept_by_arm
+from stapo.training.prompts import chat_prompt, read_prompts, without_long
+from stapo.training.rewards import reward_functions
+from stapo.training.rollouts import response_seed
+from stapo.training.run import trainer_config
+from stapo.training.trainer import StapoConfig, StapoTrainer, mini_batch
+
+MOMENT_ROLLOUTS = 8
+"""Rollouts whose gradients give the second moments; beyond, the step size of a parameter hardly changes."""
+ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
+"""Purposes of random numbers."""
+MOST_CHUNKS = 10**6
+"""Bound of the parts in which held-out responses are generated."""
+
+Rollout = dict[str, Tensor]
+"""Responses with TRL's names, old log-probs and entropies, rewards and advantages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterventionJob:
+    """Inputs, settings and output paths of the interventions at one checkpoint."""
+
+    config: dict[str, Any]
+    """Everything that determines the result; `work` can only be used with this configuration."""
+    fingerprint: str
+    checkpoint: str
+    settings: Interventions
+    training: TrainingSettings
+    """Settings of the method."""
+    method: Method
+    """Method whose selection is S2T here."""
+    model: Path
+    """Weights and tokenizer of the checkpoint."""
+    prompts: Path
+    """JSON lines with question and answer."""
+    work: Path
+    """Directory of finished repetitions, used by this job alone."""
+    out: Path
+    """Output path of the JSON file; the tokens are beside it, as parquet."""
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    end_tokens: Sequence[str] = ()
+
+    @property
+    def plain(self) -> Method:
+        """The method without its selection: JustRL, unless the study has changed other settings."""
+        return replace(self.method, selection="keep_all", selection_args={})
+
+
+class InterventionTrainer(StapoTrainer):
+    """A trainer that does single updates by hand, each from the weights that it was made with."""
+
+    def prepare(self) -> None:
+        """Wrap model and optimiser as `train` does, and remember the weights."""
+        if self.args.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable(self.args.gradient_checkpointing_kwargs)
+        self.create_optimizer()
+        self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["betas"] = (0.0, group["betas"][1])
+        self._start = {name: p.detach().cpu().clone() for name, p in self._trained()}
+
+    def _trained(self) -> list[tuple[str, Any]]:
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+    def restore(self, moments: dict[str, Tensor] | None) -> None:
+        """Return to the first weights, with second moments of an optimiser, or without any moments."""
+        with torch.no_grad():
+            for name, parameter in self._trained():
+                parameter.copy_(self._start[name])
+        self.optimizer.state.clear()
+        for name, parameter in self._trained():
+            if moments is not None:
+                self.optimizer.state[parameter] = {
+                    "step": torch.tensor(float(MOMENT_ROLLOUTS), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": moments[name].to(parameter.device).clone(),
+                }
+        # The colocated vLLM gets the weights at the next generation.
+        self._last_loaded_step = -1
+
+    def moments(self) -> dict[str, Tensor]:
+        """Return the second moments of the optimiser, on the CPU."""
+        state = self.optimizer.state
+        return {name: state[p]["exp_avg_sq"].detach().cpu().clone() for name, p in self._trained()}
+
+    def respond(self, rows: Sequence[dict[str, Any]], number: int) -> Rollout:
+        """Generate the responses to some prompts with the current weights.
+
+        Args:
+            rows: chats and answers, one for each prompt.
+            number: determines the random numbers.
+        """
+        self.state.global_step = number
+        torch.manual_seed(response_seed(self.args.seed, number, 0))
+        inputs = [dict(row) for row in rows for _ in range(self.num_generations)]
+        return self._generate_and_score_completions(inputs)
+
+    def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Return (B, T) log-probs and entropies of the current weights at the tokens of some responses."""
+        logps, entropies, _ = self._get_per_token_logps_and_entropies(
+            self.model,
+            torch.cat([rollout["prompt_ids"], rollout["completion_ids"]], dim=1),
+            torch.cat([rollout["prompt_mask"], rollout["completion_mask"]], dim=1),
+            rollout["completion_ids"].shape[1],
+        )
+        return logps, entropies
+
+    def gradient(self, rollout: Rollout, keep: Tensor) -> dict[str, Tensor]:
+        """Compute the gradient of a mini-batch in which some tokens contribute; return it, on the CPU."""
+        self.model.zero_grad()
+        self._accumulate_gradients(self.model, rollout, keep)
+        return {name: p.grad.detach().cpu().clone() for name, p in self._trained()}
+
+    def step(self, learning_rate: float) -> None:
+        """Clip the gradient and update the weights."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        self.optimizer.step()
+
+
+def intervene(job: InterventionJob) -> list[Path]:
+    """Do all repetitions that are not done yet, publish the result, and return the paths.
+
+    Raises:
+        BusyError: another process uses the work directory.
+        ForeignDirectoryError: the work directory belongs to another configuration.
+        DamagedFileError: the weights differ from their checksums.
+        StudyError: several processes, or too few prompts.
+    """
+    if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
+        raise StudyError(["stapo intervene: runs in one process; start it without a launcher"])
+    count = job.settings.repetitions
+    with work_directory(job.work, job.config):
+        require_whole(job.model)
+        left = [number for number in range(count) if _done(job, number) is None]
+        if left:
+            _repeat(job, left)
+        found = [_done(job, number) for number in range(count)]
+        done = tuple(one for one in found if one is not None)
+        if len(done) < count:
+            raise RuntimeError(f"{job.work}: a repetition was changed while others were made")
+        tokens = job.out.with_suffix(".parquet")
+        tables = [read_intervention_tokens(_tokens_path(job, number)) for number in range(count)]
+        _write_table(tokens, pa.concat_tables(tables))
+        responses = job.settings.prompts * job.training.group_size
+        about = job.checkpoint, job.fingerprint, job.settings.method, responses
+        write_json(job.out, Intervention(*about, done).as_json())
+    return [job.out, tokens]
+
+
+def _done(job: InterventionJob, number: int) -> Repetition | None:
+    """Return a repetition that was finished before, None if there is none or it is damaged."""
+    try:
+        tokens = read_intervention_tokens(_tokens_path(job, number))
+        found = repetition_of(read_json(_record_path(job, number)))
+    except (OSError, ValueError):
+        return None
+    same = found.repetition == number and tokens["repetition"].unique().to_pylist() in (
+        [number],
+        [],
+    )
+    return found if same else None
+
+
+def _record_path(job: InterventionJob, number: int) -> Path:
+    return job.work / f"repetition-{number}.json"
+
+
+def _tokens_path(job: InterventionJob, number: int) -> Path:
+    return job.work / f"repetition-{number}.parquet"
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    with replace_file(path, "wb") as stream:
+        pq.write_table(table, stream)
+
+
+def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
+    """Do some repetitions, and write each as soon as it is done."""
+    trainer, records = make_trainer(job)
+    per_rollout, held_out = job.training.prompts_per_mini_batch, job.settings.prompts
+    if len(records) < per_rollout + held_out:
+        about = f"{len(records)} prompts are too few for a mini-batch of {per_rollout} and {held_out} others"
+        raise StudyError([f"interventions.prompts: {about}; use fewer"])
+    trainer.prepare()
+    moments = _moments(job, trainer, records)
+    with tqdm(total=len(left) * len(ARMS), desc=job.checkpoint, mininterval=1.0) as bar:
+        for number in left:
+            chosen = Random(f"intervention {job.settings.seed} {number}").sample(
+                records, per_rollout + held_out
+            )
+            parts = chosen[:per_rollout], chosen[per_rollout:]
+            record, table = _repetition(job, trainer, moments, number, parts, bar)
+            # The record last: a repetition is done once it is there.
+            _write_table(_tokens_path(job, number), table)
+            write_json(_record_path(job, number), record.as_json())
+
+
+def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[str, Any]]]:
+    """Return the trainer of a job, and its prompts as rows of a data set.
+
+    Raises:
+        StudyError: the tokenizer has no end token, or all prompts are too long.
+    """
+    # One mini-batch is a whole rollout; responses are sampled by Transformers or vLLM, as in the training.
+    training = job.training.model_copy(
+        update={"prompts_per_batch": job.training.prompts_per_mini_batch, "statistics": "behaviour"}
+    )
+    tokenizer = load_tokenizer(job.model, padding_side="left")
+    if tokenizer.eos_token_id is None:
+        raise StudyError([f"{job.model}: the tokenizer has no end token; choose another model"])
+    ends = end_token_ids(tokenizer, job.end_tokens)
+    model = load_model(job.model, torch.float32)
+    model.generation_config.eos_token_id = list(ends)
+    limit = training.max_prompt_tokens
+    prompts = without_long(read_prompts(job.prompts), training.instruction, tokenizer, limit)
+    records = [
+        {"prompt": chat_prompt(one["question"], training.instruction), "answer": one["answer"]}
+        for one in prompts
+    ]
+    trainer = InterventionTrainer(
+        model=model,
+        args=_arguments(job, training, ends),
+        reward_funcs=reward_functions(training, tokenizer, ends),
+        train_dataset=Dataset.from_list(records[:1]),
+        processing_class=tokenizer,
+        method=job.plain,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer, records
+
+
+def _arguments(
+    job: InterventionJob, training: TrainingSettings, ends: Sequence[int]
+) -> StapoConfig:
+    engine = job.engine.model_copy(update={"tracker": "none"})
+    seed = job.settings.seed
+    return trainer_config(training, engine, seed, job.work, job.fingerprint, ends)
+
+
+def number_of(repetition: int, purpose: int, chunk: int = 0) -> int:
+    """Return a number that determines the random numbers of one purpose in one repetition."""
+    return (repetition * 5 + purpose) * MOST_CHUNKS + chunk
+
+
+def _moments(
+    job: InterventionJob, trainer: InterventionTrainer, records: list[dict[str, Any]]
+) -> dict[str, Tensor]:
+    """Return the second moments of all arms: computed once, then read from the work directory."""
+    path = job.work / "moments.safetensors"
+    if path.exists():
+        return load_file(path)
+    trainer.restore(None)
+    per_rollout = job.training.prompts_per_mini_batch
+    for number in tqdm(range(MOMENT_ROLLOUTS), desc="moments", mininterval=1.0):
+        chosen = Random(f"moments {job.settings.seed} {number}").sample(records, per_rollout)
+        rollout = trainer.respond(chosen, number_of(number, MOMENTS))
+        trainer.gradient(rollout, rollout["completion_mask"].bool())
+        # Without a learning rate, the weights stay what they are, bit for bit.
+        trainer.step(0.0)
+    found = trainer.moments()
+    with replace_file(path, "wb") as stream:
+        save_file(found, stream.name)
+    return found
+
+
+def _repetition(
+    job: InterventionJob,
+    trainer: InterventionTrainer,
+    moments: dict[str, Tensor],
+    number: int,
+    parts: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    bar: "tqdm[Any]",
+) -> tuple[Repetition, pa.Table]:
+    """Return the record and the tokens of one repetition; `parts` are its prompts and the held-out ones."""
+    trainer.restore(moments)
+    rollout = trainer.respond(parts[0], number_of(number, ROLLOUT))
+    held_out = [*_held_out(job, trainer, number, parts[1])]
+    batch = mini_batch(rollout)
+    kept = kept_by_arm(
+        batch, job.method, response_seed(job.settings.seed, number_of(number, DRAWS), 0)
+    )
+    none: dict[str, Tensor] = {}
+    arms: dict[str, ArmRecord] = {}
+    table = None
+    for arm in ARMS:
+        trainer.restore(moments)
+        gradient = trainer.gradient(rollout, kept[arm])
+        none = none or gradient
+        trainer.step(job.training.learning_rate)
+        entropies = trainer.look(rollout)[1]
+        changed = [trainer.look(one) for one in held_out]
+        again = [*_held_out(job, trainer, number, parts[1])]
+        logps = [one for one, _ in changed]
+        arms[arm] = ArmRecord(
+            silenced=int((batch.mask & ~kept[arm]).sum()),
+            gradient_norm=inner(gradient, gradient) ** 0.5,
+            cosine=cosine(gradient, none),
+            entropy=_mean([one for _, one in changed], held_out),
+            entropy_resampled=_mean([one["old_entropies"] for one in again], again),
+            entropy_rollout=_mean([entropies], [rollout]),
+            reward=_reward(again),
+            kl=_mean([*map(_kl, held_out, logps)], held_out),
+        )
+        if arm == NOTHING:
+            table = _tokens(job, number, rollout, kept[SILENCED], entropies)
+        bar.update()
+    assert table is not None
+    candidates, positive = candidates_of(batch, job.method), (batch.advantages > 0).unsqueeze(1)
+    record = Repetition(
+        repetition=number,
+        tokens=int(batch.mask.sum()),
+        positive=int((batch.mask & positive).sum()),
+        candidates=int(candidates.sum()),
+        rollout_reward=_reward([rollout]),
+        entropy_rollout=_mean([batch.old_entropies], [rollout]),
+        held_out_tokens=sum(int(one["completion_mask"].sum()) for one in held_out),
+        reward=_reward(held_out),
+        entropy=_mean([one["old_entropies"] for one in held_out], held_out),
+        arms=arms,
+    )
+    return record, table
+
+
+def _held_out(
+    job: InterventionJob, trainer: InterventionTrainer, number: int, rows: list[dict[str, Any]]
+) -> Iterator[Rollout]:
+    """Yield held-out responses of the current weights, in parts of the size of a mini-batch."""
+    size = job.training.prompts_per_mini_batch
+    for chunk, start in enumerate(range(0, len(rows), size)):
+        yield trainer.respond(rows[start : start + size], number_of(number, HELD_OUT, chunk))
+
+
+def inner(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """Return the inner product of two gradients, in double precision."""
+    return sum(float((one[name].double() * other[name].double()).sum()) for name in one)
+
+
+def cosine(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """Return the cosine of two gradients: 1 for equal ones, 0 if only one of them is 0."""
+    if all(torch.equal(one[name], other[name]) for name in one):
+        return 1.0
+    norms = (inner(one, one) * inner(other, other)) ** 0.5
+    return max(-1.0, min(1.0, inner(one, other) / norms)) if norms else 0.0
+
+
+def _mean(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> float:
+    """Return the mean of (B, T) values over the response tokens of some rollouts."""
+    masks = [one["completion_mask"].bool() for one in rollouts]
+    total = sum(float(v[m].double().sum()) for v, m in zip(values, masks, strict=True))
+    return total / max(sum(int(m.sum()) for m in masks), 1)
+
+
+def _reward(rollouts: Sequence[Rollout]) -> float:
+    rewards = torch.cat([one["rewards"] for one in rollouts])
+    return float(rewards.double().mean())
+
+
+def _kl(before: Rollout, after: Tensor) -> Tensor:
+    """Return (B, T) estimates of KL(before || after); in double precision, since they are tiny."""
+    return kl_k3(before["old_per_token_logps"].double(), after.double())
+
+
+def _tokens(
+    job: InterventionJob, number: int, rollout: Rollout, kept: Tensor, after: Tensor
+) -> pa.Table:
+    """Return a uniform sample of the tokens of a rollout with A != 0, in row-major order.
+
+    Args:
+        job: the job.
+        number: the repetition.
+        rollout: the rollout.
+        kept: (B, T) bool, the tokens that S2T keeps.
+        after: (B, T) entropies after the update without silencing.
+    """
+    batch = mini_batch(rollout)
+    advantages = batch.advantages.unsqueeze(1).expand_as(batch.mask)
+    seed = response_seed(job.settings.seed, number_of(number, TOKEN_SAMPLE), 0)
+    sample = drawn(batch.mask & (advantages != 0), TOKENS, torch.Generator().manual_seed(seed))
+    places = sample.nonzero()
+    columns = {
+        "repetition": torch.full((len(places),), number),
+        "response": places[:, 0],
+        "position": places[:, 1],
+        "token_id": rollout["completion_ids"][sample],
+        "logp": batch.old_logps[sample],
+        "advantage": advantages[sample],
+        "candidate": candidates_of(batch, job.method)[sample],
+        "silenced": (batch.mask & ~kept)[sample],
+        "entropy": batch.old_entropies[sample],
+        "entropy_after": after[sample],
+    }
+    arrays = [pa.array(columns[f.name].cpu().numpy(), f.type) for f in SCHEMA]
+    return pa.table(arrays, schema=SCHEMA)

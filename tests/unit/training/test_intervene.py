@@ -1,0 +1,386 @@
+# ruff: noqa: F811
+"""Interventions: all arms start equal, differ only by what they silence, and are repeatable to the bit."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from test_trainer import TRAINING, parity_reward, world  # noqa: F401
+
+from stapo.files import read_json
+from stapo.locks import ForeignDirectoryError
+from stapo.methods import JUSTRL, STAPO
+from stapo.records.interventions import (
+    ARMS,
+    NOTHING,
+    SILENCED,
+    read_intervention,
+    read_intervention_tokens,
+)
+from stapo.study import StudyError
+from stapo.study.interventions import Interventions
+from stapo.training import intervene as module
+from stapo.training import rewards
+from stapo.training.arms import drawn, highest, kept_by_arm
+from stapo.training.intervene import InterventionJob, intervene, make_trainer
+from stapo.training.minibatch import MiniBatch
+from stapo.training.ranks import Ranks
+from stapo.training.trainer import mini_batch
+from stapo.training.update import update
+
+# A model of a few steps is uncertain: with the paper's tau_p it would have no candidates.
+OFTEN = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.75, "scope": "candidates"})
+NEVER = replace(STAPO, selection_args={"tau_p": 1e-30, "quantile": 0.75, "scope": "candidates"})
+
+pytestmark = pytest.mark.rounding
+
+
+@pytest.fixture(autouse=True)
+def rewarded():
+    """A reward that such a model gets now and then."""
+    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+        yield
+
+
+def job_of(world: Path, out: Path, **changes: Any) -> InterventionJob:
+    given: dict[str, Any] = {
+        "config": {},
+        "fingerprint": "f" * 16,
+        "checkpoint": "tiny/base",
+        "settings": Interventions(repetitions=2, prompts=6),
+        "training": TRAINING,
+        "method": OFTEN,
+        "model": world / "base",
+        "prompts": world / "prompts.jsonl",
+        "work": out / "work",
+        "out": out / "tiny" / "base.json",
+    }
+    return InterventionJob(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def made(world, tmp_path_factory) -> InterventionJob:
+    out = tmp_path_factory.mktemp("made")
+    job = job_of(world, out)
+    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+        intervene(job)
+    return job
+
+
+def bytes_of(job: InterventionJob) -> list[bytes]:
+    return [job.out.with_suffix(suffix).read_bytes() for suffix in (".json", ".parquet")]
+
+
+def test_every_control_silences_as_many_tokens_as_s2t(made):
+    for one in read_intervention(made.out).repetitions:
+        counts = {arm: found.silenced for arm, found in one.arms.items()}
+        assert counts[NOTHING] == 0 < counts[SILENCED] < one.candidates < one.positive
+        assert {counts[arm] for arm in ARMS if arm != NOTHING} == {counts[SILENCED]}
+
+
+def test_what_is_measured_differs_between_arms_and_repetitions(made):
+    first, second = read_intervention(made.out).repetitions
+    assert (first.tokens, first.entropy) != (second.tokens, second.entropy)
+    for one in (first, second):
+        assert one.arms[NOTHING].cosine == 1
+        assert all(-1 < one.arms[arm].cosine < 1 for arm in ARMS if arm != NOTHING)
+        for name in ("entropy", "entropy_rollout", "gradient_norm", "kl"):
+            assert len({getattr(arm, name) for arm in one.arms.values()}) == len(ARMS), name
+        assert all(arm.kl > 0 and arm.entropy != one.entropy for arm in one.arms.values())
+
+
+def test_without_candidates_all_arms_are_equal_to_the_bit(world, tmp_path):
+    job = job_of(world, tmp_path, method=NEVER)
+    intervene(job)
+    for one in read_intervention(job.out).repetitions:
+        assert one.candidates == 0
+        assert len({*one.arms.values()}) == 1
+
+
+def test_the_tokens_are_those_of_the_rollouts(made):
+    table = read_intervention_tokens(made.out.with_suffix(".parquet")).to_pandas()
+    done = read_intervention(made.out).repetitions
+    for one in done:
+        own = table[table.repetition == one.repetition]
+        # The tiny rollouts are smaller than the sample: every token with an advantage is there.
+        assert own.candidate.sum() == one.candidates
+        assert own.silenced.sum() == one.arms[SILENCED].silenced
+        assert (own.advantage > 0).sum() == one.positive
+        assert not (own.silenced & ~own.candidate).any()
+        assert (own.entropy != own.entropy_after).mean() > 0.9
+    assert (table.advantage != 0).all()
+
+
+def test_the_same_job_gives_the_same_bytes(made, world, tmp_path):
+    again = job_of(world, tmp_path)
+    intervene(again)
+    assert bytes_of(again) == bytes_of(made)
+
+
+def test_another_seed_draws_other_prompts_and_responses(made, world, tmp_path):
+    other = job_of(world, tmp_path, settings=Interventions(repetitions=2, prompts=6, seed=1))
+    intervene(other)
+    ours, theirs = (read_intervention(job.out).repetitions for job in (made, other))
+    assert {one.entropy for one in ours}.isdisjoint(one.entropy for one in theirs)
+
+
+def test_a_stop_loses_the_repetition_in_progress(made, world, tmp_path):
+    job, numbers = job_of(world, tmp_path), []
+    original = module._repetition
+
+    def interrupted(*args: Any) -> Any:
+        numbers.append(args[3])
+        if numbers == [0, 1]:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    with patch.object(module, "_repetition", interrupted):
+        with pytest.raises(KeyboardInterrupt):
+            intervene(job)
+        assert not job.out.exists()
+        intervene(job)
+    assert numbers == [0, 1, 1]
+    assert bytes_of(job) == bytes_of(made)
+
+
+def test_a_damaged_repetition_is_done_again(made, world, tmp_path):
+    job = job_of(world, tmp_path)
+    intervene(job)
+    (job.work / "repetition-0.json").write_text('{"arms": ')
+    (job.work / "repetition-1.parquet").write_bytes(b"PAR1")
+    intervene(job)
+    assert bytes_of(job) == bytes_of(made)
+
+
+def test_the_work_directory_belongs_to_one_configuration(made):
+    with pytest.raises(ForeignDirectoryError):
+        intervene(replace(made, config={"other": 1}))
+
+
+def test_too_few_prompts_are_an_error(world, tmp_path):
+    settings = Interventions(repetitions=2, prompts=61)
+    with pytest.raises(StudyError, match="too few for a mini-batch of 4 and 61 others"):
+        intervene(job_of(world, tmp_path, settings=settings))
+
+
+# The update
+
+
+@pytest.fixture(scope="module")
+def rollout(world, tmp_path_factory):
+    """A trainer at its first weights, and a rollout of it."""
+    job = job_of(world, tmp_path_factory.mktemp("rollout"))
+    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+        trainer, records = make_trainer(job)
+        trainer.prepare()
+        found = trainer.respond(records[:4], 0)
+    return job, trainer, found
+
+
+@pytest.mark.parametrize(("arm", "method"), [(NOTHING, JUSTRL), (SILENCED, OFTEN)])
+def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
+    job, trainer, found = rollout
+    ours = trainer.gradient(found, kept_by_arm(mini_batch(found), job.method, 0)[arm])
+    with patch.object(trainer, "method", method):
+        trainer.model.zero_grad()
+        trainer._accumulate_gradients(trainer.model, found)
+    theirs = {name: p.grad for name, p in trainer.model.named_parameters()}
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert module.inner(ours, ours) > 0
+
+
+def test_weights_return_to_the_first_ones(rollout):
+    _, trainer, found = rollout
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    moments = {name: torch.ones_like(p) for name, p in before.items()}
+    trainer.restore(moments)
+    trainer.gradient(found, found["completion_mask"].bool())
+    trainer.step(0.0)
+    after = dict(trainer.model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    trainer.step(1e-3)
+    assert not all(torch.equal(before[name], after[name]) for name in before)
+    trainer.restore(moments)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_step_has_no_first_moment_and_the_second_moments_of_other_rollouts(rollout):
+    _, trainer, found = rollout
+    count = module.MOMENT_ROLLOUTS
+    with patch.object(trainer.args, "max_grad_norm", 1e9):
+        moments = {n: torch.full_like(p, 2.0) for n, p in trainer.model.named_parameters()}
+        trainer.restore(moments)
+        before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+        gradient = trainer.gradient(found, found["completion_mask"].bool())
+        trainer.step(1e-2)
+    for name, parameter in trainer.model.named_parameters():
+        second = 0.999 * 2.0 + 0.001 * gradient[name] ** 2
+        step = gradient[name] / ((second / (1 - 0.999 ** (count + 1))).sqrt() + 1e-8)
+        torch.testing.assert_close(parameter.detach(), before[name] - 1e-2 * step)
+    trainer.restore(None)
+
+
+def test_the_same_number_gives_the_same_responses(rollout):
+    _, trainer, _ = rollout
+    rows = [{"prompt": [{"role": "user", "content": "1+2"}], "answer": "3"}]
+    one, two, other = (trainer.respond(rows, number)["completion_ids"] for number in (7, 7, 8))
+    assert torch.equal(one, two)
+    assert one.shape != other.shape or not torch.equal(one, other)
+
+
+def test_cosines():
+    one = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([[0.0]])}
+    other = {"a": torch.tensor([-4.0, 3.0]), "b": torch.tensor([[0.0]])}
+    none = {"a": torch.zeros(2), "b": torch.zeros(1, 1)}
+    assert module.inner(one, one) == 25
+    assert module.cosine(one, one) == 1
+    assert module.cosine(one, other) == 0
+    assert module.cosine(none, one) == 0
+    assert module.cosine(none, none) == 1
+    assert module.cosine({"a": -one["a"], "b": one["b"]}, one) == -1
+
+
+# The arms
+
+
+def batch_of(logps: Any, entropies: Any, advantages: Any) -> MiniBatch:
+    tables = torch.tensor(logps).log(), torch.tensor(entropies)
+    mask = torch.ones(tables[0].shape, dtype=torch.bool)
+    return MiniBatch(
+        mask=mask, advantages=torch.tensor(advantages), old_logps=tables[0], old_entropies=tables[1]
+    )
+
+
+def test_arms_of_a_batch_by_hand():
+    # Candidates: the first four tokens of the first response; the second response has A < 0.
+    batch = batch_of(
+        [[0.001, 0.001, 0.001, 0.001, 0.5], [0.001, 0.001, 0.001, 0.001, 0.001]],
+        [[0.5, 2.0, 1.0, 3.0, 9.0], [1.0, 1.0, 1.0, 1.0, 1.0]],
+        [1.0, -1.0],
+    )
+    silenced = {arm: ~keep for arm, keep in kept_by_arm(batch, STAPO, 0).items()}
+    assert not silenced[NOTHING].any()
+    assert silenced[SILENCED].nonzero().tolist() == [[0, 0], [0, 1], [0, 2]]
+    assert silenced["high_entropy"].nonzero().tolist() == [[0, 1], [0, 2], [0, 3]]
+    assert int(silenced["random_candidates"][0, :4].sum()) == 3
+    assert int(silenced["random_positive"][0].sum()) == 3
+    drawn_tokens = {
+        tuple(kept_by_arm(batch, STAPO, seed)["random_positive"][0].tolist()) for seed in range(50)
+    }
+    assert len(drawn_tokens) == 10  # All sets of three of the five tokens with A > 0.
+
+
+def test_ties_at_the_threshold_silence_fewer_tokens_in_every_arm():
+    batch = batch_of([[0.001] * 4], [[1.0, 2.0, 2.0, 2.0]], [1.0])
+    kept = kept_by_arm(batch, STAPO, 0)
+    assert {int((~kept[arm]).sum()) for arm in ARMS if arm != NOTHING} == {1}
+    # Of equal entropies, the first one.
+    assert (~kept["high_entropy"]).nonzero().tolist() == [[0, 1]]
+
+
+def test_all_positions_are_drawn_where_there_are_too_few():
+    among = torch.tensor([[True, False, True]])
+    assert torch.equal(drawn(among, 5, torch.Generator()), among)
+    assert torch.equal(highest(among, torch.rand(1, 3), 5), among)
+
+
+# A policy whose parameters are its logits
+
+
+class Table:
+    """A policy with logits of its own at every position, (B, T, V)."""
+
+    def __init__(self, rows: int, width: int, vocabulary: int, scale: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        shape = (rows, width, vocabulary)
+        self.logits = (scale * torch.randn(shape, generator=generator).double()).requires_grad_()
+        flat = self.logits.detach().softmax(-1).flatten(0, 1)
+        self.tokens = torch.multinomial(flat, 1, generator=generator).view(rows, width)
+
+    def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        log_probs = self.logits[rows].log_softmax(-1)
+        entropies = -(log_probs.exp() * log_probs).sum(-1)
+        return log_probs.gather(2, self.tokens[rows].unsqueeze(2)).squeeze(2), entropies
+
+    def batch(self, advantages: list[float]) -> MiniBatch:
+        with torch.no_grad():
+            logps, entropies = self.forward(torch.arange(len(advantages)))
+        return MiniBatch(
+            mask=torch.ones(logps.shape, dtype=torch.bool),
+            advantages=torch.tensor(advantages).double(), old_logps=logps, old_entropies=entropies,
+        )  # fmt: skip
+
+    def gradient(self, batch: MiniBatch, keep: torch.Tensor) -> torch.Tensor:
+        self.logits.grad = None
+        call = partial(update, self.forward, batch, JUSTRL, Ranks(), keep=keep)
+        call(group_size=2, micro_batch_tokens=10**6)
+        assert self.logits.grad is not None
+        return self.logits.grad
+
+
+def test_silencing_removes_the_push_of_exactly_these_tokens():
+    table = Table(2, 4, 6, 3.0)
+    batch = table.batch([1.0, -1.0])
+    keep = batch.mask.clone()
+    all_tokens = table.gradient(batch, keep).clone()
+    keep[0, 2] = False
+    without = table.gradient(batch, keep)
+    assert without[0, 2].abs().max() == 0
+    # Descent raises the logit of a sampled token with A > 0: the push that silencing removes.
+    assert all_tokens[0, 2, table.tokens[0, 2]] < 0
+    # The divisor counts kept tokens: 8 before, 7 now.
+    others = keep.unsqueeze(2).expand_as(without)
+    torch.testing.assert_close(without[others], all_tokens[others] * 8 / 7)
+
+
+def test_prediction_of_the_lemma_on_a_softmax():
+    from stapo.analysis.interventions import predicted_change, rank_correlation
+
+    table = Table(8, 200, 40, 2.0)
+    batch = table.batch([1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -1.5])
+    gradient = table.gradient(batch, batch.mask)
+    with torch.no_grad():
+        after = Table(8, 200, 40, 2.0)
+        after.tokens, after.logits = table.tokens, table.logits - 1e-3 * len(batch.mask) * gradient
+        change = after.forward(torch.arange(8))[1] - batch.old_entropies
+    advantages = batch.advantages.unsqueeze(1).expand_as(change)
+    predicted = predicted_change(
+        *(v.flatten().numpy() for v in (batch.old_logps, batch.old_entropies, advantages))
+    )
+    # By a plain loop over the tokens.
+    for row, value in enumerate(predicted[:200]):
+        logp, entropy = batch.old_logps[0, row].item(), batch.old_entropies[0, row].item()
+        assert value == pytest.approx(-torch.tensor(logp).exp().item() * (logp + entropy) * 1.0)
+    measured = change.flatten().numpy()
+    # The lemma leaves out a term of the whole distribution, which decides where tokens are rare.
+    assert rank_correlation(predicted, measured) > 0.75
+    likely = batch.old_logps.flatten().numpy() > -1
+    assert rank_correlation(predicted[likely], measured[likely]) > 0.9
+    signs = (predicted[likely] > 0) == (measured[likely] > 0)
+    assert signs.mean() > 0.95
+
+
+def test_the_change_of_entropy_is_that_of_autograd():
+    table = Table(1, 1, 5, 1.0)
+    batch = table.batch([1.0])
+    direction = -table.gradient(batch, batch.mask)
+    entropy = table.forward(torch.arange(1))[1].sum()
+    slope = (torch.autograd.grad(entropy, table.logits)[0] * direction).sum().item()
+    p = table.logits.detach().softmax(-1)[0, 0]
+    h, y = float(batch.old_entropies), int(table.tokens)
+    pulls = (p * (p.log() + h)).tolist()
+    # Every logit moves by A (1[v = y] - p_v); the first part is the lemma's.
+    lemma = -pulls[y]
+    rest = sum(pull * q for pull, q in zip(pulls, p.tolist(), strict=True))
+    assert slope == pytest.approx(lemma + rest)
+
+
+def test_a_record_is_read_back(made):
+    found = read_json(made.out)
+    assert found["version"] == 1
+    assert found["responses"] == 6 * TRAINING.group_size
+    assert read_intervention(made.out).as_json() == found
