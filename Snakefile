@@ -88,6 +88,7 @@ wildcard_constraints:
 
 include: "workflows/rules/prepare.smk"
 include: "workflows/rules/train.smk"
+include: "workflows/rules/intervene.smk"
 include: "workflows/rules/evaluate.smk"
 include: "workflows/rules/analyse.smk"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from stapo.analysis import ablation, curves, stability, tradeoff
+from stapo.analysis import ablation, curves, intervention_exhibits, stability, tradeoff
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.evidence.cases import case_table
@@ -22,6 +22,8 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
     "pareto": tradeoff.pareto,
     "full_mask": tradeoff.full_mask,
     "ablation": ablation.chart,
+    "entropy_change": intervention_exhibits.entropy_change,
+    "interventions": intervention_exhibits.differences,
 }
 """Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
 
@@ -30,5 +32,6 @@ GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
     "cases": case_table,
     "stability": stability.table,
     "ablation": ablation.table,
+    "interventions": intervention_exhibits.table,
 }
 """Name in `stapo.exhibits.TABLES` -> function that returns the table."""

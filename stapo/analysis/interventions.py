@@ -1,70 +1,72 @@
-"""What single updates with and without silencing changed: numbers, verdict, figures and table.
+"""What single updates with and without silencing changed: numbers, and the verdict.
 
-All differences between arms are paired by repetition: same weights, same rollout, same held-out prompts and seeds.
-Their 95 % intervals are those of Student's t over the repetitions. They are about the weights of one checkpoint.
+All differences between arms are paired by repetition: same weights, same rollout, same held-out prompts and
+seeds. Their 95 % intervals are Student's over the repetitions, and are about the weights of one checkpoint.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import isnan, nan
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata, t
+from scipy.stats import rankdata
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.evaluation.statistics import LEVEL, Interval
+from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.records.interventions import ARMS, NOTHING, SILENCED, ArmRecord, Repetition
-from stapo.study import Checkpoint
+from stapo.study import Checkpoint, Study
 
-Values = NDArray[np.float64]
+Values = NDArray[Any]
 Verdict = Literal["yes", "no", "cannot be decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Something that is measured in each arm of each repetition."""
+    """A number that each arm of each repetition has."""
 
     title: str
     """With the unit."""
     of: Callable[[Repetition, ArmRecord], float]
-    relative: bool = True
-    """Whether an arm is shown by its difference from the arm without silencing."""
+    heading: str
+    """Of the column of the table."""
 
 
 QUANTITIES: dict[str, Quantity] = {
     "entropy": Quantity(
-        title="change of entropy, held-out [nats]", of=lambda one, arm: arm.entropy - one.entropy
+        title="entropy, held-out prompts [nats]",
+        heading="Entropy [nats]",
+        of=lambda one, arm: arm.entropy - one.entropy,
     ),
     "entropy_resampled": Quantity(
-        title="change of entropy, held-out, resampled [nats]",
+        title="entropy, held-out prompts, sampled anew [nats]",
+        heading="Entropy, sampled anew [nats]",
         of=lambda one, arm: arm.entropy_resampled - one.entropy,
     ),
     "entropy_rollout": Quantity(
-        title="change of entropy, own rollout [nats]",
+        title="entropy, own rollout [nats]",
+        heading="Entropy, own rollout [nats]",
         of=lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
     ),
     "reward": Quantity(
-        title="change of reward, held-out", of=lambda one, arm: arm.reward - one.reward
+        title="mean reward, held-out prompts",
+        heading="Reward",
+        of=lambda one, arm: arm.reward - one.reward,
     ),
-    "gradient_norm": Quantity(title="gradient norm", of=lambda one, arm: arm.gradient_norm),
+    "gradient_norm": Quantity(
+        title="gradient norm", heading="Gradient norm", of=lambda one, arm: arm.gradient_norm
+    ),
     "cosine": Quantity(
-        title="1 - cosine with the gradient without silencing",
-        of=lambda one, arm: 1 - arm.cosine,
-        relative=False,
+        title="cosine of gradients", heading="Cosine", of=lambda one, arm: arm.cosine
     ),
-    "kl": Quantity(title="KL(before || after) [nats per token]", of=lambda one, arm: arm.kl),
+    "kl": Quantity(
+        title="KL divergence from before [nats per token]",
+        heading="KL [nats per token]",
+        of=lambda one, arm: arm.kl,
+    ),
 }
-"""Name -> quantity, in the order of figure and table."""
-
-
-def t_interval(values: Sequence[float]) -> Interval:
-    """Return the mean of independent values with its 95 % interval of Student's t; at least two values."""
-    found = np.asarray(values, dtype=float)
-    error = found.std(ddof=1) / np.sqrt(len(found))
-    half = float(t.ppf((1 + LEVEL) / 2, len(found) - 1) * error)
-    mean = float(found.mean())
-    return Interval(mean, mean - half, mean + half)
+"""Name -> quantity; entropies and rewards are changes by the update."""
 
 
 def measured(done: Sequence[Repetition], name: str, arm: str) -> Values:
@@ -74,11 +76,22 @@ def measured(done: Sequence[Repetition], name: str, arm: str) -> Values:
 
 
 def difference(done: Sequence[Repetition], name: str, arm: str) -> Interval:
-    """Return a quantity in an arm, minus that of the arm without silencing unless it is relative already."""
-    values = measured(done, name, arm)
-    if QUANTITIES[name].relative:
-        values = values - measured(done, name, NOTHING)
-    return t_interval([*values])
+    """Return a quantity in an arm minus that without silencing, the mean over the repetitions."""
+    return mean_of_seeds([*map(float, measured(done, name, arm) - measured(done, name, NOTHING))])
+
+
+def title_of(study: Study, checkpoint: Checkpoint) -> str:
+    """Return a checkpoint as people say it."""
+    run = checkpoint.run
+    if run is None:
+        return f"{checkpoint.size}, {study.title('base')}"
+    step = "" if checkpoint.step is None else f", step {checkpoint.step}"
+    return f"{run.size}, {study.title(run.method)}, seed {run.seed}{step}"
+
+
+def arm_title(study: Study, arm: str) -> str:
+    """Return the title of an arm; that of S2T names the method with its arguments."""
+    return study.title(study.interventions.method) if arm == SILENCED else ARMS[arm]
 
 
 # The verdict
@@ -91,7 +104,7 @@ class Effect:
     checkpoint: Checkpoint
     verdict: Verdict
     against: Mapping[str, Interval]
-    """Other arm -> |change of entropy| with S2T minus that of the arm, in nats on held-out prompts."""
+    """Control -> |change of entropy| with S2T minus that of the control, held-out prompts, in nats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,24 +113,24 @@ class CausalEffect:
 
     verdict: Verdict
     reason: str
-    """One sentence."""
+    """One or two sentences."""
     effects: Sequence[Effect]
 
 
 CONTROLS = (NOTHING, "random_candidates", "random_positive")
-"""Arms whose entropy must move more than with S2T for a yes."""
+"""Arms with which S2T is compared."""
 RULE = (
-    "At a checkpoint, the answer is yes if one update with S2T changes the entropy on held-out prompts less, in "
-    "absolute value, than the update without silencing and than both updates with an equally large random set: the "
-    "95 % intervals of all three paired differences are below 0. It is no if the interval of one of them is above 0. "
-    "Otherwise it cannot be decided. For a study, checkpoints of at least two training seeds must agree."
+    "At a checkpoint the answer is yes if one update with S2T changes the entropy on held-out prompts less, "
+    "in absolute value, than the update without silencing and than both updates with an equally large random "
+    "set: the 95 % intervals of all three paired differences lie below 0. It is no if one of them lies above "
+    "0. Otherwise it cannot be decided. For a study, checkpoints of at least two training seeds must agree."
 )
 
 
 def effect_at(checkpoint: Checkpoint, done: Sequence[Repetition]) -> Effect:
     """Return the effect at one checkpoint by `RULE`."""
-    moved = {arm: np.abs(measured(done, "entropy", arm)) for arm in ARMS}
-    against = {arm: t_interval([*(moved[SILENCED] - moved[arm])]) for arm in CONTROLS}
+    moved = {arm: np.abs(measured(done, "entropy", arm)) for arm in (SILENCED, *CONTROLS)}
+    against = {arm: mean_of_seeds([*map(float, moved[SILENCED] - moved[arm])]) for arm in CONTROLS}
     verdict: Verdict = "cannot be decided"
     if all(one.high < 0 for one in against.values()):
         verdict = "yes"
@@ -130,24 +143,31 @@ def causal_effect(artefacts: Artefacts) -> CausalEffect:
     """Return whether silencing causes stability in a study, by `RULE`.
 
     Raises:
-        DamagedFileError: results of interventions are missing or damaged.
+        DamagedFileError: results of interventions are missing, damaged or outdated.
     """
     checkpoints = artefacts.study.intervened()
     effects = [
         effect_at(one, artefacts.intervention(one).numbers.repetitions) for one in checkpoints
     ]
-    verdicts = {effect.verdict for effect in effects}
+    verdicts = sorted({effect.verdict for effect in effects})
     seeds = {one.seed for one in checkpoints if one.seed is not None}
+    verdict: Verdict = "cannot be decided"
     if not effects:
-        verdict, reason = "cannot be decided", "The study makes no interventions."
+        reason = "The study makes no interventions."
     elif len(verdicts) > 1:
-        verdict, reason = "cannot be decided", "The checkpoints do not agree."
+        reason = "The checkpoints do not agree."
+    elif verdicts == [verdict]:
+        reason = "The intervals leave it open at every checkpoint."
     elif len(seeds) < 2:
-        verdict = "cannot be decided"
-        reason = f"At its checkpoints the answer is: {[*verdicts][0]}; but they are not of two training seeds."
+        reason = (
+            f"At the checkpoints that were examined the answer is {verdicts[0]}, but they are not of two "
+            "training seeds."
+        )
     else:
         verdict = effects[0].verdict
-        reason = f"At all {len(effects)} checkpoints, of {len(seeds)} training seeds, the answer is the same."
+        reason = (
+            f"The answer is the same at {len(effects)} checkpoints of {len(seeds)} training seeds."
+        )
     return CausalEffect(verdict=verdict, reason=reason, effects=effects)
 
 
@@ -157,31 +177,36 @@ def causal_effect(artefacts: Artefacts) -> CausalEffect:
 def predicted_change(logps: Values, entropies: Values, advantages: Values) -> Values:
     """Return the entropy change of tokens that the lemma predicts, up to a positive factor.
 
-    It is -p(y) [log p(y) - E log p] [A(y) - E A], where E log p is -H. Advantages are centred in each group, so E A
-    is 0 over the responses of a prompt; for a single token it is unknown, and 0 is our choice.
+    It is -p(y) [log p(y) - E log p] [A(y) - E A], where E log p is -H. The advantages of a group have mean 0;
+    E A over the vocabulary at a single token is unknown, and 0 is our choice.
 
-    Source: STAPO v4 and v5, section on entropy change.
+    Source: STAPO v4 and v5, lemma on the entropy change of a token.
     """
     logps = np.asarray(logps, dtype=float)
-    return -np.exp(logps) * (logps + np.asarray(entropies, dtype=float)) * advantages
+    predicted: Values = -np.exp(logps) * (logps + np.asarray(entropies, dtype=float)) * advantages
+    return predicted
 
 
 def rank_correlation(one: Values, other: Values) -> float:
     """Return Spearman's rank correlation, nan where one of the two is constant."""
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (one, other)]
-    norms = np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum())
-    return float((ranks[0] * ranks[1]).sum() / norms) if norms else float("nan")
+    norms = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
+    return float((ranks[0] * ranks[1]).sum()) / norms if norms else nan
+
+
+def changes(artefacts: Artefacts, checkpoint: Checkpoint) -> list[tuple[Values, Values]]:
+    """Return predicted and measured entropy change of the tokens of each repetition."""
+    found = []
+    for _, own in artefacts.intervention(checkpoint).tokens.groupby("repetition"):
+        logps, entropies, after, advantages = (
+            own[name].to_numpy(float) for name in ("logp", "entropy", "entropy_after", "advantage")
+        )
+        found.append((predicted_change(logps, entropies, advantages), after - entropies))
+    return found
 
 
 def lemma_correlation(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
-    """Return the rank correlation of predicted and measured entropy change, the mean over the repetitions."""
-    tokens = artefacts.intervention(checkpoint).tokens
-    found = []
-    for _, own in tokens.groupby("repetition"):
-        predicted = predicted_change(
-            own["logp"].to_numpy(), own["entropy"].to_numpy(), own["advantage"].to_numpy()
-        )
-        change = (own["entropy_after"].astype(float) - own["entropy"].astype(float)).to_numpy()
-        found.append(rank_correlation(predicted, change))
-    known = [one for one in found if not np.isnan(one)]
-    return t_interval(known) if len(known) > 1 else Interval(*[float("nan")] * 3)
+    """Return the rank correlation of predicted and measured change, the mean over the repetitions."""
+    found = [rank_correlation(*pair) for pair in changes(artefacts, checkpoint)]
+    known = [one for one in found if not isnan(one)]
+    return mean_of_seeds(known) if known else Interval(nan, nan, nan)

@@ -31,10 +31,10 @@ def intervene(
 ) -> None:
     """Measure what one update of a checkpoint does with and without silencing.
 
-    From the same weights and the same rollout, one update each with nothing silenced, with S2T, and with equally
-    many other tokens silenced: candidates drawn at random, tokens with A > 0 drawn at random, and the candidates
-    of the highest entropy. The study's `interventions` say how often and on how many prompts. In one process; a
-    repetition that is interrupted is done again.
+    From the same weights and the same rollout, one update each with nothing silenced, with S2T, and with
+    equally many other tokens silenced: candidates drawn at random, tokens with A > 0 drawn at random, and the
+    candidates of the highest entropy. The study's `interventions` say how often and on how many prompts. It
+    runs in one process; after an interruption, only the repetition in progress is done again.
 
     Example: stapo intervene --study workflows/studies/smoke.yaml --checkpoint tiny/justrl/seed0
     --out by-hand

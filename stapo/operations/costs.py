@@ -11,6 +11,7 @@ from math import ceil, inf, log2
 
 from stapo.methods import Method
 from stapo.models.shapes import Shape
+from stapo.records.interventions import ARMS, MOMENT_ROLLOUTS
 from stapo.study import Study
 from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
 
@@ -170,6 +171,19 @@ def training_step_seconds(
     training = study.training_of(method)
     further = further_passes(study.method(method), training)
     return step_seconds(shape, training, study.engine_of(size), device, gpus, further)
+
+
+def intervene_seconds(study: Study, size: str, shape: Shape, device: Device) -> float:
+    """Return the seconds of the interventions at one checkpoint, in one process.
+
+    An update, and the held-out responses of the size of a mini-batch, count as a step of a training each.
+    """
+    settings = study.interventions
+    training = study.training_of(settings.method)
+    held_out = ceil(settings.prompts / training.prompts_per_mini_batch)
+    steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(ARMS)) * (1 + held_out)
+    step = training_step_seconds(study, size, settings.method, shape, device, 1)
+    return training_start_seconds(training) + steps * step
 
 
 def training_start_seconds(training: TrainingSettings) -> float:

@@ -6,6 +6,7 @@ strange or hostile is not current, and is no error of ours.
 
 import json
 import re
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,23 @@ def is_made(study: Study, root: Path, checkpoint: Checkpoint) -> bool:
     return is_trained(study, root, checkpoint.run)
 
 
+def intervention_state(study: Study, root: Path, checkpoint: Checkpoint) -> str:
+    """Return whether the interventions at a checkpoint are `there`, `outdated` or `missing`."""
+    at = {"study": study.name, "checkpoint": checkpoint}
+    numbers, tokens = (
+        root / paths.INTERVENTION.format(**at, suffix=suffix)
+        for suffix in paths.INTERVENTION_SUFFIXES
+    )
+    if not (modified(numbers) and modified(tokens)):
+        return "missing"
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text_of(numbers))
+        made_by = identity.intervention_fingerprint(study, checkpoint)
+        if isinstance(found, dict) and found.get("fingerprint") == made_by:
+            return "there"
+    return "outdated"
+
+
 def score_state(
     study: Study, root: Path, checkpoint: Checkpoint, decoding: str, benchmark: str
 ) -> str:
@@ -83,6 +101,12 @@ def outputs(study: Study, root: Path) -> dict[str, str]:
             path, identity.table_fingerprint(study, decoding), max(scores)
         )
         newest = max(newest, modified(path))
+    if states := [intervention_state(study, root, one) for one in study.intervened()]:
+        left = Counter(states)
+        others = [
+            f"{left[state]} of {len(states)} {state}" for state in sorted({*left} - {"there"})
+        ]
+        found["interventions"] = ", ".join(others) or "there"
     report = root / paths.REPORT.format(study=study.name)
     curves = paths.score_paths(study, study.run.decodings) if study.kept_steps() else []
     shown = [*curves, *paths.figure_paths(study)]

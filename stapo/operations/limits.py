@@ -84,6 +84,14 @@ def generate_minutes(study: Study, cluster: Cluster, checkpoint: Checkpoint, dec
     return _minutes(_generate_seconds(study, cluster, checkpoint, decoding), cluster)
 
 
+def intervene_minutes(study: Study, cluster: Cluster, checkpoint: Checkpoint) -> int:
+    """Return the time limit in minutes of the interventions at a checkpoint."""
+    shape, device = _shape(study, checkpoint.size), cluster.device(study.gpus_of("intervene"))
+    if shape is None:
+        return _minutes(UNKNOWN_HOURS * 3600, cluster)
+    return _minutes(costs.intervene_seconds(study, checkpoint.size, shape, device), cluster)
+
+
 def generate_attempts(study: Study, cluster: Cluster) -> int:
     """Return how many attempts the responses of the slowest size need; a kill loses little."""
     base = (Checkpoint(size) for size in study.run.sizes)

@@ -19,7 +19,7 @@ from stapo.files import read_jsonl
 from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
-from stapo.operations.current import is_built, is_trained, outputs
+from stapo.operations.current import intervention_state, is_built, is_trained, outputs
 from stapo.operations.scale import recommendation
 from stapo.operations.status import Answers, answers
 from stapo.records.step import ROLLOUT, UPDATE, from_line
@@ -109,6 +109,11 @@ def plan(study: Study, machine: Machine, root: Path = Path()) -> list[CostRow]:
         rows.append(_base_row("verifier", verifier, shape_of(verifier), machine.device, done))
     for size, shape in shapes.items():
         rows += [_train_row(study, size, shape, name, machine, root) for name in study.run.methods]
+    rows += [
+        _intervene_row(study, size, shape, machine.device, root)
+        for size, shape in shapes.items()
+        if any(one.size == size for one in study.intervened())
+    ]
     cells = answers(study, root)
     stages = [
         _answer_rows(study, size, shape, machine.device, part)
@@ -197,6 +202,18 @@ def _train_row(
         extra=training.keep_checkpoints * state,
         basis="measured" if measured else "estimated",
     )
+
+
+def _intervene_row(study: Study, size: str, shape: Shape, device: Device, root: Path) -> CostRow:
+    states = [
+        intervention_state(study, root, one) for one in study.intervened() if one.size == size
+    ]
+    one = costs.intervene_seconds(study, size, shape, device)
+    jobs, done = len(states), states.count("there")
+    hours = (jobs - done) * one / 3600
+    longest = one / 3600 if done < jobs else 0.0
+    devices = study.gpus_of("intervene") if device.is_gpu else 1
+    return CostRow("intervene", size, jobs, done, hours, longest, devices)
 
 
 def _parts(study: Study, found: list[Answers]) -> list[list[Answers]]:

@@ -1,8 +1,9 @@
 """Records of interventions: updates of one checkpoint that silence different tokens, and what they change.
 
-For each repetition, one rollout is generated, and each arm does one update from the same weights with it. The
-numbers of all repetitions are in a JSON file. A parquet file holds a sample of the tokens of the rollouts, with their
-entropies before and after the update in which nothing is silenced. Entropies and log-probs are in nats.
+For each repetition, one rollout is generated, and each arm does one update with it from the same weights. The
+numbers of all repetitions are in a JSON file. A parquet file holds a sample of the tokens of the rollouts,
+with their entropies before and after the update in which nothing is silenced. Entropies and log-probs are in
+nats.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ ARMS = {
     "high_entropy": "High-entropy candidates",
 }
 """Arm -> title. The last three silence exactly as many tokens as S2T does in the same rollout."""
+MOMENT_ROLLOUTS = 8
+"""Rollouts whose gradients give the second moments of the optimiser for all updates; our choice."""
 TOKENS = 2000
 """Largest number of tokens of a repetition in the parquet file."""
 

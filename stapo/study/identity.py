@@ -148,7 +148,7 @@ def intervention_config(study: Study, checkpoint: Checkpoint) -> dict[str, Any]:
     # One mini-batch is generated and used for one update at the full learning rate.
     without = {
         "steps", "warmup_steps", "prompts_per_batch", "statistics", "checkpoint_every", "keep_checkpoints",
-        "evaluate_every", "rollout_mismatch_limit",
+        "evaluate_every", "rollout_mismatch_limit", "token_records_mb",
     }  # fmt: skip
     return {
         "recipe": RECIPES["intervene"],

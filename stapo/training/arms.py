@@ -22,7 +22,7 @@ def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
 def kept_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor]:
     """Return the (B, T) bool mask of the tokens that each arm of `ARMS` keeps.
 
-    S2T's threshold is strict: of candidates with the entropy of the threshold it silences none, so that it may
+    S2T's threshold is strict: it silences no candidate with the entropy of the threshold, so that it may
     silence fewer than the quantile says. The other arms silence exactly as many tokens as S2T does. Of equal
     entropies, `high_entropy` silences the first ones in row-major order.
 
@@ -48,7 +48,7 @@ def kept_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor
 
 
 def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; of all if there are fewer.
+    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them.
 
     Args:
         among: (B, T) bool.

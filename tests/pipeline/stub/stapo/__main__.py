@@ -145,6 +145,20 @@ def score(o: dict[str, Any]) -> None:
     out.with_name(f".{out.name}.aside").replace(out)
 
 
+def intervene(o: dict[str, Any]) -> None:
+    from stapo import paths
+    from stapo.study import Checkpoint, identity
+    from stapo.study.resolved import read_resolved
+
+    study, checkpoint = read_resolved(Path(o["study"])), Checkpoint.parse(o["checkpoint"])
+    made_by = identity.intervention_fingerprint(study, checkpoint)
+    print("configuration", made_by, flush=True)
+    made = digest(made_by, Path(o["model"]), Path(o["prompts"]))
+    for suffix in paths.INTERVENTION_SUFFIXES:
+        record = {"fingerprint": made_by, "made": made}
+        write(Path(o["out"]) / f"{checkpoint}.{suffix}", json.dumps(record))
+
+
 def show(o: dict[str, Any], command: str) -> None:
     from stapo import paths
     from stapo.exhibits import FIGURES, TABLES
@@ -211,8 +225,8 @@ def main() -> None:
         from stapo.training.publish import publish
 
         publish(Path(o["trained"]), Path(o["out"]), o[""])
-    elif command in ("train", "generate", "score"):
-        {"train": train, "generate": generate, "score": score}[command](o)
+    elif command in (jobs := {f.__name__: f for f in (train, generate, score, intervene)}):
+        jobs[command](o)
     else:
         show(o, command)
 

@@ -1,0 +1,216 @@
+"""Figures and table of the interventions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
+from stapo.analysis.columns import Column
+from stapo.analysis.grids import Grid
+from stapo.analysis.interventions import (
+    QUANTITIES,
+    RULE,
+    Values,
+    arm_title,
+    causal_effect,
+    changes,
+    difference,
+    lemma_correlation,
+    measured,
+    title_of,
+)
+from stapo.analysis.stability import with_interval
+from stapo.evaluation.statistics import Interval, mean_of_seeds
+from stapo.records.interventions import ARMS, NOTHING, SILENCED
+from stapo.study import Study
+
+SHOWN_TOKENS = 1000
+"""Points of a panel, at most."""
+BINS = 10
+
+
+def entropy_change(artefacts: Artefacts) -> Chart:
+    """Return predicted against measured entropy change of tokens, both as ranks within their repetition.
+
+    Raises:
+        DamagedFileError: results of interventions are missing, damaged or outdated.
+    """
+    rank = {"low": 0.0, "high": 100.0}
+    panels = []
+    for checkpoint in artefacts.study.intervened():
+        ranks = [tuple(map(_percentiles, pair)) for pair in changes(artefacts, checkpoint)]
+        found = with_interval(lemma_correlation(artefacts, checkpoint), ".2f")
+        panels.append(
+            Panel(
+                title=f"{title_of(artefacts.study, checkpoint)}: rank correlation {found}",
+                x=Axis(label="predicted by the lemma [percentile of the tokens]", **rank),
+                y=Axis(label="measured [percentile of the tokens]", **rank),
+                series=[_points(ranks), _binned(ranks)],
+            )
+        )
+    return Chart(
+        panels=panels,
+        columns=min(len(panels), 2),
+        caption="Entropy change of tokens of the rollout by one update in which nothing is silenced: what "
+        "the lemma predicts, -p (log p + H) A, against what was measured, as percentiles of the tokens of a "
+        f"repetition. Points: at most {SHOWN_TOKENS:,} tokens. Line: means of {BINS} equal parts, with 95 % "
+        "intervals over the repetitions.",
+    )
+
+
+def _percentiles(values: Values) -> Values:
+    ranks: Values = 100 * (rankdata(values) - 0.5) / len(values)
+    return ranks
+
+
+def _points(ranks: Sequence[Sequence[Values]]) -> Series:
+    """Return evenly spaced tokens of all repetitions."""
+    both = [np.concatenate([pair[axis] for pair in ranks]) for axis in (0, 1)]
+    every = -(-len(both[0]) // SHOWN_TOKENS)
+    x, y = ([*map(float, values[::every])] for values in both)
+    return Series(name="token", x=x, y=y, kind="points", faint=True)
+
+
+def _binned(ranks: Sequence[Sequence[Values]]) -> Series:
+    """Return the mean measured percentile in equal parts of the predicted ones."""
+    x, found = [], []
+    for part in range(BINS):
+        low, high = 100 * part / BINS, 100 * (part + 1) / BINS
+        means = [float(y[(x > low) & (x <= high)].mean()) for x, y in ranks if _any(x, low, high)]
+        if means:
+            x.append((low + high) / 2)
+            found.append(mean_of_seeds(means))
+    return Series(
+        name="mean",
+        x=x,
+        y=[one.value for one in found],
+        low=[one.low for one in found],
+        high=[one.high for one in found],
+    )
+
+
+def _any(values: Values, low: float, high: float) -> bool:
+    return bool(((values > low) & (values <= high)).any())
+
+
+SHOWN = ("entropy", "entropy_rollout", "reward", "gradient_norm", "cosine", "kl")
+"""Quantities of the figure, a panel each."""
+
+
+def differences(artefacts: Artefacts) -> Chart:
+    """Return what each arm changes, minus what the update without silencing changes.
+
+    Raises:
+        DamagedFileError: results of interventions are missing, damaged or outdated.
+    """
+    study = artefacts.study
+    arms = [arm for arm in ARMS if arm != NOTHING]
+    panels = []
+    for name in SHOWN:
+        series = []
+        for checkpoint in study.intervened():
+            done = artefacts.intervention(checkpoint).numbers.repetitions
+            found = [difference(done, name, arm) for arm in arms]
+            series.append(
+                Series(
+                    name=title_of(study, checkpoint),
+                    kind="bars",
+                    x=[arm_title(study, arm) for arm in arms],
+                    y=[one.value for one in found],
+                    low=[one.low for one in found],
+                    high=[one.high for one in found],
+                )
+            )
+        label = f"difference in {QUANTITIES[name].title}"
+        panels.append(
+            Panel(x=Axis(label=label), series=series, lines=[Line(value=0.0, vertical=True)])
+        )
+    return Chart(panels=panels, columns=2, share_y=False, caption=_caption(study))
+
+
+def _caption(study: Study) -> str:
+    number = study.interventions.repetitions
+    return (
+        f"One update of a checkpoint from the same weights and the same rollout, in {number} repetitions: "
+        "arms that silence equally many tokens, minus the update in which nothing is silenced. Entropy and "
+        "reward are changes by the update. 95 % intervals over the repetitions (Student's t)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmRow:
+    """One arm at one checkpoint."""
+
+    checkpoint: str
+    arm: str
+    silenced: float
+    """Tokens per update, the mean over the repetitions."""
+    values: Mapping[str, Interval]
+    """Quantity -> value without silencing, or the difference of the arm from it."""
+
+
+def table(artefacts: Artefacts) -> Grid:
+    """Return the table of the interventions, a row per checkpoint and arm.
+
+    Raises:
+        DamagedFileError: results of interventions are missing, damaged or outdated.
+    """
+    study, rows = artefacts.study, []
+    for checkpoint in study.intervened():
+        done = artefacts.intervention(checkpoint).numbers.repetitions
+        for arm in ARMS:
+            values = {
+                name: mean_of_seeds([*map(float, measured(done, name, arm))])
+                if arm == NOTHING
+                else difference(done, name, arm)
+                for name in QUANTITIES
+            }
+            silenced = float(np.mean([one.arms[arm].silenced for one in done]))
+            title = title_of(study, checkpoint)
+            row = ArmRow(
+                checkpoint=title, arm=arm_title(study, arm), silenced=silenced, values=values
+            )
+            rows.append(row)
+    return Grid(columns=COLUMNS, rows=rows, caption=_caption(study), notes=notes(artefacts))
+
+
+def _column(name: str) -> Column[ArmRow]:
+    return Column(
+        QUANTITIES[name].heading, lambda row: with_interval(row.values[name], "+.2e"), text=True
+    )
+
+
+COLUMNS: list[Column[ArmRow]] = [
+    Column("Checkpoint", lambda row: row.checkpoint, text=True),
+    Column("Arm", lambda row: row.arm, text=True),
+    Column("Silenced tokens", lambda row: row.silenced, ".1f"),
+    *map(_column, QUANTITIES),
+]
+
+
+def notes(artefacts: Artefacts) -> list[str]:
+    """Return the sentences below the table: how to read it, the answer, and the rank correlations."""
+    study, found = artefacts.study, causal_effect(artefacts)
+    lines = [
+        f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
+        "other rows: differences from it.",
+        f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {RULE}",
+    ]
+    for effect in found.effects:
+        parts = ", ".join(
+            f"{ARMS[arm].lower()} {with_interval(one, '+.2e')}"
+            for arm, one in effect.against.items()
+        )
+        lines.append(
+            f"{title_of(study, effect.checkpoint)}: {effect.verdict}; |change of entropy| with "
+            f"{arm_title(study, SILENCED)} minus that with: {parts}."
+        )
+        correlation = with_interval(lemma_correlation(artefacts, effect.checkpoint), ".2f")
+        lines.append(
+            f"{title_of(study, effect.checkpoint)}: rank correlation of the entropy change of tokens with "
+            f"the lemma's prediction: {correlation or 'undefined'}."
+        )
+    return lines
