@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from stapo.analysis.comparison import headline
 from stapo.analysis.paper_audit import said, stated_headline
 from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.evaluation.statistics import Interval
 from stapo.methods import BASELINES, METHODS, TARGETS
 from stapo.reference import confidence, paper
 from stapo.study import Study
@@ -24,6 +25,8 @@ class Compared:
     paper: float
     changed: str
     """The study's changes of the compared methods; empty without changes."""
+    interval: Interval | None = None
+    """95 % interval of ours; None where only the value is known. The paper states none."""
 
     @property
     def difference(self) -> float:
@@ -129,6 +132,7 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
                     ours=row.cells[column].value,
                     paper=value,
                     changed=_changed(study, row.method),
+                    interval=row.cells[column],
                 )
 
 

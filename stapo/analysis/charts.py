@@ -88,3 +88,9 @@ class Chart:
     """Panels beside each other; None for all."""
     share_y: bool = True
     """Whether panels in a row have the same vertical axis."""
+
+
+def groups_of(chart: Chart) -> list[str]:
+    """Return the groups of a chart in the order of their colours."""
+    found = [one.group or one.name for panel in chart.panels for one in panel.series]
+    return [*dict.fromkeys([*chart.groups, *found])]

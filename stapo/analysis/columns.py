@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from stapo.analysis.against_paper import ComparedCell, ComparedGain
+from stapo.analysis.against_paper import Compared, ComparedCell, ComparedGain
 from stapo.analysis.cells import Cell
 from stapo.analysis.paper_audit import AuditedRow
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
@@ -243,14 +243,31 @@ CHOICES: list[Column[Choice]] = [
 REVISION: Column[Any] = Column("Revision", lambda row: row.revision, text=True)
 CHANGED: Column[Any] = Column("Changed in the method", lambda row: row.changed, text=True)
 
+
+def _around(value: float, cell: Compared, form: str) -> str:
+    """Return ours, or ours minus the paper's, with the interval of ours around it."""
+    if cell.interval is None:
+        return format(value, f"{form}.2f")
+    low, high = (value + end - cell.ours for end in (cell.interval.low, cell.interval.high))
+    return f"{value:{form}.2f} [{low:{form}.1f}, {high:{form}.1f}]"
+
+
+_NOT_HTML = ("md", "tex", "terminal")
 AGAINST_PAPER: list[Column[ComparedCell]] = [
     REVISION,
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.column, text=True),
-    Column("Ours", lambda cell: cell.ours, ".2f"),
+    Column("Ours", lambda cell: cell.ours, ".2f", formats=_NOT_HTML),
+    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count", formats=("html",)),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: cell.difference, "+.2f"),
+    Column("Difference", lambda cell: cell.difference, "+.2f", formats=_NOT_HTML),
+    Column(
+        "Difference",
+        lambda cell: _around(cell.difference, cell, "+"),
+        css="count",
+        formats=("html",),
+    ),
     CHANGED,
 ]
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import Axis, Chart, Panel, Series
+from stapo.analysis.charts import Axis, Chart, Panel, Series, groups_of
 from stapo.analysis.exhibits import CHARTS
 from stapo.files import replace_file
 from stapo.study import Study
@@ -46,9 +46,7 @@ METADATA: dict[str, dict[str, Any]] = {
 
 def colours_of(chart: Chart) -> dict[str, str]:
     """Return the colour of each group of a chart."""
-    found = [one.group or one.name for panel in chart.panels for one in panel.series]
-    groups = [*dict.fromkeys([*chart.groups, *found])]
-    return {group: COLOURS[i % len(COLOURS)] for i, group in enumerate(groups)}
+    return {group: COLOURS[i % len(COLOURS)] for i, group in enumerate(groups_of(chart))}
 
 
 def draw(chart: Chart) -> Figure:

@@ -48,6 +48,7 @@ def template(name: str) -> jinja2.Template:
         "columns": columns,
         "headline_texts": headline_texts,
         "comparison_text": comparison_text,
+        "counted": _counted,
     }
     return environment.get_template(name)
 
@@ -56,6 +57,10 @@ def _visible(value: Any) -> Any:
     """Return a value as the report shows it: with escapes for hidden characters in text."""
     text = isinstance(value, str) and not isinstance(value, Markup)
     return visible(value, keep="\n") if text else value
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def latex_table(label: Sequence[str], grid: Grid, made_by: str, title: str) -> str:

@@ -1,15 +1,22 @@
 """The report: one self-contained HTML page with all results."""
 
-import base64
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from stapo import paths
 from stapo.analysis.against_paper import compare
-from stapo.analysis.cells import read_scores
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.columns import Column
 from stapo.analysis.comparison import main_table
+from stapo.analysis.exhibits import CHARTS, GRIDS
 from stapo.analysis.formats import template
+from stapo.analysis.grids import Grid
+from stapo.analysis.page import document, setting
+from stapo.analysis.page.plots import PALETTES, plot
+from stapo.analysis.page.responses import response_choice
+from stapo.analysis.page.tokens import token_records, token_rows
 from stapo.analysis.paper_audit import (
     audit_headlines,
     audit_rows,
@@ -19,28 +26,36 @@ from stapo.analysis.paper_audit import (
     independent_lines,
     note_lines,
 )
-from stapo.evaluation.grading import grade_all
-from stapo.exhibits import FIGURES
-from stapo.files import AGAIN, DamagedFileError, replace_file
-from stapo.records.responses import read_responses
+from stapo.exhibits import FIGURES, TABLES
+from stapo.files import replace_file
+from stapo.methods import Method
 from stapo.study import Study, identity
-from stapo.text import shorten
 
-EXAMPLES = 3
-"""Number of example problems, each shown with the first response of every checkpoint."""
-MAX_CHARACTERS = 2000
-PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+SECTIONS = {
+    "verdicts": "Verdicts and headline",
+    "setting": "Setting",
+    "tables": "Main tables",
+    "paper": "Against the paper",
+    "figures": "Figures",
+    "evidence": "Tables of evidence",
+    "tokens-heading": "Tokens",
+    "responses-heading": "Responses",
+    "methods": "Methods",
+    "cost": "Cost and provenance",
+    "audit": "The paper's own numbers",
+}
+"""Anchor of a section -> its heading, in the order of the page."""
+ELSEWHERE = ("verdicts", "hyperparameters")
+"""Tables of evidence that other sections show."""
 
-
-@dataclass(frozen=True)
-class Example:
-    """One problem and the first response of every checkpoint."""
-
-    benchmark: str
-    question: str
-    gold: str
-    responses: list[tuple[str, str, str]]
-    """Checkpoint, verdict, text."""
+METHODS: list[Column[Method]] = [
+    Column("Method", lambda method: method.title, text=True),
+    Column("Tokens", lambda method: _selection(method), text=True),
+    Column("Mean over", lambda method: method.aggregation.replace("_", " "), text=True),
+    Column("Clip", lambda method: f"{method.clip_low} / {method.clip_high}"),
+    Column("KL", lambda method: method.kl_coefficient),
+    Column("Source", lambda method: method.source, text=True),
+]
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
@@ -62,69 +77,107 @@ def render_report(study: Study, root: Path = Path()) -> str:
 
     Raises:
         StaleScoreError: scores do not belong to this study in its current state.
+        DamagedFileError: responses or a figure are truncated or corrupt.
     """
-    scores = {name: read_scores(study, name, root) for name in study.run.decodings}
-    tables = [main_table(study, name, scores[name]) for name in study.run.decodings]
-    figures = {
-        name: _data_address(root / paths.FIGURE.format(study=study.name, figure=name, suffix="png"))
-        for name in paths.figure_names(study)
-    }
+    artefacts = Artefacts(study, root)
+    scripts = [document.plotly(), document.script("report.js")]
+    grids = _grids(artefacts)
+    evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
+    tokens = token_rows(token_records(artefacts))
     return template("report.html.j2").render(
         study=study,
-        tables=tables,
-        shared_notes=[n for n in tables[0].notes if all(n in table.notes for table in tables)],
-        figures={name: (FIGURES[name].title, address) for name, address in figures.items()},
-        examples=_examples(study, root),
-        against_paper=[compare(study, table) for table in tables],
-        audit=audit_rows(),
-        audit_text=audit_text(),
-        said={
+        sections=_sections(evidence, tokens),
+        style=document.script("report.css"),
+        policy=document.policy(scripts),
+        scripts=scripts,
+        palettes=document.json_block(PALETTES),
+        decodings={name: study.decodings[name].title for name in study.run.decodings},
+        figures=[_figure(artefacts, name) for name in paths.figure_names(study)],
+        grids=grids,
+        evidence=evidence,
+        tokens=document.json_block(tokens) if tokens else None,
+        **_numbers(artefacts),
+        **_responses(artefacts),
+        **_paper(),
+    )
+
+
+def _sections(evidence: Mapping[str, Any], tokens: list[Any]) -> dict[str, str]:
+    empty = {"evidence": not evidence, "tokens-heading": not tokens}
+    return {anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)}
+
+
+def _numbers(artefacts: Artefacts) -> dict[str, Any]:
+    """Return tables, setting, cost and provenance."""
+    study = artefacts.study
+    scores = {name: artefacts.scores(name) for name in study.run.decodings}
+    tables = [main_table(study, name, found) for name, found in scores.items()]
+    first, records = next(iter(scores.values())), setting.records(artefacts)
+    return {
+        "tables": tables,
+        "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
+        "against_paper": [compare(study, table) for table in tables],
+        "commands": {name: setting.reruns(study, found, name) for name, found in scores.items()},
+        "setting": setting.setting(study, first, records),
+        "costs": setting.costs(artefacts, records),
+        "cost_columns": setting.COSTS,
+        "methods": [study.method(name) for name in study.run.methods],
+        "method_columns": METHODS,
+        "made_by": identity.report_fingerprint(study),
+        "provenance": json.dumps(first.provenance, indent=1, sort_keys=True),
+        "fingerprints": {
+            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
+            for checkpoint in filter(study.is_full, study.checkpoints())
+        },
+    }
+
+
+def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
+    """Return a figure as the template shows it."""
+    study, chart = artefacts.study, CHARTS[name](artefacts)
+    files = {
+        suffix: paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
+        for suffix in paths.FIGURE_SUFFIXES
+    }
+    # Links are relative to the page.
+    folder = paths.RESULTS.format(study=study.name) + "/"
+    return {
+        "name": name,
+        "title": FIGURES[name].title,
+        "chart": chart,
+        "data": document.json_block(plot(chart, study.run.sizes)),
+        "image": document.static_image(
+            {suffix: artefacts.root / path for suffix, path in files.items()}
+        ),
+        "files": {suffix: path.removeprefix(folder) for suffix, path in files.items()},
+    }
+
+
+def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Grid]]:
+    """Return title and content of the tables of evidence, by name."""
+    names = paths.table_names(artefacts.study)
+    return {name: (TABLES[name].title, GRIDS[name](artefacts)) for name in names}
+
+
+def _responses(artefacts: Artefacts) -> dict[str, Any]:
+    choice = response_choice(artefacts)
+    return {"responses": document.json_block(choice.rows), "responses_rule": choice.rule}
+
+
+def _paper() -> dict[str, Any]:
+    """Return what the paper and others say, and the paper's numbers recomputed."""
+    return {
+        "audit": audit_rows(),
+        "audit_text": audit_text(),
+        "said": {
             "Headlines": [headline_line(found) for found in audit_headlines()],
             "Ablations and sensitivities": claim_lines(),
             "Worth knowing": note_lines(),
             "Trained by others": independent_lines(),
         },
-        methods=[(name, study.method(name)) for name in study.run.methods],
-        made_by=identity.report_fingerprint(study),
-        provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
-        fingerprints={
-            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
-            for checkpoint in filter(study.is_full, study.checkpoints())
-        },
-    )
+    }
 
 
-def _data_address(path: Path) -> str:
-    image = path.read_bytes()
-    if not (image.startswith(PNG_START) and image.endswith(PNG_END)):
-        raise DamagedFileError(f"{path}: truncated or corrupt, no PNG; {AGAIN}")
-    return "data:image/png;base64," + base64.b64encode(image).decode()
-
-
-def _examples(study: Study, root: Path) -> list[Example]:
-    """Return the first problem of some benchmarks, with responses of the fully evaluated checkpoints."""
-    decoding = study.run.decodings[0]
-    examples = []
-    step = max(1, len(study.run.benchmarks) // EXAMPLES)
-    for benchmark in study.run.benchmarks[::step][:EXAMPLES]:
-        problems = {}
-        for checkpoint in filter(study.is_full, study.checkpoints()):
-            path = paths.COMPLETIONS.format(
-                study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-            )
-            problems[str(checkpoint)] = read_responses(root / path)[0]
-        first = next(iter(problems.values()))
-        texts = [problem.responses[0] for problem in problems.values()]
-        grades = grade_all([(first.gold, text) for text in texts])
-        examples.append(
-            Example(
-                benchmark,
-                first.question,
-                first.gold,
-                [
-                    (checkpoint, grade.verdict.replace("_", " "), shorten(text, MAX_CHARACTERS))
-                    for checkpoint, grade, text in zip(problems, grades, texts, strict=True)
-                ],
-            )
-        )
-    return examples
+def _selection(method: Method) -> str:
+    arguments = "".join(f" {name}={value}" for name, value in method.selection_args.items())
+    return method.selection.replace("_", " ") + arguments

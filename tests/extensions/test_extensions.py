@@ -255,7 +255,7 @@ def test_a_column_is_in_every_format_that_it_names(finished):
     shown = {
         "md": (finished.table("md"), "| Finished % |"),
         "tex": (finished.table("tex"), r"& Finished \% &"),
-        "html": ((finished.results / "report.html").read_text(), "<th>Finished %</th>"),
+        "html": ((finished.results / "report.html").read_text(), ">Finished %</th>"),
         "csv": (finished.table("csv"), ",Avg,finished %,"),
     }
     for name, (text, heading) in shown.items():

@@ -53,15 +53,14 @@ def finish(study: Study, tmp_path: Path) -> Path:
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
             write_score(tmp_path, study, checkpoint, benchmark)
-            path = paths.COMPLETIONS.format(
-                study=study.name,
-                checkpoint=checkpoint,
-                decoding=study.run.decodings[0],
-                benchmark=benchmark,
-            )
-            shown = "What <i>is</i> 7?\u202e"
-            answered = AnsweredProblem(0, shown, "7", [HOSTILE] * 4, [9] * 4, [False] * 4, ["e"])
-            write_responses(tmp_path / path, [answered])
+            for decoding in study.run.decodings:
+                path = paths.COMPLETIONS.format(
+                    study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+                )
+                shown = "What <i>is</i> 7?\u202e"
+                texts = [HOSTILE] * 4
+                answered = AnsweredProblem(0, shown, "7", texts, [9] * 4, [False] * 4, ["e"])
+                write_responses(tmp_path / path, [answered])
     for i, metrics in enumerate(paths.metrics_paths(study)):
         records = [
             {

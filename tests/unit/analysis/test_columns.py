@@ -30,7 +30,7 @@ def test_one_more_column_of_the_main_table_is_in_all_five_formats(study, finishe
     shown = {
         "md": (render(table, "md"), "| Tokens &amp; more |"),
         "tex": (render(table, "tex"), r"& Tokens \& more \\"),
-        "html": (render_report(study, finished), "<th>Tokens &amp; more</th>"),
+        "html": (render_report(study, finished), ">Tokens &amp; more</th>"),
         "terminal": (stream.getvalue(), "Tokens & more"),
     }
     assert set(shown) == set(FORMATS)
