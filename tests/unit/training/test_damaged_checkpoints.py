@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from test_step_checkpoints import flip_a_bit
-from test_trainer import metrics, reference, run, weights, world  # noqa: F401
+from test_trainer import metrics, reference, run, tokens, weights, world  # noqa: F401
 from training_jobs import job_in
 
 from stapo.files import DamagedFileError
@@ -57,6 +57,7 @@ def garble(checkpoint: Path, name: str) -> None:
 
 def assert_same(out: Path, reference: Path) -> None:  # noqa: F811
     assert metrics(out / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    assert tokens(out) == tokens(reference)
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(out)[name], tensor), name
 
@@ -67,7 +68,8 @@ def test_one_flipped_bit_in_any_file_is_noticed(copy):
     shutil.rmtree(copy / "work" / "checkpoint-6")
     names = [path.name for path in newest.iterdir()]
     expected = {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", ROLLOUT_FILE}
-    assert expected | {"metrics.jsonl", "trainer_state.json", SEAL} <= set(names)
+    logs = {"metrics.jsonl", "tokens.jsonl"}
+    assert expected | logs | {"trainer_state.json", SEAL} <= set(names)
     identity = json.loads((newest / SEAL).read_text())
     for name in names:
         whole = (newest / name).read_bytes()
@@ -91,6 +93,7 @@ def test_a_damaged_checkpoint_makes_the_run_resume_in_the_middle_of_a_rollout(
     # The log of the work directory has lost lines and one in its middle: the checkpoint has it whole.
     lines = (work / "metrics.jsonl").read_text().splitlines(keepends=True)
     (work / "metrics.jsonl").write_text(lines[0] + "{" + lines[2])
+    (work / "tokens.jsonl").unlink()
     run(world, copy, **KEEP)
     said = capsys.readouterr().out
     assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_trainer import metrics, run, weights, world  # noqa: F401
+from test_trainer import metrics, run, tokens, weights, world  # noqa: F401
 
 PROGRAM = Path(__file__).with_name("killed.py")
 
@@ -27,5 +27,6 @@ def test_twenty_kills_leave_the_same_weights_and_metrics(world, tmp_path):  # no
     assert int(done.stdout.split("20 kills, ")[1].split()[0]) >= 1
     assert done.stdout.count("resuming after step") >= 10
     assert metrics(killed / "metrics.jsonl") == metrics(whole / "metrics.jsonl")
+    assert tokens(killed) == tokens(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(weights(killed)[name], tensor), name

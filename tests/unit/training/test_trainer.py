@@ -30,6 +30,7 @@ from stapo.objective import (
     sequence_mean,
     token_mean,
 )
+from stapo.records.tokens import read_token_file
 from stapo.study.schema import TinyData, TinyModel, TrainingSettings
 from stapo.training import rewards
 from stapo.training import run as run_module
@@ -83,6 +84,10 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "model" / "model.safetensors")
 
 
+def tokens(out: Path) -> bytes:
+    return (out / "tokens.parquet").read_bytes()
+
+
 @pytest.fixture(scope="module")
 def reference(world, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("reference")
@@ -120,6 +125,7 @@ def test_micro_batches_change_nothing_but_rounding(world, reference, tmp_path, b
 def test_the_same_seed_gives_the_same_run(world, reference, tmp_path):
     run(world, tmp_path)
     assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    assert tokens(tmp_path) == tokens(reference)
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
@@ -148,6 +154,7 @@ run(Path({str(world)!r}), Path({str(tmp_path)!r}))
     assert not (tmp_path / "model").exists()
     run(world, tmp_path)
     assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    assert tokens(tmp_path) == tokens(reference)
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
@@ -161,6 +168,7 @@ def test_a_truncated_checkpoint_is_passed_over_and_the_run_finishes(
     run(world, tmp_path, steps=6)
     assert "checkpoint-6: skipped, truncated or corrupt: optimizer.pt" in capsys.readouterr().out
     assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    assert tokens(tmp_path) == tokens(reference)
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
@@ -171,6 +179,7 @@ def test_a_resume_with_nothing_to_do_says_so_and_publishes(world, reference, tmp
     run(world, tmp_path, steps=6)
     assert "all 6 steps were done before: nothing to train" in capsys.readouterr().out
     assert metrics(tmp_path / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
+    assert tokens(tmp_path) == tokens(reference)
     for name, tensor in weights(reference).items():
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
@@ -367,6 +376,9 @@ def test_bf16_and_gradient_checkpointing_keep_log_probs_in_single_precision(
     monkeypatch.setattr(module.StapoTrainer, "_forward", spy)
     records = run(world, tmp_path, steps=2)
     assert set(seen) == {(torch.float32, torch.float32)}
+    table = read_token_file(tmp_path / "tokens.parquet").to_pandas()
+    # The logits of the sampled tokens are those of the pass, to the rounding of their type.
+    assert (table["collision"].isna() == table["ratio"].isna()).all()
     expected = metrics(reference / "metrics.jsonl")
     # Eight bits of mantissa through two layers; the rollouts are those of another model, barely.
     assert records[0]["entropy"] == pytest.approx(expected[0]["entropy"], rel=0.05)
