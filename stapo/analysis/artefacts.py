@@ -118,11 +118,11 @@ class Artefacts:
             self.root / paths.INTERVENTION.format(**at, suffix=suffix)
             for suffix in paths.INTERVENTION_SUFFIXES
         )
-        try:
-            found = read_intervention(numbers)
-            table = read_intervention_tokens(tokens).to_pandas()
-        except FileNotFoundError as error:
-            raise DamagedFileError(f"{error.filename}: missing; run snakemake") from error
+        for path in (numbers, tokens):
+            if not path.exists():
+                raise DamagedFileError(f"{path}: missing; run snakemake")
+        found = read_intervention(numbers)
+        table = read_intervention_tokens(tokens).to_pandas()
         if found.fingerprint != identity.intervention_fingerprint(self.study, checkpoint):
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
         return Intervened(found, table)

@@ -24,7 +24,7 @@ from stapo.analysis.interventions import (
 )
 from stapo.analysis.stability import with_interval
 from stapo.evaluation.statistics import Interval, mean_of_seeds
-from stapo.records.interventions import ARMS, NOTHING, SILENCED
+from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.study import Study
 
 SHOWN_TOKENS = 1000

@@ -15,7 +15,8 @@ from scipy.stats import rankdata
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.evaluation.statistics import Interval, mean_of_seeds
-from stapo.records.interventions import ARMS, NOTHING, SILENCED, ArmRecord, Repetition
+from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.interventions import ArmRecord, Repetition
 from stapo.study import Checkpoint, Study
 
 Values = NDArray[Any]

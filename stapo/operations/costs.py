@@ -11,7 +11,7 @@ from math import ceil, inf, log2
 
 from stapo.methods import Method
 from stapo.models.shapes import Shape
-from stapo.records.interventions import ARMS, MOMENT_ROLLOUTS
+from stapo.records.arms import ARMS, MOMENT_ROLLOUTS
 from stapo.study import Study
 from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
 

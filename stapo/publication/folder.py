@@ -14,6 +14,7 @@ from typing import Any
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
+from stapo.records import interventions
 from stapo.records.responses import FIELDS, AnsweredProblem, answered_problem
 from stapo.records.scores import SCHEMA
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
@@ -204,6 +205,8 @@ class _Limits:
                 rows = prod(self._cell(path))
                 limit = min(rows * ROW_BYTES, SCORE_BYTES)
                 return untrusted.parquet_fault(file, SCHEMA, rows, limit)
+            if kind == "interventions":
+                return self._intervention(file, path)
             if path.endswith("/metrics.jsonl"):
                 return _count(file, RECORD_BYTES, self.study.training.steps)
             if path == "data/prompts.jsonl":
@@ -213,6 +216,13 @@ class _Limits:
         except (OSError, ValueError, LookupError) as error:
             return str(error) or repr(error)
         return f"has {size} bytes, more than {FILE_BYTES}" if size > FILE_BYTES else None
+
+    def _intervention(self, file: Path, path: str) -> str | None:
+        if not path.endswith(".parquet"):
+            untrusted.read_json(file)
+            return None
+        rows = self.study.interventions.repetitions * interventions.TOKENS
+        return untrusted.parquet_fault(file, interventions.SCHEMA, rows, rows * ROW_BYTES)
 
     def _cell(self, path: str) -> tuple[int, int]:
         """Return the numbers of problems and samples of a cell."""

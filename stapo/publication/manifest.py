@@ -14,7 +14,7 @@ from stapo.study import Study, TrainingRun, identity
 from stapo.tasks import benchmark_definitions
 
 WEIGHTS = ".safetensors"
-KINDS = ("models", "runs", "completions", "scores")
+KINDS = ("models", "runs", "completions", "scores", "interventions")
 SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RUN_MAPPINGS = ("base", "outputs")

@@ -153,13 +153,13 @@ def _size_faults(record: StepRecord, training: TrainingSettings) -> Iterator[str
         "clip_low_fraction": (record.clip_low_fraction, tokens),
         "clip_high_fraction": (record.clip_high_fraction, tokens),
     }
-    yield from _reward_faults(record.reward, responses, training)
+    yield from reward_faults(record.reward, responses, training)
     for name, (share, of) in counted.items():
         if abs(share * of - round(share * of)) > max(1e-3, ROUNDING * of):
             yield f"{name} {getattr(record, name)} is no share of {of}"
 
 
-def _reward_faults(reward: float, responses: int, training: TrainingSettings) -> Iterator[str]:
+def reward_faults(reward: float, responses: int, training: TrainingSettings) -> Iterator[str]:
     """Yield why a mean reward is impossible; for a user's reward function, any number is possible."""
     if training.reward not in REWARDS:
         return

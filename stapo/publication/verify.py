@@ -196,6 +196,13 @@ def recorded_errors(results: Results) -> Errors:
     yield from training_errors(results)
 
 
+def made_errors(results: Results) -> Errors:
+    """Yield what the interventions contradict."""
+    from stapo.publication.interventions import intervention_errors
+
+    yield from intervention_errors(results)
+
+
 def shown_errors(results: Results) -> Errors:
     """Yield tables, figures and report that show something else."""
     from stapo.publication.redraw import drawn_errors
@@ -212,6 +219,7 @@ CHECKS: dict[str, Callable[[Results], Errors]] = {
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
     "responses are those of their checkpoints": given_errors,
+    "interventions agree with the study": made_errors,
     "tables, figures and report follow from scores and metrics": shown_errors,
 }
 """Question to what answers it, in the order in which they are asked."""
@@ -234,6 +242,8 @@ def _notes(results: Results) -> Iterator[str]:
     not_drawn = [c for c in results.study.checkpoints() if not is_looked_at(results, c)]
     if not_drawn:
         yield f"responses of {len(not_drawn)} checkpoints were not drawn again from their weights"
+    if results.study.intervened():
+        yield "the updates of interventions were not done again from their weights"
     if results.study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
     try:

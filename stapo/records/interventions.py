@@ -16,21 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo.files import AGAIN, DamagedFileError, read_json
+from stapo.records.arms import ARMS
 
 VERSION = 1
 """Version of the fields below. A new version also increases `RECIPES["intervene"]`."""
 
-NOTHING, SILENCED = "none", "s2t"
-ARMS = {
-    NOTHING: "Nothing silenced",
-    SILENCED: "S2T",
-    "random_candidates": "Random candidates",
-    "random_positive": "Random tokens with A > 0",
-    "high_entropy": "High-entropy candidates",
-}
-"""Arm -> title. The last three silence exactly as many tokens as S2T does in the same rollout."""
-MOMENT_ROLLOUTS = 8
-"""Rollouts whose gradients give the second moments of the optimiser for all updates; our choice."""
 TOKENS = 2000
 """Largest number of tokens of a repetition in the parquet file."""
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stapo.methods import TAU_P, Method
 from stapo.objective import at_resolution, spurious_candidates
-from stapo.records.interventions import ARMS, NOTHING, SILENCED
+from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.training.minibatch import MiniBatch
 from stapo.training.update import select
 

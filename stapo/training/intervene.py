@@ -26,12 +26,9 @@ from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.objective import kl_k3
 from stapo.provenance import require_whole
+from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.records.interventions import (
-    ARMS,
-    MOMENT_ROLLOUTS,
-    NOTHING,
     SCHEMA,
-    SILENCED,
     TOKENS,
     ArmRecord,
     Intervention,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stapo.records.interventions import MOMENT_ROLLOUTS
+from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.training.rollouts import response_seed
 from stapo.training.trainer import StapoTrainer
 

@@ -14,13 +14,8 @@ from test_trainer import TRAINING, parity_reward, world  # noqa: F401
 from stapo.files import read_json
 from stapo.locks import ForeignDirectoryError
 from stapo.methods import JUSTRL, STAPO
-from stapo.records.interventions import (
-    ARMS,
-    NOTHING,
-    SILENCED,
-    read_intervention,
-    read_intervention_tokens,
-)
+from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.interventions import read_intervention, read_intervention_tokens
 from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.training import intervene as module

@@ -1,0 +1,95 @@
+"""Synthetic interventions in the real formats, with effects that the tests choose."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo import paths
+from stapo.analysis.interventions import predicted_change
+from stapo.files import write_json
+from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
+from stapo.study import Checkpoint, Study, identity
+
+MOVED = {NOTHING: -0.010, SILENCED: -0.002, "random_candidates": -0.009, "random_positive": -0.010}
+"""Arm -> its change of entropy: S2T keeps the entropy where it was, better than all others."""
+POSITIVE, OTHERS, CANDIDATES, COUNT = 40, 45, 4, 3
+RARE = 0.001
+
+
+def repetition(number: int, moved: Mapping[str, float], noise: float = 0.0) -> Repetition:
+    """Return a repetition whose arms change the entropy by known amounts; the noise is of the pairs."""
+    rng = np.random.default_rng(number)
+    arms = {
+        arm: ArmRecord(
+            silenced=0 if arm == NOTHING else COUNT,
+            gradient_norm=0.2 + 0.01 * index,
+            cosine=1.0 - 0.001 * index,
+            entropy=0.5 + moved.get(arm, -0.01) + noise * float(rng.normal()),
+            entropy_resampled=0.5,
+            entropy_rollout=0.4,
+            reward=0.25,
+            kl=0.001,
+        )
+        for index, arm in enumerate(ARMS)
+    }
+    return Repetition(
+        repetition=number, tokens=POSITIVE + OTHERS, positive=POSITIVE, candidates=CANDIDATES,
+        rollout_reward=0.5, entropy_rollout=0.4, held_out_tokens=900, reward=0.25, entropy=0.5, arms=arms,
+    )  # fmt: skip
+
+
+def tokens(number: int, sign: float = 1.0) -> dict[str, Any]:
+    """Return the columns of the tokens of a repetition, whose entropies move as the lemma says times `sign`."""
+    rng = np.random.default_rng(100 + number)
+    total = POSITIVE + OTHERS
+    logps = np.log(rng.uniform(0.01, 1, total)).astype(np.float32)
+    logps[:CANDIDATES] = np.log(RARE)
+    entropies = rng.uniform(0, 2, total).astype(np.float32)
+    advantages = np.repeat([1.0, -1.0], [POSITIVE, OTHERS]).astype(np.float32)
+    change = predicted_change(logps, entropies, advantages)
+    index = np.arange(total)
+    return {
+        "repetition": np.full(total, number),
+        "response": np.where(index < POSITIVE, 0, 1),
+        "position": np.where(index < POSITIVE, index, index - POSITIVE),
+        "token_id": index,
+        "logp": logps,
+        "advantage": advantages,
+        "candidate": index < CANDIDATES,
+        "silenced": index < COUNT,
+        "entropy": entropies,
+        "entropy_after": (entropies + 0.01 * sign * change).astype(np.float32),
+    }
+
+
+def write_intervention(
+    root: Path,
+    study: Study,
+    checkpoint: Checkpoint,
+    moved: Mapping[str, float] = MOVED,
+    noise: float = 1e-4,
+    sign: float = 1.0,
+) -> list[Path]:
+    """Write the interventions at one checkpoint; return the paths."""
+    settings = study.interventions
+    numbers = range(settings.repetitions)
+    method = study.training_of(settings.method)
+    found = Intervention(
+        str(checkpoint),
+        identity.intervention_fingerprint(study, checkpoint),
+        settings.method,
+        settings.prompts * method.group_size,
+        tuple(repetition(number, moved, noise) for number in numbers),
+    )
+    at = {"study": study.name, "checkpoint": checkpoint}
+    written = [root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet")]
+    write_json(written[0], found.as_json())
+    columns = [tokens(number, sign) for number in numbers]
+    arrays = [pa.array(np.concatenate([c[f.name] for c in columns]), f.type) for f in SCHEMA]
+    pq.write_table(pa.table(arrays, schema=SCHEMA), written[1])
+    return written

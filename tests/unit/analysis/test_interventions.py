@@ -1,0 +1,251 @@
+"""Numbers, verdict, figures and table of interventions whose truth is known."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from synthetic_interventions import MOVED, repetition, write_intervention
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.draw import image, write_figure
+from stapo.analysis.exhibits import CHARTS, GRIDS
+from stapo.analysis.interventions import (
+    CONTROLS,
+    causal_effect,
+    difference,
+    effect_at,
+    lemma_correlation,
+    measured,
+    predicted_change,
+    rank_correlation,
+    title_of,
+)
+from stapo.exhibits import FIGURES, TABLES
+from stapo.files import DamagedFileError
+from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.study import Checkpoint, Study, parse_study
+
+NAMES = ["tiny/justrl/seed0", "tiny/justrl/seed1"]
+FIRST = Checkpoint("tiny", "justrl", 0)
+
+
+@pytest.fixture
+def study(raw_study: dict[str, Any]) -> Study:
+    raw_study["name"] = "demo"
+    raw_study["run"]["seeds"] = [0, 1]
+    raw_study["interventions"] = {"checkpoints": NAMES}
+    return parse_study(raw_study)
+
+
+def made(study: Study, root: Any, *moved: Any, **how: Any) -> Artefacts:
+    """Return the artefacts of a study; the last of `moved` is of all further checkpoints."""
+    for index, checkpoint in enumerate(study.intervened()):
+        effects = moved[min(index, len(moved) - 1)] if moved else MOVED
+        write_intervention(root, study, checkpoint, effects, **how)
+    return Artefacts(study, root)
+
+
+WORSE = {**MOVED, SILENCED: -0.03}
+EQUAL = dict.fromkeys(ARMS, -0.01)
+AS_RANDOM = {**MOVED, "random_positive": -0.002}
+UPWARDS = {**MOVED, SILENCED: 0.004}
+
+
+@pytest.mark.parametrize(
+    ("moved", "noise", "verdict"),
+    [
+        (MOVED, 1e-4, "yes"),
+        (UPWARDS, 1e-4, "yes"),  # What counts is how far the entropy moves.
+        (WORSE, 1e-4, "no"),
+        (EQUAL, 1e-4, "cannot be decided"),
+        (AS_RANDOM, 1e-4, "cannot be decided"),  # Any silencing would do.
+        (MOVED, 0.1, "cannot be decided"),
+    ],
+)
+def test_the_verdict_of_a_checkpoint_follows_from_what_was_made_up(moved, noise, verdict):
+    found = effect_at(FIRST, [repetition(number, moved, noise) for number in range(8)])
+    assert found.verdict == verdict
+    assert {*found.against} == {*CONTROLS}
+    expected = abs(moved[SILENCED]) - abs(moved[NOTHING])
+    one = found.against[NOTHING]
+    # With more noise, the absolute value is too large on average.
+    assert noise > 0.01 or one.low <= expected <= one.high
+
+
+def test_a_difference_has_its_truth_in_95_of_100_intervals():
+    inside = 0
+    for start in range(0, 4000, 8):
+        done = [repetition(number, MOVED, 0.01) for number in range(start, start + 8)]
+        found = difference(done, "entropy", SILENCED)
+        inside += found.low <= MOVED[SILENCED] - MOVED[NOTHING] <= found.high
+    assert 0.92 < inside / 500 < 0.98
+
+
+def test_differences_are_paired(study, tmp_path):
+    done = [repetition(number, MOVED, 1e-4) for number in range(8)]
+    shifted = [
+        replace(
+            one,
+            arms={
+                arm: replace(found, gradient_norm=found.gradient_norm + index)
+                for arm, found in one.arms.items()
+            },
+        )
+        for index, one in enumerate(done)
+    ]
+    for repetitions in (done, shifted):
+        found = difference(repetitions, "gradient_norm", SILENCED)
+        assert found.value == pytest.approx(0.01)
+        assert found.high - found.low < 1e-9
+    assert measured(shifted, "gradient_norm", NOTHING).std() > 2
+
+
+@pytest.mark.parametrize(
+    ("moved", "verdict", "reason"),
+    [
+        ([MOVED], "yes", "2 training seeds"),
+        ([WORSE], "no", "2 training seeds"),
+        ([MOVED, WORSE], "cannot be decided", "do not agree"),
+        ([EQUAL], "cannot be decided", "leave it open"),
+    ],
+)
+def test_checkpoints_of_two_seeds_decide_together(study, tmp_path, moved, verdict, reason):
+    found = causal_effect(made(study, tmp_path, *moved))
+    assert (found.verdict, len(found.effects)) == (verdict, 2)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize("names", [NAMES[:1], ["tiny/base"], ["tiny/base", NAMES[0]]])
+def test_one_training_seed_decides_nothing_about_a_method(raw_study, tmp_path, names):
+    raw_study["run"]["seeds"] = [0, 1]
+    raw_study["interventions"] = {"checkpoints": names}
+    found = causal_effect(made(parse_study(raw_study), tmp_path))
+    assert found.verdict == "cannot be decided"
+    assert {effect.verdict for effect in found.effects} == {"yes"}
+    assert "the answer is yes, but they are not of two training seeds" in found.reason
+
+
+def test_a_study_without_interventions_has_no_effect_and_no_files(raw_study, tmp_path):
+    plain = parse_study(raw_study)
+    found = causal_effect(Artefacts(plain, tmp_path))
+    assert (found.verdict, found.effects) == ("cannot be decided", [])
+    assert paths.intervention_paths(plain) == []
+    assert "interventions" not in [*paths.figure_names(plain), *paths.table_names(plain)]
+
+
+def test_figures_and_table_are_announced_where_a_study_asks(study):
+    assert {"interventions", "entropy_change"} <= {*paths.figure_names(study)}
+    assert "interventions" in paths.table_names(study)
+    for exhibit in (FIGURES["interventions"], TABLES["interventions"], FIGURES["entropy_change"]):
+        assert paths.exhibit_sources(study, exhibit) == paths.intervention_paths(study)
+    assert len(paths.intervention_paths(study)) == 4
+    assert {*paths.intervention_paths(study)} <= {*paths.published_paths(study)}
+
+
+# The lemma
+
+
+def test_the_prediction_is_the_formula():
+    rng = np.random.default_rng(0)
+    logps, entropies = np.log(rng.uniform(size=20)), rng.uniform(0, 3, 20)
+    advantages = rng.normal(size=20)
+    found = predicted_change(logps, entropies, advantages)
+    for i, value in enumerate(found):
+        probability = math.exp(logps[i])
+        assert value == pytest.approx(-probability * (logps[i] - -entropies[i]) * advantages[i])
+    # A rare token of low entropy with A > 0 raises the entropy, a likely one of high entropy lowers it.
+    assert predicted_change(np.array([-6.0]), np.array([0.5]), np.array([1.0]))[0] > 0
+    assert predicted_change(np.array([-0.5]), np.array([2.0]), np.array([1.0]))[0] < 0
+
+
+def test_rank_correlation_is_spearmans_with_ties():
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(0, 10, 200).astype(float), rng.integers(0, 10, 200).astype(float)
+    other += one
+    assert rank_correlation(one, other) == pytest.approx(spearmanr(one, other).statistic)
+    assert math.isnan(rank_correlation(np.zeros(3), np.arange(3.0)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
+    found = lemma_correlation(made(study, tmp_path, sign=sign), FIRST)
+    assert found.value == pytest.approx(sign, abs=0.01)
+    assert found.high - found.low < 0.02
+
+
+# What is shown
+
+
+def test_the_figure_has_the_differences_with_intervals(study, tmp_path):
+    chart = CHARTS["interventions"](made(study, tmp_path))
+    entropy = chart.panels[0]
+    assert [one.name for one in entropy.series] == ["tiny, JustRL, seed 0", "tiny, JustRL, seed 1"]
+    one = entropy.series[0]
+    assert one.x == ["STAPO", *list(ARMS.values())[2:]]
+    truth = [MOVED[arm] - MOVED[NOTHING] for arm in list(ARMS)[1:4]]
+    assert one.y[:3] == pytest.approx(truth, abs=2e-4)
+    assert all(low <= y <= high for low, y, high in zip(one.low, one.y, one.high, strict=True))
+
+
+def test_the_figure_of_tokens_has_ranks_and_the_correlation(study, tmp_path):
+    chart = CHARTS["entropy_change"](made(study, tmp_path))
+    panel = chart.panels[0]
+    assert panel.title.startswith("tiny, JustRL, seed 0: rank correlation 1.00 [")
+    points, means = panel.series
+    assert max(len(points.x), 1) <= 1000
+    assert min(points.x) > 0
+    assert max(points.x) < 100
+    assert means.x == [5 + 10 * part for part in range(10)]
+    assert means.y == pytest.approx(means.x, abs=1)
+
+
+def test_the_table_says_what_was_found(study, tmp_path):
+    grid = GRIDS["interventions"](made(study, tmp_path))
+    assert [row.arm for row in grid.rows[: len(ARMS)]] == [
+        "Nothing silenced", "STAPO", *list(ARMS.values())[2:],
+    ]  # fmt: skip
+    assert [row.silenced for row in grid.rows[:2]] == [0, 3]
+    shown = {column.heading: column.shown(grid.rows[1]) for column in grid.columns}
+    assert float(shown["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
+    assert shown["Silenced tokens"] == "3.0"
+    assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
+
+
+@pytest.mark.parametrize("name", ["interventions", "entropy_change"])
+def test_figures_are_the_same_bytes_every_time(study, tmp_path, name):
+    artefacts = made(study, tmp_path)
+    written = write_figure(study, name, tmp_path)
+    assert [path.read_bytes() for path in written] == [*image(CHARTS[name](artefacts)).values()]
+
+
+def test_titles_are_as_people_say_them(study):
+    assert title_of(study, Checkpoint("tiny")) == "tiny, Base"
+    assert title_of(study, Checkpoint("tiny", "grpo", 1, 20)) == "tiny, GRPO, seed 1, step 20"
+
+
+# Files
+
+
+def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
+    numbers, tokens = write_intervention(tmp_path, study, FIRST)
+    with pytest.raises(DamagedFileError, match=r"seed1\.json: missing; run snakemake"):
+        causal_effect(Artefacts(study, tmp_path))
+    tokens.write_bytes(b"PAR1")
+    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: truncated or corrupt"):
+        Artefacts(study, tmp_path).intervention(FIRST)
+    tokens.unlink()
+    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: missing"):
+        Artefacts(study, tmp_path).intervention(FIRST)
+    numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
+    with pytest.raises(DamagedFileError, match=r"seed0\.json: kl is not a finite number"):
+        Artefacts(study, tmp_path).intervention(FIRST)
+    write_intervention(tmp_path, study, FIRST)
+    other = study.model_copy(
+        update={"interventions": study.interventions.model_copy(update={"prompts": 99})}
+    )
+    with pytest.raises(DamagedFileError, match="made with other settings"):
+        Artefacts(other, tmp_path).intervention(FIRST)
