@@ -44,7 +44,7 @@ def repetition(number: int, moved: Mapping[str, float], noise: float = 0.0) -> R
 
 
 def tokens(number: int, sign: float = 1.0) -> dict[str, Any]:
-    """Return the columns of the tokens of a repetition, whose entropies move as the lemma says times `sign`."""
+    """Return the columns of tokens whose entropies move as the lemma says, times `sign`."""
     rng = np.random.default_rng(100 + number)
     total = POSITIVE + OTHERS
     logps = np.log(rng.uniform(0.01, 1, total)).astype(np.float32)

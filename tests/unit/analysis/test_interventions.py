@@ -240,6 +240,7 @@ def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
     tokens.unlink()
     with pytest.raises(DamagedFileError, match=r"seed0\.parquet: missing"):
         Artefacts(study, tmp_path).intervention(FIRST)
+    write_intervention(tmp_path, study, FIRST)
     numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
     with pytest.raises(DamagedFileError, match=r"seed0\.json: kl is not a finite number"):
         Artefacts(study, tmp_path).intervention(FIRST)
