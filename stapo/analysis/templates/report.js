@@ -72,7 +72,11 @@
     responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", topojsonURL: "data:,",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], scrollZoom: false,
   };
-  const figures = [];
+  const figures = [], MOST_VALUES = 500;
+  const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? "\u2013"));
+  // Undoes the escapes for Plotly.
+  const plain = (value) => (typeof value === "string" ? value.replaceAll("%&#123;", "%{").replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">").replaceAll("&amp;", "&") : short(value));
 
   // Plotly has no setting for whole numbers on an axis: its ticks would stand at 2.5.
   function wholeStep(from, to) {
@@ -117,6 +121,28 @@
     }
   }
 
+  // A figure in words, made when it is asked for.
+  function values(spec) {
+    const details = element("details", {}, element("summary", {}, "Values as a table"));
+    const line = (kind, cells) => element("tr", {}, ...cells.map((text) => element(kind, {}, text)));
+    const rows = () => spec.panels.flatMap(({ title, data: traces }) =>
+      traces.filter((trace) => !trace.fill && trace.hoverinfo !== "skip").flatMap((trace) =>
+        trace.x.map((x, i) => [title, plain(trace.name), short(trace.meta.seed), ...[x, trace.y[i]].map(plain)])));
+    details.addEventListener("toggle", () => {
+      if (details.querySelector("table")) return;
+      const found = rows(), shown = found.slice(0, MOST_VALUES);
+      const table = element("table", {},
+        element("caption", {}, `${shown.length} of ${found.length} values; all are in the files in tables/`),
+        element("thead", {}, line("th", ["Panel", "Series", "Seed", "x", "y"])),
+        element("tbody", {}, ...shown.map((cells) => line("td", cells))));
+      const region = element("div", { className: "scroll values", tabIndex: 0 }, table);
+      region.setAttribute("role", "region");
+      region.setAttribute("aria-label", "Values of the figure");
+      details.append(region);
+    });
+    return details;
+  }
+
   function makeFigure(box) {
     const spec = data(`data-${box.dataset.figure}`);
     const image = box.querySelector("img");
@@ -125,7 +151,7 @@
     const panels = element("div", { className: "panels" });
     const parts = spec.panels.map((panel) => {
       const plot = element("div", { className: "plot" });
-      plot.setAttribute("role", "img");
+      plot.setAttribute("role", "group");
       plot.setAttribute("aria-label", [image.alt, panel.title].filter(Boolean).join(": "));
       const part = element("div", { className: "panel" }, plot);
       if (panel.title) part.prepend(element("h4", {}, panel.title));
@@ -158,6 +184,8 @@
         if (part.hidden) continue;
         const traces = panel.data.map((trace) => ({ ...coloured(trace), visible: isShown(trace) }));
         Plotly.react(plot, traces, themed(panel.layout), config).then(() => {
+          // Read out, the texts of an image are noise; the values are below it.
+          plot.querySelectorAll(".main-svg").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
           keepWhole(plot, panel.layout);
           if (plot.dataset.listens) return;
           plot.dataset.listens = "yes";
@@ -170,7 +198,7 @@
       drawn = true;
       image.hidden = true;  // Only now: without Plotly the static image stays.
       if (spec.groups.length > 1) box.append(keys);
-      box.append(panels);
+      box.append(panels, values(spec));
       draw();
     };
     figures.push({ box, draw, show, choose: (found) => { chosen = found; draw(); } });
@@ -199,7 +227,6 @@
   // ---- Browsers -------------------------------------------------------------------------------
 
   const PAGE = 10;
-  const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? "\u2013"));
   const label = (text, control) => element("label", {}, text, control);
   const option = (value, text = value) => element("option", { value }, text);
 

@@ -1,0 +1,162 @@
+"""A report with everything in it, opened in a headless browser without network."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from unit.analysis.conftest import finish
+
+from stapo import paths
+from stapo.analysis import report
+from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
+from stapo.analysis.columns import Column
+from stapo.analysis.draw import write_figure
+from stapo.analysis.exhibits import CHARTS
+from stapo.analysis.grids import Grid
+from stapo.repository import CATALOGUE, ROOT
+from stapo.study import Study, merge, parse_study
+
+SMOKE = ROOT / "workflows" / "studies" / "smoke.yaml"
+
+EVIL = (
+    "<img src=x onerror='document.title=1'><script>document.title=2</script> <b>bold</b> "
+    "<a href='https://example.org'>link</a> </script> <!-- \x1b[31m \u202e &lt; %{x} {{ 7 * 7 }}"
+)
+TOKENS = 45
+
+
+def tokens(study: Study) -> list[dict[str, Any]]:
+    """Return token records in the form of those of a training."""
+    titles = [study.method(name).title for name in study.run.methods]
+    return [
+        {
+            "step": 1 + index // 3, "method": titles[index % len(titles)], "size": study.run.sizes[index % 2],
+            "seed": study.run.seeds[index % 2],
+            "kind": ("silenced", "retained", "other")[index % 3], "kept": index % 3 != 0,
+            "token": EVIL if index == 7 else (" the", "\n", "7")[index % 3],
+            "before": f"{EVIL}\n2-1=1; so" if index == 7 else "2-1=1; so", "after": " 1-6=5; now",
+            "probability": 0.001 * (1 + index), "entropy": 0.01 * index, "advantage": 1.5, "ratio": 1.0,
+            "reward": 1.0 if index % 2 else -1.0, "gradient_norm": 1.4 - 0.01 * index,
+            "class": "low p, low H" if index % 2 else "low p, high H", "category": "digits" if index % 3 else "unsorted",
+            "top": [["5", 0.6], [EVIL, 0.2], ["\n", 0.1], ["7", 0.05], ["8", 0.01]],
+        }
+        for index in range(TOKENS)
+    ]  # fmt: skip
+
+
+def bars(artefacts: Any) -> Chart:
+    """Return a chart with every kind of series, and text that is not ours."""
+    names = ["7", EVIL, " the"]
+    return Chart(
+        caption=f"Frequencies. {EVIL}",
+        share_y=False,
+        panels=[
+            Panel(
+                title="tiny",
+                x=Axis(label=EVIL),
+                series=[Series(name="silenced", kind="bars", x=names, y=[5, 3, 1], low=[4, 2, 1], high=[6, 4, 2])],
+            ),
+            Panel(
+                title=EVIL,
+                x=Axis(label="p", log=True),
+                lines=[Line(value=0.002, label=EVIL, vertical=True)],
+                series=[
+                    Series(
+                        name=EVIL, kind="points", x=[0.001, 0.1], y=[1, 2], text=names[:2], labelled=True
+                    ),
+                    Series(name="band", x=[0.001, 0.1], y=[1, 1], low=[0, 1], high=[2, 2], dashed=True),
+                ],
+            ),
+        ],
+    )  # fmt: skip
+
+
+def verdicts(artefacts: Any) -> Grid:
+    columns: list[Column[Any]] = [
+        Column("Claim", lambda row: row[0], text=True),
+        Column("Verdict", lambda row: row[1], text=True),
+    ]
+    rows = [("STAPO is better.", "cannot be decided"), (EVIL, "holds")]
+    return Grid(columns=columns, rows=rows, caption="What the paper claims.")
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of two sizes and two seeds."""
+    root = tmp_path_factory.mktemp("report")
+    raw = merge(*(yaml.safe_load(path.read_text()) for path in (CATALOGUE, SMOKE)))
+    raw["name"] = "demo"
+    raw["run"] |= {
+        "sizes": ["tiny", "1.7B"], "methods": ["grpo", "justrl", "stapo"], "seeds": [0, 1],
+        "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2", "linear-equation"],
+    }  # fmt: skip
+    raw["training"]["steps"] = 10
+    raw["methods"] = {"grpo": {"title": "<b>G</b>RPO &amp;"}}
+    study = parse_study(raw)
+    finish(study, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CHARTS, "token_frequencies", bars)
+        patch.setitem(report.GRIDS, "verdicts", verdicts)
+        patch.setattr(report, "token_records", lambda artefacts: tokens(study))
+        figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
+        patch.setattr(paths, "figure_names", lambda study: figures)
+        patch.setattr(paths, "table_names", lambda study: ["verdicts"])
+        for name in figures:
+            write_figure(study, name, root)
+        return report.write_report(study, root)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Opened:
+    """A page, and everything in it that should not have happened."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.messages: list[str] = []
+
+
+@pytest.fixture
+def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens the report; at the end, nothing may have been fetched or complained of."""
+    made: list[tuple[Any, Opened]] = []
+
+    def open_(width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, color_scheme=scheme, offline=True, **options)
+        one = Opened(context.new_page())
+        made.append((context, one))
+
+        def route(request: Any) -> None:
+            if request.request.url.startswith("file:"):
+                request.continue_()
+            else:
+                one.requests.append(request.request.url)
+                request.abort()
+
+        context.route("**/*", route)
+        one.page.on("console", lambda said: one.messages.append(f"{said.type}: {said.text}"))
+        one.page.on("pageerror", lambda error: one.messages.append(str(error)))
+        one.page.on("dialog", lambda dialog: one.messages.append("a dialog"))
+        one.page.goto(page.as_uri())
+        return one.page
+
+    yield open_
+    for context, one in made:
+        context.close()
+        assert one.requests == []
+        assert one.messages == []
