@@ -104,7 +104,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _started(record: Mapping[str, Any]) -> list[str]:
     """Return when the attempts of a training started, to the minute, in order."""
     attempts = record.get("attempts")
-    times = [_mapping(one).get("started") for one in attempts or () if isinstance(attempts, list)]
+    found = attempts if isinstance(attempts, list) else []
+    times = [_mapping(one).get("started") for one in found]
     return sorted(time[:16].replace("T", " ") for time in times if isinstance(time, str))
 
 
@@ -192,7 +193,8 @@ def _gpus(environment: Mapping[str, Any]) -> str:
     names = environment.get("gpus")
     if not isinstance(names, list):
         return "not recorded"
-    counted = [f"{names.count(name)} \u00d7 {name}" for name in dict.fromkeys(map(str, names))]
+    texts = [str(name) for name in names]
+    counted = [f"{texts.count(name)} \u00d7 {name}" for name in dict.fromkeys(texts)]
     return ", ".join(counted) or "none"
 
 

@@ -174,13 +174,17 @@
     const isShown = ({ meta }) =>
       !hidden.has(meta.colour) && (!chosen.seed || meta.seed === null || String(meta.seed) === chosen.seed);
 
-    function draw() {
-      if (!drawn) return;
-      const seen = parts.filter(({ panel }) => !chosen.size || !panel.size || panel.size === chosen.size);
-      panels.style.setProperty("--columns", Math.min(spec.columns, seen.length) || 1);
+    function arrange() {
+      for (const { panel, part } of parts) part.hidden = chosen.size && panel.size && panel.size !== chosen.size;
+      const seen = parts.filter(({ part }) => !part.hidden).length;
+      panels.style.setProperty("--columns", Math.min(spec.columns, seen) || 1);
       keys.querySelectorAll("button").forEach((key) => key.style.setProperty("--colour", colour(Number(key.dataset.colour))));
+    }
+
+    function draw() {
+      arrange();
+      if (!drawn) return;
       for (const { panel, plot, part } of parts) {
-        part.hidden = !seen.some((one) => one.part === part);
         if (part.hidden) continue;
         const traces = panel.data.map((trace) => ({ ...coloured(trace), visible: isShown(trace) }));
         Plotly.react(plot, traces, themed(panel.layout), config).then(() => {
@@ -193,18 +197,20 @@
         });
       }
     }
+    // All boxes have their size from the start, so that nothing moves when a figure is drawn.
+    image.hidden = true;
+    if (spec.groups.length > 1) box.append(keys);
+    box.append(panels, values(spec));
+    arrange();
     const show = () => {
-      if (drawn) return;
       drawn = true;
-      image.hidden = true;  // Only now: without Plotly the static image stays.
-      if (spec.groups.length > 1) box.append(keys);
-      box.append(panels, values(spec));
       draw();
     };
     figures.push({ box, draw, show, choose: (found) => { chosen = found; draw(); } });
   }
 
   function makeFigures() {
+    if (!globalThis.Plotly) return;  // The static images stay.
     document.querySelectorAll("[data-figure]").forEach(makeFigure);
     // All at once would take seconds.
     const watcher = new IntersectionObserver((entries) => {
@@ -290,7 +296,8 @@
   }
 
   const badge = (right, text) => element("span", { className: `badge ${right ? "right" : "wrong"}` }, text);
-  const top = (...parts) => element("div", { className: "top" }, ...parts);
+  const top = (...parts) => element("div", { className: "top" },
+    ...parts.map((part) => (typeof part === "string" ? element("span", {}, part) : part)));
   const numbers = (pairs) =>
     element("dl", { className: "numbers" }, ...pairs.map(([name, value]) =>
       element("div", {}, element("dt", {}, name), element("dd", {}, value))));

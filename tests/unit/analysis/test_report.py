@@ -148,7 +148,7 @@ def test_setting_and_cost_are_those_of_the_trainings(study, finished):
     run = next(study.runs())
     path = finished / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
     record = {
-        "attempts": [{"started": "2026-05-04T03:02:01+00:00"}, {"started": 7}],
+        "attempts": [{"started": "2026-05-04T03:02:01+00:00"}, {"started": 7}, 8],
         "environment": {"commit": "c0ffee" * 6, "dirty": True, "gpus": ["H100", "H100"]},
         "seconds": 1234.5,
         "gpu_seconds": 7200.0,
