@@ -101,6 +101,8 @@ localrules:
     base_model,
     figure,
     evidence,
+    values,
+    references,
     report,
     provenance,
 

@@ -36,6 +36,7 @@ FIGURE = "results/{study}/figures/{figure}.{suffix}"
 TABLE = "results/{study}/tables/{table}.{suffix}"
 VALUES = "results/{study}/tables/values.{suffix}"
 """Every number of the tables, one line each."""
+VALUE_SUFFIXES = ("csv", "parquet")
 REFERENCES = "results/{study}/references.bib"
 INTERVENTIONS = "results/{study}/interventions"
 INTERVENTION = INTERVENTIONS + "/{checkpoint}.{suffix}"
@@ -117,6 +118,11 @@ def evidence_paths(study: Study) -> list[str]:
         for table in table_names(study)
         for suffix in SUFFIXES
     ]
+
+
+def value_paths(study: Study) -> list[str]:
+    """Return the values of a study's tables as CSV and Parquet."""
+    return [VALUES.format(study=study.name, suffix=suffix) for suffix in VALUE_SUFFIXES]
 
 
 def figure_names(study: Study) -> list[str]:
@@ -217,4 +223,6 @@ def published_paths(study: Study) -> list[str]:
         *table_paths(study),
         *figure_paths(study),
         *evidence_paths(study),
+        *value_paths(study),
+        REFERENCES.format(study=study.name),
     ]

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from stapo import paths
+from stapo.analysis.citations import write_references
 from stapo.analysis.draw import write_figure
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import write_tables
+from stapo.analysis.values import write_values
 from stapo.canonical import fingerprint
 from stapo.evaluation.scores import score
 from stapo.evaluation.task import benchmark_questions
@@ -119,6 +121,8 @@ class Forger:
         with suppress(*FAILURES):
             for decoding in study.run.decodings:
                 write_tables(study, decoding, self.root)
+            write_values(study, self.root)
+            write_references(study, self.root)
             write_report(study, self.root)
 
     def sum(self) -> None:

@@ -314,7 +314,8 @@ def _number(line: Line) -> str:
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def _problems(line: Line) -> int:
+def problems_of(line: Line) -> int:
+    """Return the number of problems of a line's benchmark, or of all benchmarks of its average."""
     of = line.metric.of
     return sum(line.table.problems[name] for name in line.table.averages.get(of, [of]))
 
@@ -327,7 +328,7 @@ CSV: list[Column[Line]] = [
     Column("value", _number),
     Column("low", _bound("low")),
     Column("high", _bound("high")),
-    Column("problems", _problems),
+    Column("problems", problems_of),
     Column("samples", lambda line: line.table.samples.get(line.metric.of, "")),
     Column("seeds", lambda line: line.row.seeds),
     Column("source", lambda line: line.row.source),

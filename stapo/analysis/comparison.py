@@ -93,10 +93,14 @@ def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
     """
     parts = {name: [b for b in benchmarks if counts(b)] for name, counts in FURTHER.items()}
     further = {name: part for name, part in parts.items() if 0 < len(part) < len(benchmarks)}
-    return {AVERAGE: [*benchmarks], **{_column(name): part for name, part in further.items()}}
+    return {
+        AVERAGE: [*benchmarks],
+        **{average_column(name): part for name, part in further.items()},
+    }
 
 
-def _column(further: str) -> str:
+def average_column(further: str) -> str:
+    """Return the column of an average of `FURTHER`."""
     return f"{AVERAGE} {further}"
 
 
@@ -239,7 +243,7 @@ def _comparisons(
         difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
         further = {}
         for name in FURTHER:
-            if (column := _column(name)) in gaps:
+            if (column := average_column(name)) in gaps:
                 one, other = (intervals[size, m][column].value for m in (target, baseline))
                 further[name] = interval((one - other) / 100, gaps[column])
         found.append((difference, further))

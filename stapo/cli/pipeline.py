@@ -336,6 +336,28 @@ def evidence(study: StudyOption, name: Annotated[str, typer.Option(help="Which o
 
 
 @app.command()
+def values(study: StudyOption) -> None:
+    """Write every number of the tables, one row each, as CSV and Parquet.
+
+    Example: stapo values --study workflows/studies/smoke.yaml
+    """
+    from stapo.analysis.values import write_values
+
+    list_paths(write_values(study_of(study)))
+
+
+@app.command()
+def references(study: StudyOption) -> None:
+    """Write what a paper that uses the results cites, as BibTeX.
+
+    Example: stapo references --study workflows/studies/smoke.yaml
+    """
+    from stapo.analysis.citations import write_references
+
+    list_paths([write_references(study_of(study))])
+
+
+@app.command()
 def report(study: StudyOption) -> None:
     """Write the report, one HTML page.
 

@@ -5,16 +5,20 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.citations import references
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import image
 from stapo.analysis.evidence_tables import evidence_texts
 from stapo.analysis.exhibits import CHARTS
 from stapo.analysis.report import render_report
 from stapo.analysis.tables import render
+from stapo.analysis.values import SCHEMA as VALUES
+from stapo.analysis.values import values_csv, values_table
 from stapo.publication import untrusted
 from stapo.publication.folder import FILE_BYTES, Results
 
@@ -31,6 +35,7 @@ def drawn_errors(results: Results) -> Iterator[str]:
     study, root = results.study, results.root
     artefacts = Artefacts(study, root)
     yield from _table_errors(artefacts)
+    yield from _value_errors(artefacts)
     yield from _figure_errors(artefacts)
     path = paths.REPORT.format(study=study.name)
     if untrusted.read_text(root / path, FILE_BYTES) != render_report(study, root):
@@ -51,6 +56,21 @@ def _table_errors(artefacts: Artefacts) -> Iterator[str]:
             path = paths.TABLE.format(study=study.name, table=name, suffix=suffix)
             if untrusted.read_text(root / path, FILE_BYTES) != text:
                 yield f"{path}: does not follow from what was recorded"
+
+
+def _value_errors(artefacts: Artefacts) -> Iterator[str]:
+    study, root = artefacts.study, artefacts.root
+    expected = values_table(artefacts)
+    texts, binary = (root / path for path in paths.value_paths(study))
+    if untrusted.read_text(texts, FILE_BYTES) != values_csv(expected):
+        yield f"{texts.relative_to(root)}: does not follow from the scores"
+    fault = untrusted.parquet_fault(binary, VALUES, expected.num_rows, FILE_BYTES)
+    # By content: other versions of the library write other bytes.
+    if fault or not pq.read_table(binary).equals(expected):
+        yield f"{binary.relative_to(root)}: {fault or 'does not follow from the scores'}"
+    path = paths.REFERENCES.format(study=study.name)
+    if untrusted.read_text(root / path, FILE_BYTES) != references(study):
+        yield f"{path}: not the references of the study"
 
 
 def _figure_errors(artefacts: Artefacts) -> Iterator[str]:

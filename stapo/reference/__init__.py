@@ -1,5 +1,6 @@
-"""The paper's own numbers, with revision and confidence."""
+"""The paper's own numbers, with revision and confidence, and what is cited."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,24 @@ CONFIDENCE = {
     "M": "from secondary copies that agree",
     "L": "inferred",
 }
+
+
+ENTRY = re.compile(r"^@\w+\{([^,\s]+),\n.*?^\}$", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def bibliography() -> dict[str, str]:
+    """Return key -> BibTeX entry of `references.bib`."""
+    text = (Path(__file__).parent / "references.bib").read_text()
+    return {found[1]: found[0] for found in ENTRY.finditer(text)}
+
+
+@cache
+def citations() -> dict[str, Any]:
+    """Return the content of `citations.yaml`: what each entry of the bibliography is of."""
+    path = Path(__file__).parent / "citations.yaml"
+    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    return content
 
 
 @cache

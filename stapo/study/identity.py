@@ -272,3 +272,21 @@ def report_fingerprint(study: Study) -> str:
     curves = accuracy_fingerprint(study) if study.kept_steps() else None
     others = [interventions_fingerprint(study)] if study.intervened() else []
     return fingerprint([study.name, tables, curves, *others])
+
+
+def references_config(study: Study) -> dict[str, Any]:
+    """Return what determines which references a study has: methods, benchmarks, repositories on the Hub."""
+    models = [study.models[size] for size in study.run.sizes]
+    asked = [*models, study.data, study.evaluation.verifier]
+    engines = {study.evaluation.backend, study.training.rollouts}
+    return {
+        "methods": [*dict.fromkeys(study.origin_of(name) for name in study.run.methods)],
+        "benchmarks": study.evaluated(),
+        "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
+        "vllm": not engines <= {"hf", "transformers"},
+    }
+
+
+def references_fingerprint(study: Study) -> str:
+    """Return the fingerprint of a study's references."""
+    return fingerprint([study.name, references_config(study)])

@@ -127,6 +127,11 @@ def report_settings(study: Study) -> Settings:
     return table_settings(study) | decodings | curves | others
 
 
+def reference_settings(study: Study) -> Settings:
+    """Return what the references of a study are chosen by."""
+    return _settings(identity.references_config(study))
+
+
 def _samples(study: Study, benchmarks: list[str]) -> dict[str, Any]:
     return {name: {"samples": study.benchmarks[name].samples} for name in benchmarks}
 

@@ -95,6 +95,8 @@ def stage(name: str, study: Study) -> tuple[list[str], list[str]]:
             paths.FIGURE.format(study="smoke", figure="entropy", suffix=s) for s in ("svg", "png")
         ]
         return [*of_study, "--name=entropy"], figures
+    if name == "values":
+        return of_study, [paths.VALUES.format(study="smoke", suffix=s) for s in ("csv", "parquet")]
     if name == "report":
         return of_study, [paths.REPORT.format(study="smoke")]
     return of_study, [paths.CHECKSUMS.format(study="smoke")]
@@ -130,6 +132,7 @@ ROOMS = {
     "score": (0, 1, 2),
     "table": (0, 1, 2),
     "figure": (0, 5, 20),
+    "values": (0, 5),
     "report": (0, 20),
     "provenance": (0, 2),
 }

@@ -51,7 +51,12 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
     # Another rule needs no job but the tables and what shows them.
     study["evaluation"]["select"] = 4
     workspace.write()
-    assert workspace.jobs() == {"report": 1, "provenance": 1, "table_t1_0_p1_0": 1}
+    assert workspace.jobs() == {
+        "values": 1,
+        "report": 1,
+        "provenance": 1,
+        "table_t1_0_p1_0": 1,
+    }
 
     # Without the curve nothing of it is shown, and what it left passes for another form of the study.
     study["evaluation"]["curve"] = None

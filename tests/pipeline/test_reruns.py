@@ -48,6 +48,7 @@ def test_a_methods_hyperparameter_reruns_that_method(edited):
         "score": 4,
         **TABLES,
         "figure": len(DRAWN),
+        "values": 1,
         "report": 1,
         "provenance": 1,
     }
@@ -60,6 +61,7 @@ def test_a_decoding_reruns_its_evaluations_and_no_training(edited):
         "generate": 5,
         "score": 10,
         "table_t0_7_p0_9": 1,
+        "values": 1,
         "report": 1,
         "provenance": 1,
     }
@@ -163,7 +165,14 @@ def test_a_new_benchmark_generates_only_itself(workspace):
     workspace.study["benchmarks"]["chain-4"] = {"samples": 2}
     workspace.study["run"]["benchmarks"] = ["chain-2", "chain-3", "chain-4"]
     workspace.write()
-    tables = {"overlap": 1, **TABLES, "report": 1, "provenance": 1}
+    tables = {
+        "overlap": 1,
+        **TABLES,
+        "values": 1,
+        "references": 1,
+        "report": 1,
+        "provenance": 1,
+    }
     assert workspace.jobs() == {"generate": 10, "score": 30, **tables}
     old = workspace.path / "results/smoke/completions/tiny/base/t1.0-p1.0/chain-2.jsonl"
     before = old.read_bytes()

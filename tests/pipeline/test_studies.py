@@ -123,7 +123,7 @@ def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
     assert own == JOBS.get(name, own)
     weights = {"weights": own["train"]}
     tables = {f"table_{d.replace('-', '_').replace('.', '_')}": 1 for d in study.run.decodings}
-    once = {"prompts": 1, "overlap": 1, "report": 1, "provenance": 1}
+    once = dict.fromkeys(("prompts", "overlap", "values", "references", "report", "provenance"), 1)
     figures = {"figure": len(paths.figure_names(study))}
     assert jobs == {**own, **weights, **tables, **once, **figures}
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from forgeries import (
@@ -228,7 +229,10 @@ def test_renewing_what_was_not_changed_is_no_forgery(published: Path):
     assert right, said
 
 
-@pytest.mark.parametrize("name", ["tables/main-t1.0-p1.0.md", "report.html"])
+@pytest.mark.parametrize(
+    "name",
+    ["tables/main-t1.0-p1.0.md", "tables/main-t1.0-p1.0.tex", "references.bib", "report.html"],
+)
 def test_tables_and_report_follow_from_the_scores(published, name):
     path = published / name
     path.write_text(path.read_text().replace("STAPO", "STAPO 99.99", 1))
@@ -240,6 +244,23 @@ def test_tables_and_report_follow_from_the_scores(published, name):
     # A line twice, of which the second is right.
     sums.write_text(f"{'0' * 64}  report.html\n{sums.read_text()}")
     assert "lists a file twice" in str(first_error(published, FILES))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_values_follow_from_the_scores(published, suffix):
+    path = published / f"tables/values.{suffix}"
+    if suffix == "csv":
+        path.write_text(path.read_text().replace(",avg@4,", ",avg@4,1", 1))
+    else:
+        table = pq.read_table(path)
+        rows = table.to_pylist()
+        rows[0]["value"] += 1
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    sums = published / "SHA256SUMS"
+    lines = [line.partition("  ")[2] for line in sums.read_text().splitlines()]
+    sums.write_text("".join(f"{file_sha256(published / line)}  {line}\n" for line in lines))
+    assert not first_error(published, FILES)
+    assert f"values.{suffix}: does not follow" in str(first_error(published, DRAWN))
 
 
 def steps_without_end(folder: Path) -> None:

@@ -69,6 +69,33 @@ rule evidence:
         STAPO + " evidence --study {STUDY_FILE} --name {wildcards.table} > {log} 2>&1"
 
 
+rule values:
+    input:
+        paths.score_paths(STUDY, RUN.decodings),
+        at(paths.OVERLAP),
+    output:
+        expand(at(paths.VALUES), suffix=paths.VALUE_SUFFIXES),
+    log:
+        log_of(paths.VALUES).format(suffix="all"),
+    params:
+        *the_same(settings.report_settings(STUDY)),
+        fingerprint=REPORT_FINGERPRINT,
+    shell:
+        STAPO + " values --study {STUDY_FILE} > {log} 2>&1"
+
+
+rule references:
+    output:
+        at(paths.REFERENCES),
+    log:
+        log_of(paths.REFERENCES),
+    params:
+        *the_same(settings.reference_settings(STUDY)),
+        fingerprint=with_all(identity.references_fingerprint(STUDY)),
+    shell:
+        STAPO + " references --study {STUDY_FILE} > {log} 2>&1"
+
+
 rule report:
     input:
         TABLES,

@@ -200,6 +200,16 @@ def show(o: dict[str, Any], command: str) -> None:
         write(Path(paths.CHECKSUMS.format(study=study.name)), sums)
 
 
+def values(o: dict[str, Any]) -> None:
+    from stapo import paths
+    from stapo.study.resolved import read_resolved
+
+    study = read_resolved(Path(o["study"]))
+    made = digest(*map(Path, paths.score_paths(study, study.run.decodings)))
+    for path in paths.value_paths(study):
+        write(Path(path), made)
+
+
 def fails(command: str) -> bool:
     return FAIL.exists() and FAIL.read_text() == command
 
@@ -225,8 +235,11 @@ def main() -> None:
         from stapo.training.publish import publish
 
         publish(Path(o["trained"]), Path(o["out"]), o[""])
-    elif command in (jobs := {f.__name__: f for f in (train, generate, score, intervene)}):
+    elif command in (jobs := {f.__name__: f for f in (train, generate, score, intervene, values)}):
         jobs[command](o)
+    elif command == "references":
+        study = read_resolved(Path(o["study"])).name
+        write(Path(f"results/{study}/references.bib"), digest(study))
     else:
         show(o, command)
 

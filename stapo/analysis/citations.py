@@ -1,0 +1,44 @@
+"""The references of a study as BibTeX: the suite, the paper, and what the study uses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stapo import paths
+from stapo.files import replace_file
+from stapo.reference import bibliography, citations
+from stapo.study import Study, identity
+
+
+def write_references(study: Study, root: Path = Path()) -> Path:
+    """Write the references of a study."""
+    path = root / paths.REFERENCES.format(study=study.name)
+    with replace_file(path) as stream:
+        stream.write(references(study))
+    return path
+
+
+def references(study: Study) -> str:
+    """Return BibTeX entries of what a study uses; a comment names what has no known reference."""
+    keys: list[str] = []
+    unknown = []
+    for what, found in _cited(study):
+        keys += found
+        unknown += [] if found else [what]
+    lines = [f"% What to cite with results of the study {study.name}; see docs/authors.md."]
+    lines += [f"% No reference known: {what}." for what in unknown]
+    entries = (bibliography()[key] for key in dict.fromkeys(keys))
+    return "\n\n".join(["\n".join(lines), *entries]) + "\n"
+
+
+def _cited(study: Study) -> Iterator[tuple[str, list[str]]]:
+    """Yield what a study uses with the keys of its references; none are known of what is the study's own."""
+    known, uses = citations(), identity.references_config(study)
+    yield "the suite", known["always"]
+    for kind in ("methods", "benchmarks"):
+        for name in uses[kind]:
+            yield f"{name} ({kind})", known[kind].get(name, [])
+    for hub in uses["hub"]:
+        found = [keys for start, keys in known["hub"].items() if hub.startswith(start)]
+        yield hub, found[0] if found else []
+    if uses["vllm"]:
+        yield "vLLM", known["vllm"]

@@ -1,0 +1,262 @@
+"""Every number of the main tables, and the accuracy of every checkpoint, as tidy data: one row per value.
+
+Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
+decimals, so that CSV and Parquet hold the same ones. Training quantities over steps are not repeated here:
+each training's `metrics.jsonl` has them.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
+from stapo.analysis.columns import Estimate, csv_lines, problems_of
+from stapo.analysis.comparison import BOOTSTRAP_SEED, average_column, main_table
+from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.evaluation.statistics import (
+    Array,
+    average_at_n,
+    bootstrap_means,
+    interval,
+    problem_counts,
+)
+from stapo.files import replace_file
+from stapo.study import Checkpoint, Study
+
+DECIMALS = 6
+STRONGEST = "strongest baseline"
+"""Reference of a headline over several sizes, which may have several strongest baselines."""
+SCHEMA = pa.schema(
+    [
+        ("study", pa.string()),
+        ("size", pa.string()),
+        ("method", pa.string()),
+        ("reference", pa.string()),
+        ("seed", pa.int64()),
+        ("step", pa.int64()),
+        ("decoding", pa.string()),
+        ("benchmark", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("n", pa.int64()),
+        ("p_value", pa.float64()),
+        ("p_holm", pa.float64()),
+    ]
+)
+"""Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One value; the fields are the columns of `SCHEMA`."""
+
+    study: str
+    size: str | None
+    """None for a mean over the sizes."""
+    method: str
+    reference: str | None = None
+    """What is subtracted, or what a gain is relative to."""
+    seed: int | None = None
+    """Training seed; None for the mean over seeds and for the base model."""
+    step: int | None = None
+    """Optimiser step of one checkpoint, 0 for the base model; None for a row of a main table."""
+    decoding: str
+    benchmark: str
+    """A benchmark, or an average over several."""
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int
+    """Number of problems, summed over the benchmarks of an average: what the interval resamples."""
+    p_value: float | None = None
+    p_holm: float | None = None
+
+
+def write_values(study: Study, root: Path = Path()) -> list[Path]:
+    """Write the values of a finished study as CSV and Parquet.
+
+    Raises:
+        StaleScoreError: scores do not belong to this study in its current state.
+    """
+    table = values_table(Artefacts(study, root))
+    path = {s: root / paths.VALUES.format(study=study.name, suffix=s) for s in paths.VALUE_SUFFIXES}
+    with replace_file(path["csv"]) as text:
+        text.write(values_csv(table))
+    with replace_file(path["parquet"], "wb") as binary:
+        pq.write_table(table, binary)
+    return [*path.values()]
+
+
+def values_table(artefacts: Artefacts) -> pa.Table:
+    """Return the values of a study; equal scores give equal values.
+
+    Raises:
+        StaleScoreError: scores do not belong to this study in its current state.
+    """
+    study = artefacts.study
+    found: list[Value] = []
+    for decoding in study.run.decodings:
+        table = main_table(study, decoding, artefacts.scores(decoding))
+        found += [*_rows(table), *_differences(table), *_headlines(table)]
+        found += _checkpoints(artefacts, decoding)
+    columns = zip(*(astuple(value) for value in found), strict=True)
+    return pa.table(
+        {
+            field.name: pa.array([*map(_stored, column)], field.type)
+            for field, column in zip(SCHEMA, columns, strict=True)
+        },
+        schema=SCHEMA,
+    )
+
+
+def values_csv(table: pa.Table) -> str:
+    """Return the values as CSV, empty where a column is null."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        writer.writerow([_written(cell) for cell in row])
+    return stream.getvalue()
+
+
+def _stored(cell: str | float | None) -> str | float | None:
+    if isinstance(cell, float):
+        # Without the sign of a negative zero.
+        return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
+    return cell
+
+
+def _written(cell: str | float | None) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    return "" if cell is None else str(cell)
+
+
+def _rows(table: MainTable) -> Iterator[Value]:
+    """Yield the numbers of the rows: means over the training seeds."""
+    for line in csv_lines(table):
+        cell = line.value
+        estimate = cell if isinstance(cell, Estimate) else Estimate(float(cell))
+        yield Value(
+            study=table.study,
+            size=line.row.size,
+            method=line.row.method,
+            decoding=table.decoding,
+            benchmark=line.metric.of,
+            metric=line.metric.name,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            n=problems_of(line),
+        )
+
+
+def _differences(table: MainTable) -> Iterator[Value]:
+    """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
+    for one in table.comparisons:
+        about = {"study": table.study, "size": one.size, "decoding": table.decoding}
+        about |= {"method": one.target, "reference": one.baseline}
+        found = one.difference
+        numbers = {"benchmark": AVERAGE, "n": _problems(table, AVERAGE)}
+        yield Value(
+            **about,
+            **numbers,
+            metric="difference of avg@N",
+            value=100 * found.value,
+            low=100 * found.low,
+            high=100 * found.high,
+            p_value=found.p_value,
+            p_holm=one.adjusted_p,
+        )
+        yield Value(**about, **numbers, metric="difference in questions", value=found.questions)
+        detectable = 100 * found.detectable
+        yield Value(**about, **numbers, metric="detectable difference", value=detectable)
+        for name, further in one.further.items():
+            column = average_column(name)
+            yield Value(
+                **about,
+                benchmark=column,
+                metric="difference of avg@N",
+                value=100 * further.value,
+                low=100 * further.low,
+                high=100 * further.high,
+                n=_problems(table, column),
+            )
+
+
+def _headlines(table: MainTable) -> Iterator[Value]:
+    """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
+    about = {"study": table.study, "decoding": table.decoding, "benchmark": AVERAGE}
+    about |= {"metric": "relative gain of avg@N"}
+    for target, found in table.headlines.items():
+        if found is None or found.interval is None:
+            continue
+        n = _problems(table, AVERAGE)
+        for size, gain in found.gains.items():
+            baseline = found.baselines[size]
+            yield Value(**about, size=size, method=target, reference=baseline, value=gain, n=n)
+        yield Value(
+            **about,
+            size=None,
+            method=target,
+            reference=STRONGEST,
+            value=found.mean,
+            low=found.interval.low,
+            high=found.interval.high,
+            n=n,
+        )
+
+
+def _problems(table: MainTable, average: str) -> int:
+    return sum(table.problems[name] for name in table.averages[average])
+
+
+def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
+    """Yield the accuracy of every checkpoint on every benchmark that it answered, over resampled problems."""
+    study = artefacts.study
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    cells = list(study.cells(decoding))
+    tables, _ = read_tables(study, decoding, cells, artefacts.root)
+    counts: dict[str, Array] = {}
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    for checkpoint, benchmark in cells:
+        samples = study.benchmarks[benchmark].samples
+        correct = by_problem(tables[checkpoint, benchmark].to_pydict(), samples, column)[None]
+        problems = correct.shape[1]
+        if benchmark not in counts:
+            counts[benchmark] = problem_counts(problems, rng)
+        one_seed = np.zeros((len(counts[benchmark]), 1), dtype=np.int64)
+        drawn = bootstrap_means(correct, counts[benchmark], one_seed)
+        found = interval(average_at_n(correct), drawn)
+        yield Value(
+            study=study.name,
+            size=checkpoint.size,
+            method=checkpoint.method or "base",
+            seed=checkpoint.run.seed if checkpoint.run else None,
+            step=_step(study, checkpoint),
+            decoding=decoding,
+            benchmark=benchmark,
+            metric=f"avg@{samples}",
+            value=100 * found.value,
+            low=100 * found.low,
+            high=100 * found.high,
+            n=problems,
+        )
+
+
+def _step(study: Study, checkpoint: Checkpoint) -> int:
+    if checkpoint.run is None:
+        return 0
+    return study.training.steps if checkpoint.step is None else checkpoint.step

@@ -1,0 +1,105 @@
+"""References: every method and benchmark has one, they parse, and bibtex reads them."""
+
+import re
+import shutil
+import subprocess
+from itertools import chain
+
+import pytest
+import yaml
+
+from stapo import paths
+from stapo.analysis.citations import references, write_references
+from stapo.methods import METHODS
+from stapo.reference import bibliography, citations
+from stapo.repository import ROOT, STUDIES
+from stapo.study import parse_study, read_study
+from stapo.tasks import benchmark_definitions
+
+FIELD = re.compile(r"^  (\w+) = (\{.*\}),$", re.DOTALL)
+
+
+def fields_of(entry):
+    """Return the fields of a BibTeX entry; one begins in every line with two spaces."""
+    parts = re.split(r"\n(?=  \w+ = )", entry)
+    assert re.fullmatch(r"@(article|misc|inproceedings)\{[a-z0-9-]+,", parts[0])
+    found = {}
+    for part in parts[1:]:
+        match = FIELD.match(part.removesuffix("\n}"))
+        assert match, part
+        name, value = match.groups()
+        assert value.count("{") == value.count("}")
+        found[name] = value[1:-1]
+    return found
+
+
+def test_every_method_and_every_benchmark_of_the_catalogue_has_a_reference():
+    known = citations()
+    assert known["methods"].keys() == METHODS.keys()
+    assert known["benchmarks"].keys() == benchmark_definitions().keys()
+    groups = [known[kind].values() for kind in ("methods", "benchmarks", "hub")]
+    used = {key for keys in (known["always"], known["vllm"], *chain(*groups)) for key in keys}
+    assert used == bibliography().keys()
+
+
+@pytest.mark.parametrize("key", bibliography())
+def test_an_entry_has_title_and_author_and_the_arxiv_number_where_it_stands(key):
+    entry = bibliography()[key]
+    found = fields_of(entry)
+    assert found["title"]
+    assert found["author"]
+    assert entry.isascii()
+    if "arXiv" in found.get("journal", ""):
+        assert found["journal"] == f"arXiv preprint arXiv:{found['eprint']}"
+        # The first two digits are the year.
+        assert found["year"] == f"20{found['eprint'][:2]}"
+    for name, method in METHODS.items():
+        if key in citations()["methods"][name]:
+            for number in re.findall(r"arXiv (\d{4}\.\d{5})", method.source):
+                assert number == found["eprint"]
+
+
+def test_a_study_cites_what_it_uses_and_nothing_else():
+    text = references(read_study(STUDIES / "smoke.yaml"))
+    assert {"stapo-suite", "stapo", "deepseekmath", "twenty-entropy", "justrl"} <= keys_of(text)
+    assert not {"qwen3", "aime24", "vllm", "dapo", "compassverifier"} & keys_of(text)
+    assert "No reference known" not in text
+    paper = keys_of(references(read_study(STUDIES / "paper.yaml")))
+    assert {"qwen3", "aime24", "aime25", "amc23", "math", "math500", "minerva"} <= paper
+    assert {"olympiadbench", "vllm", "dapo", "compassverifier"} <= paper
+
+
+def keys_of(text):
+    return set(re.findall(r"^@\w+\{(.+),$", text, re.MULTILINE))
+
+
+def test_what_has_no_reference_is_named(raw_study, tmp_path):
+    raw_study["models"]["mine"] = {"hub": "someone/model", "revision": "main"}
+    raw_study["run"]["sizes"] = ["mine"]
+    path = write_references(parse_study(raw_study), tmp_path)
+    assert path == tmp_path / paths.REFERENCES.format(study=raw_study["name"])
+    assert "% No reference known: someone/model." in path.read_text()
+
+
+@pytest.mark.skipif(not shutil.which("bibtex"), reason="needs bibtex (texlive-binaries)")
+def test_bibtex_reads_all_entries(tmp_path):
+    shutil.copy(ROOT / "stapo" / "reference" / "references.bib", tmp_path / "references.bib")
+    (tmp_path / "a.aux").write_text(
+        "\\relax\n\\citation{*}\n\\bibstyle{plain}\n\\bibdata{references}\n"
+    )
+    done = subprocess.run(["bibtex", "a"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "Warning" not in done.stdout, done.stdout
+    assert (tmp_path / "a.bbl").read_text().count(r"\bibitem") == len(bibliography())
+
+
+def test_the_citation_file_names_the_suite_and_the_paper():
+    found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert found.keys() >= {"cff-version", "message", "title", "authors"}
+    assert found["cff-version"] == "1.2.0"
+    (paper,) = found["references"]
+    assert paper.keys() >= {"type", "title", "authors"}
+    assert paper["url"].endswith(fields_of(bibliography()["stapo"])["eprint"])
+    names = [f"{one['family-names']}, {one['given-names']}" for one in paper["authors"]]
+    stated = " ".join(fields_of(bibliography()["stapo"])["author"].split())
+    assert names == stated.split(" and ")
