@@ -11,12 +11,17 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from stapo.paths import TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
 from stapo.records import interventions
 from stapo.records.responses import FIELDS, AnsweredProblem, answered_problem
 from stapo.records.scores import SCHEMA
+from stapo.records.tokens import SCHEMA as TOKENS
+from stapo.records.tokens import rows_per_step
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 from stapo.tasks import benchmark_definitions
 
@@ -37,6 +42,10 @@ MAX_RESPONSES = 200_000
 ROW_BYTES = 4096
 """Maximum average size of a row of scores; its longest column is the boxed answer."""
 SCORE_BYTES = 2**25
+EMPTY_BYTES = 2**17
+"""Maximum size of a file of token records without a token."""
+TEXT_BYTES = 4096
+"""Maximum size of a text of a token record; a character has at most four bytes."""
 READ = (
     "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
     "verifier.json",
@@ -69,6 +78,20 @@ class Results:
         """Yield the metrics records of a training."""
         path = self.folder / f"runs/{run}/metrics.jsonl"
         yield from untrusted.json_lines(path, RECORD_BYTES, MAX_STEPS)
+
+    def tokens(self, run: TrainingRun) -> pa.Table:
+        """Return the token records of a training.
+
+        Raises:
+            RefusedError: the file has other columns, or is larger than the study allows.
+        """
+        return _Limits(self.study).tokens(self.folder / f"runs/{run}/{TOKENS_FILE}")
+
+    @cached_property
+    def num_prompts(self) -> int:
+        """Number of lines of the training prompts."""
+        path = self.folder / "data/prompts.jsonl"
+        return sum(1 for _ in untrusted.raw_lines(path, PROMPT_BYTES, MAX_PROMPTS))
 
     def responses(
         self, checkpoint: Checkpoint, decoding: str, benchmark: str
@@ -135,7 +158,7 @@ def read_published_study(folder: Path) -> Study:
 def files_needed(study: Study) -> int:
     """Return a lower bound of the number of files of a study; `stapo.study.checks` limits its cells."""
     cells = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
-    return 2 * cells + 2 * sum(1 for _ in study.runs())
+    return 2 * cells + 3 * sum(1 for _ in study.runs())
 
 
 def admit(
@@ -209,6 +232,9 @@ class _Limits:
                 return self._intervention(file, path)
             if path.endswith("/metrics.jsonl"):
                 return _count(file, RECORD_BYTES, self.study.training.steps)
+            if path.endswith(f"/{TOKENS_FILE}"):
+                self.tokens(file)
+                return None
             if path == "data/prompts.jsonl":
                 return _count(file, PROMPT_BYTES, MAX_PROMPTS, FILE_BYTES)
             if Path(path).name in READ:
@@ -223,6 +249,17 @@ class _Limits:
             return None
         rows = self.study.interventions.repetitions * interventions.TOKENS
         return untrusted.parquet_fault(file, interventions.SCHEMA, rows, rows * ROW_BYTES)
+
+    def tokens(self, file: Path) -> pa.Table:
+        """Return the token records of a training.
+
+        Raises:
+            RefusedError: the file has other columns, or is larger than the study allows.
+        """
+        training = self.study.training
+        rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
+        limit = max(training.token_records_mb * 10**6, EMPTY_BYTES)
+        return untrusted.read_parquet(file, TOKENS, rows, limit, rows * TEXT_BYTES + EMPTY_BYTES)
 
     def _cell(self, path: str) -> tuple[int, int]:
         """Return the numbers of problems and samples of a cell."""

@@ -17,6 +17,8 @@ WEIGHTS = ".safetensors"
 KINDS = ("models", "runs", "completions", "scores", "interventions")
 SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
+RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
+"""Ends of the paths of what a training records."""
 RUN_MAPPINGS = ("base", "outputs")
 RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
 """What is read of a training's provenance."""
@@ -47,9 +49,9 @@ class Layout:
 
     def of_training(self, path: str) -> bool:
         """Return whether the provenance of a training must name a path."""
-        metrics = path.startswith("runs/") and path.endswith("/metrics.jsonl")
+        recorded = path.startswith("runs/") and path.endswith(RECORDED)
         verifier = path.startswith("models/verifier/")
-        return self.has(path) and (metrics or (path not in self.files and not verifier))
+        return self.has(path) and (recorded or (path not in self.files and not verifier))
 
     def visible(self, folder: Path) -> dict[str, Path]:
         """Return the files of a folder by their paths, hidden ones and the checksums apart.

@@ -5,10 +5,14 @@ from itertools import combinations
 from typing import Any
 
 from stapo.canonical import canonical
+from stapo.paths import TOKENS_FILE
+from stapo.publication import untrusted
 from stapo.publication.commands import command_faults
 from stapo.publication.folder import Results
 from stapo.publication.metrics_check import Step, metrics_faults
-from stapo.records.step import PHASES
+from stapo.publication.tokens_check import token_faults
+from stapo.records.step import PHASES, from_line
+from stapo.records.tokens import METADATA_KEY
 from stapo.study import Study, TrainingRun, identity
 from stapo.study.titles import title_faults
 
@@ -27,6 +31,8 @@ def training_errors(results: Results) -> Iterator[str]:
             yield f"{place}/provenance.json: its config is not the study's"
         steps[run], seconds, faults = _metrics_faults(results, run)
         yield from (f"{place}/metrics.jsonl: {fault}" for fault in faults)
+        if not faults:  # Otherwise there is nothing to compare with.
+            yield from (f"{place}/{TOKENS_FILE}: {f}" for f in _token_faults(results, run, record))
         taken = sum(seconds.get(phase, 0.0) for phase in PHASES)
         yield from (
             f"{place}/provenance.json: {f}" for f in _sum_faults(record, taken, len(steps[run]))
@@ -60,6 +66,18 @@ def _metrics_faults(
     """Return the result of `metrics_faults` for one training."""
     training, method = results.study.training_of(run.method), results.study.method(run.method)
     return metrics_faults(results.metrics(run), training, method)
+
+
+def _token_faults(results: Results, run: TrainingRun, record: dict[str, Any]) -> Iterator[str]:
+    """Yield what is impossible in the token records of a training."""
+    training, method = results.study.training_of(run.method), results.study.method(run.method)
+    table = results.tokens(run)
+    about = untrusted.parse_json((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    if not isinstance(about, dict):
+        about = {}
+    steps = [from_line(line) for line in results.metrics(run)]
+    rows, too_long = table.to_pandas(), record["prompts_too_long"]
+    yield from token_faults(rows, about, steps, training, method, results.num_prompts, too_long)
 
 
 def _objective(study: Study, run: TrainingRun) -> tuple[Any, ...]:

@@ -194,6 +194,76 @@ def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str |
         return None
 
 
+def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked: int) -> pa.Table:
+    """Return the table of a parquet file that may be compressed with zstd and have lists.
+
+    Columns are read one after another, texts as dictionaries, so that a text which is repeated in a million
+    rows is in memory once. A page of a forged file unpacks to 2 GiB at most.
+
+    Args:
+        path: the file.
+        schema: expected columns.
+        rows: maximum number of rows.
+        limit: maximum bytes of the file.
+        unpacked: maximum bytes of a column after decompression.
+
+    Raises:
+        RefusedError: it has other columns, or exceeds a limit.
+    """
+    columns = []
+    with open_regular(path, limit) as stream:
+        try:
+            file = pq.ParquetFile(
+                stream,
+                read_dictionary=[_leaf(field) for field in schema if _leaf(field)],
+                thrift_string_size_limit=FOOTER_BYTES,
+                thrift_container_size_limit=2**16,
+            )
+            about, names = file.metadata, file.schema_arrow.names
+            if names != schema.names:
+                raise RefusedError(f"other columns than {', '.join(schema.names)}")
+            if about.num_rows > rows:
+                raise RefusedError(f"has {about.num_rows} rows, at most {rows} are expected")
+            for field in schema:
+                parts = file.read(columns=[field.name], use_threads=False).column(0)
+                if (found := _unpacked_bytes(parts)) > unpacked:
+                    raise RefusedError(f"column {field.name} unpacks to {found} bytes")
+                columns.append(parts.cast(field.type))
+        except (pa.ArrowException, OSError, KeyError) as error:
+            reason = (str(error).splitlines() or [repr(error)])[0]
+            raise RefusedError(f"truncated or corrupt: {reason}") from error
+        metadata = file.schema_arrow.metadata
+    try:
+        table = pa.Table.from_arrays(columns, schema=schema)
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise RefusedError(f"other types than expected: {str(error).splitlines()[0]}") from error
+    for field, column in zip(schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise RefusedError(f"column {field.name} has nulls")
+    return table.replace_schema_metadata(metadata)
+
+
+def _leaf(field: pa.Field) -> str | None:
+    """Return the path of the texts of a column, None for one of numbers."""
+    if field.type == pa.string():
+        return str(field.name)
+    return f"{field.name}.list.element" if field.type == pa.list_(pa.string()) else None
+
+
+def _unpacked_bytes(column: pa.ChunkedArray) -> int:
+    """Return the bytes of a column whose texts are dictionaries, as if they were not."""
+    total = 0
+    for part in column.chunks:
+        flat = part.flatten() if pa.types.is_list(part.type) else part
+        if pa.types.is_dictionary(flat.type):
+            lengths = pc.binary_length(flat.dictionary).take(flat.indices)
+            total += (pc.sum(lengths).as_py() or 0) + 4 * len(part)
+        else:
+            total += flat.nbytes
+    return total
+
+
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a regular file as hex digits."""
     digest = hashlib.sha256()
