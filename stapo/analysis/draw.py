@@ -162,7 +162,10 @@ def _legend(figure: Figure, panels: int) -> None:
         for handle, label in zip(*place.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        columns = min(len(entries), max(2 * panels, 2))
+        # About 12 characters per inch, and half an inch for the line or mark.
+        widest = 0.5 + max(map(len, entries)) / 12
+        fitting = max(int(figure.get_figwidth() / widest), 1)
+        columns = min(len(entries), max(2 * panels, 2), fitting)
         figure.legend(
             entries.values(), entries, loc="outside lower center", ncols=columns, fontsize="small"
         )
