@@ -376,8 +376,10 @@ class StapoTrainer(ResumableTrainer):
         self, forward: Forward, batch: MiniBatch, sequences: Sequences, rewards: Tensor
     ) -> TokenRecorder | None:
         """Return what records tokens of this step, None if no tokens are recorded."""
+        if self.on_tokens is None:
+            return None
         size = rows_per_step(self.args.token_records_mb, self.state.max_steps)
-        if size == 0 or self.on_tokens is None:
+        if size == 0:
             return None
         return TokenRecorder(
             model=self.accelerator.unwrap_model(self.model),
