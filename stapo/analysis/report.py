@@ -113,13 +113,15 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
     tables = [main_table(study, name, found) for name, found in scores.items()]
     first, records = next(iter(scores.values())), setting.records(artefacts)
+    costs = setting.costs(artefacts, records)
     return {
         "tables": tables,
         "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
         "commands": {name: setting.reruns(study, found, name) for name, found in scores.items()},
         "setting": setting.setting(study, first, records),
-        "costs": setting.costs(artefacts, records),
+        "costs": costs,
+        "total": setting.total(costs),
         "cost_columns": setting.COSTS,
         "methods": [study.method(name) for name in study.run.methods],
         "method_columns": METHODS,

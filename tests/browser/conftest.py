@@ -40,8 +40,9 @@ def tokens(study: Study) -> list[dict[str, Any]]:
             "before": f"{EVIL}\n2-1=1; so" if index == 7 else "2-1=1; so", "after": " 1-6=5; now",
             "probability": 0.001 * (1 + index), "entropy": 0.01 * index, "advantage": 1.5, "ratio": 1.0,
             "reward": 1.0 if index % 2 else -1.0, "gradient_norm": 1.4 - 0.01 * index,
-            "class": "low p, low H" if index % 2 else "low p, high H", "category": "digits" if index % 3 else "unsorted",
-            "top": [["5", 0.6], [EVIL, 0.2], ["\n", 0.1], ["7", 0.05], ["8", 0.01]],
+            "quadrant": "low p, low H" if index % 2 else "low p, high H", "category": "digits" if index % 3 else "unsorted",
+            "top_tokens": ["5", EVIL, "\n", "7", "8"], "top_probabilities": [0.6, 0.2, 0.1, 0.05, 0.01],
+            "prompt": index, "response": 0, "position": index, "length": TOKENS,
         }
         for index in range(TOKENS)
     ]  # fmt: skip

@@ -43,7 +43,10 @@ def test_without_scripts_the_static_images_are_there(opened):
     images = page.locator("figure img")
     assert images.count() == 4
     expect(images.first).to_be_visible()
-    assert "plot" not in page.locator("figure").first.inner_html().split("<script")[0].split('src="')[0]
+    assert (
+        "plot"
+        not in page.locator("figure").first.inner_html().split("<script")[0].split('src="')[0]
+    )
 
 
 def test_a_header_sorts_its_table_by_keyboard(opened):
@@ -135,7 +138,10 @@ def test_tokens_are_filtered_sorted_and_paged(opened):
     tokens.get_by_label("From step").fill("8")
     tokens.get_by_label("To step").fill("12")
     expect(status).to_have_text("3 of 45 tokens")
-    assert all("step 8" in text or "step 10" in text or "step 12" in text for text in cards.all_inner_texts())
+    assert all(
+        "step 8" in text or "step 10" in text or "step 12" in text
+        for text in cards.all_inner_texts()
+    )
     for name in ("From step", "To step"):
         tokens.get_by_label(name).fill("")
     tokens.get_by_label("Kind").select_option("")

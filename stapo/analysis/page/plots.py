@@ -147,11 +147,14 @@ def _curve(one: Series, every: int) -> dict[str, Any]:
         **_texts(one, every),
     }
     if one.faint:
-        found |= {"opacity": 0.3, "hoverinfo": "skip", "hovertemplate": None}
-    elif points and len(one.x) > MARKED_POINTS:
-        found["opacity"] = 0.5
+        found |= {"hoverinfo": "skip", "hovertemplate": None}
+    if points:
+        # Not of the whole trace, whose texts would be pale too.
+        found["marker"]["opacity"] = 0.5 if one.faint or len(one.x) > MARKED_POINTS else 1
+    elif one.faint:
+        found["opacity"] = 0.3
     if one.labelled:
-        found["textposition"] = "top center"
+        found |= {"textposition": "top right", "cliponaxis": False}
     if points:
         found |= _errors(one, "error_y")
     return found
@@ -200,7 +203,7 @@ def _layout(panel: Panel, shared: list[float] | None) -> dict[str, Any]:
 def _axis(axis: Axis) -> dict[str, Any]:
     found: dict[str, Any] = {"title": {"text": literal(axis.label)}}
     if axis.log:
-        found["type"] = "log"
+        found |= {"type": "log", "exponentformat": "power", "tickfont": {"size": 11}}
     elif axis.whole:
         # The page keeps the distance of ticks whole, which Plotly has no setting for.
         found |= {"tickformat": ",d", "hoverformat": ",d", "tick0": 0}
@@ -253,6 +256,6 @@ def _label(line: Line, panel: Panel) -> dict[str, Any]:
     label = {"text": literal(line.label), "showarrow": False, "font": {"size": 11}}
     if line.vertical:
         at = {"x": _end(line.value, panel.x.log), "xanchor": "left", "yref": "paper", "y": 1}
-        return {**label, **at, "yanchor": "top"}
+        return {**label, **at, "yanchor": "bottom"}
     at = {"y": _end(line.value, panel.y.log), "yanchor": "bottom", "xref": "paper", "x": 1}
     return {**label, **at, "xanchor": "right"}

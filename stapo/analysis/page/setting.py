@@ -38,7 +38,7 @@ def _number(form: str, value: float | None) -> str:
 
 
 def _phase(name: str) -> Column[Cost]:
-    return Column(f"{name} s", lambda cost: _number(",.0f", cost.phases.get(name)))
+    return Column(f"{name.capitalize()} s", lambda cost: _number(",.0f", cost.phases.get(name)))
 
 
 COSTS: list[Column[Cost]] = [
@@ -91,6 +91,26 @@ def costs(artefacts: Artefacts, found: Mapping[TrainingRun, Mapping[str, Any]]) 
             )
         )
     return costs
+
+
+def total(found: Sequence[Cost]) -> str:
+    """Return what all trainings cost together, as a sentence."""
+    seconds, hours, joules = (
+        [getattr(cost, name) for cost in found] for name in ("seconds", "gpu_hours", "joules")
+    )
+    energy = _sum(joules, 1 / 3_600_000)
+    return (
+        f"All trainings together: {_number(',.2f', _sum(seconds, 1 / 3600))} hours of wall time, "
+        f"{_number(',.2f', _sum(hours))} GPU-hours; energy of the GPUs: "
+        + (UNMEASURED if energy is None else f"{energy:,.2f} kWh")
+        + "."
+    )
+
+
+def _sum(values: Sequence[float | None], unit: float = 1.0) -> float | None:
+    """Return the sum in another unit; None if a part is unknown."""
+    known = [value for value in values if value is not None]
+    return unit * sum(known) if len(known) == len(values) else None
 
 
 def _float(value: Any) -> float | None:

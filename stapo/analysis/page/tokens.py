@@ -3,17 +3,25 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stapo import paths
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.browser import token_choice
 from stapo.analysis.page.plots import rounded
 from stapo.text import short_escape, visible
 
 MAX_BYTES = 3_000_000
-"""Approximate size of all token records on the page."""
+"""Size of all token records on the page, before the escapes of texts."""
 
 
 def token_records(artefacts: Artefacts) -> list[dict[str, Any]]:
-    """Return the token records that the page shows; none as long as no training writes them."""
-    return []
+    """Return the token records that the page shows; none of a study that recorded none.
+
+    Raises:
+        DamagedFileError: a file of token records is damaged.
+    """
+    if not all((artefacts.root / path).exists() for path in paths.token_paths(artefacts.study)):
+        return []
+    return token_choice(artefacts, MAX_BYTES)
 
 
 def token_rows(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

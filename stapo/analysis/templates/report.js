@@ -98,7 +98,7 @@
   function themed(layout) {
     const ink = style("--ink"), grid = style("--grid"), page = style("--page");
     const found = {
-      ...layout, autosize: true, margin: { l: 62, r: layout.yaxis2 ? 60 : 14, t: 12, b: 48 }, showlegend: false,
+      ...layout, autosize: true, margin: { l: 62, r: layout.yaxis2 ? 60 : 14, t: layout.annotations.length ? 24 : 12, b: 48 }, showlegend: false,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
       hoverlabel: { bgcolor: page, bordercolor: ink, font: { color: ink } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: style("--soft"), activecolor: ink },
@@ -112,13 +112,18 @@
     return found;
   }
 
-  function keepWhole(plot, layout) {
+  // Of logarithmic axes, the range is of exponents: a tick for each power of ten, or for 1, 2 and 5.
+  const powerStep = (from, to) => (Math.abs(to - from) > 1.5 ? 1 : Math.abs(to - from) > 0.5 ? "D2" : null);
+
+  function keepTicks(plot, layout) {
+    const changes = {};
     for (const name of ["xaxis", "yaxis"]) {
-      if (layout[name].tickformat !== ",d") continue;
-      const [from, to] = plot._fullLayout[name].range;
-      const step = wholeStep(from, to);
-      if (plot.layout[name].dtick !== step) Plotly.relayout(plot, { [`${name}.dtick`]: step });
+      const { tickformat, type } = layout[name];
+      if (tickformat !== ",d" && type !== "log") continue;
+      const step = (type === "log" ? powerStep : wholeStep)(...plot._fullLayout[name].range);
+      if ((plot.layout[name].dtick ?? null) !== step) changes[`${name}.dtick`] = step;
     }
+    if (Object.keys(changes).length) Plotly.relayout(plot, changes);
   }
 
   // A figure in words, made when it is asked for.
@@ -190,10 +195,10 @@
         Plotly.react(plot, traces, themed(panel.layout), config).then(() => {
           // Read out, the texts of an image are noise; the values are below it.
           plot.querySelectorAll(".main-svg").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
-          keepWhole(plot, panel.layout);
+          keepTicks(plot, panel.layout);
           if (plot.dataset.listens) return;
           plot.dataset.listens = "yes";
-          plot.on("plotly_relayout", () => keepWhole(plot, panel.layout));
+          plot.on("plotly_relayout", () => keepTicks(plot, panel.layout));
         });
       }
     }
@@ -314,14 +319,14 @@
         { name: "Seed", of: (row) => row.seed },
         { name: "Kind", of: (row) => row.kind },
         { name: "Answer", of: right },
-        { name: "Class", of: (row) => row.class },
+        { name: "Class", of: (row) => row.quadrant },
         { name: "Category", of: (row) => row.category },
         { name: "From step", of: (row) => row.step, kind: "from" },
         { name: "To step", of: (row) => row.step, kind: "to" },
         { name: "Token contains", of: (row) => row.token, kind: "text" },
       ],
       sorts: [
-        { name: "as recorded" },
+        { name: "silenced first", of: (row) => ["silenced", "retained", "other"].indexOf(row.kind) },
         { name: "largest gradient norm", of: (row) => row.gradient_norm ?? 0, down: true },
         { name: "lowest probability", of: (row) => row.probability },
         { name: "lowest entropy", of: (row) => row.entropy },
@@ -329,17 +334,17 @@
       ],
       card: (row) => [
         top(
-          element("b", {}, row.method), `step ${row.step}`,
+          element("b", {}, row.method), `step ${row.step}, token ${row.position + 1} of ${row.length}`,
           ...(several(rows, "size") ? [row.size] : []), ...(several(rows, "seed") ? [`seed ${row.seed}`] : []),
           element("span", {}, row.kind + (row.kept ? "" : ", not in the loss")),
           badge(row.reward > 0, `${right(row)} answer`),
-          ...[row.class, row.category].filter(Boolean).map((text) => element("span", { className: "soft" }, text)),
+          ...[row.quadrant, row.category].filter(Boolean).map((text) => element("span", { className: "soft" }, text)),
         ),
         element("pre", {}, row.before ?? "", element("mark", {}, row.token), row.after ?? ""),
         numbers([
           ["p", short(row.probability)], ["H", short(row.entropy)], ["A", short(row.advantage)],
           ["ratio", short(row.ratio)], ["\u2016\u2207J\u2016", short(row.gradient_norm)],
-          ...(row.top?.length ? [["top five", row.top.map(([token, p]) => `${token} ${short(p)}`).join(" \u00b7 ")]] : []),
+          ...(row.top_tokens ? [["top five", row.top_tokens.map((token, i) => `${token} ${short(row.top_probabilities[i])}`).join(" \u00b7 ")]] : []),
         ]),
       ],
     });
