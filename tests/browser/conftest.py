@@ -1,6 +1,7 @@
 """A report with everything in it, opened in a headless browser without network."""
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def tokens(study: Study) -> list[dict[str, Any]]:
             "before": f"{EVIL}\n2-1=1; so" if index == 7 else "2-1=1; so", "after": " 1-6=5; now",
             "probability": 0.001 * (1 + index), "entropy": 0.01 * index, "advantage": 1.5, "ratio": 1.0,
             "reward": 1.0 if index % 2 else -1.0, "gradient_norm": 1.4 - 0.01 * index,
-            "quadrant": "low p, low H" if index % 2 else "low p, high H", "category": "digits" if index % 3 else "unsorted",
+            "quadrant": "low p, low H" if index % 2 else "low p, high H",
+            "category": "digits" if index % 3 else "unsorted",
             "top_tokens": ["5", EVIL, "\n", "7", "8"], "top_probabilities": [0.6, 0.2, 0.1, 0.05, 0.01],
             "prompt": index, "response": 0, "position": index, "length": TOKENS,
         }
@@ -58,7 +60,9 @@ def bars(artefacts: Any) -> Chart:
             Panel(
                 title="tiny",
                 x=Axis(label=EVIL),
-                series=[Series(name="silenced", kind="bars", x=names, y=[5, 3, 1], low=[4, 2, 1], high=[6, 4, 2])],
+                series=[
+                    Series(name="silenced", kind="bars", x=names, y=[5, 3, 1], low=[4, 2, 1], high=[6, 4, 2])
+                ],
             ),
             Panel(
                 title=EVIL,
@@ -105,8 +109,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
         patch.setattr(paths, "figure_names", lambda study: figures)
         patch.setattr(paths, "table_names", lambda study: ["verdicts"])
-        for name in figures:
-            write_figure(study, name, root)
+        with warnings.catch_warnings():
+            # Labels of this length leave matplotlib no room.
+            warnings.simplefilter("ignore")
+            for name in figures:
+                write_figure(study, name, root)
         return report.write_report(study, root)
 
 

@@ -120,7 +120,7 @@
     for (const name of ["xaxis", "yaxis"]) {
       const { tickformat, type } = layout[name];
       if (tickformat !== ",d" && type !== "log") continue;
-      const step = (type === "log" ? powerStep : wholeStep)(...plot._fullLayout[name].range);
+      const step = (type === "log" ? powerStep : wholeStep)(...plot.layout[name].range);
       if ((plot.layout[name].dtick ?? null) !== step) changes[`${name}.dtick`] = step;
     }
     if (Object.keys(changes).length) Plotly.relayout(plot, changes);
@@ -137,7 +137,7 @@
       if (details.querySelector("table")) return;
       const found = rows(), shown = found.slice(0, MOST_VALUES);
       const table = element("table", {},
-        element("caption", {}, `${shown.length} of ${found.length} values; all are in the files in tables/`),
+        element("caption", {}, `The first ${shown.length} of ${found.length} values.`),
         element("thead", {}, line("th", ["Panel", "Series", "Seed", "x", "y"])),
         element("tbody", {}, ...shown.map((cells) => line("td", cells))));
       const region = element("div", { className: "scroll values", tabIndex: 0 }, table);
