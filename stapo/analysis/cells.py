@@ -95,20 +95,34 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
             raise DamagedFileError(f"{overlap}: no {' or no '.join(kinds)}; {AGAIN}")
         scores.overlap = {kind: found[kind] for kind in kinds}
+    scores.choices, scores.cells = chosen_cells(study, tables)
+    return scores
+
+
+def chosen_cells(
+    study: Study, tables: Mapping[tuple[Checkpoint, str], pa.Table]
+) -> tuple[list[Choice], dict[tuple[str, str, str], Cell]]:
+    """Return the choice of the checkpoint of each training, and the responses of each row and benchmark.
+
+    Args:
+        study: the study.
+        tables: score files of all cells of a decoding's table, complete and of the same problems.
+    """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    scores.choices = [_choice(study, *run, tables, column) for run in study.runs()]
+    choices = [_choice(study, *run, tables, column) for run in study.runs()]
     chosen: dict[tuple[str, str], list[Checkpoint]] = {
         (size, "base"): [Checkpoint(size)] for size in study.run.sizes
     }
-    for choice in scores.choices:
+    for choice in choices:
         run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
         chosen.setdefault((choice.size, choice.method), []).append(run)
+    cells = {}
     for (size, method), checkpoints in chosen.items():
         for benchmark in study.run.benchmarks:
             samples = study.benchmarks[benchmark].samples
             parts = [tables[checkpoint, benchmark].to_pydict() for checkpoint in checkpoints]
-            scores.cells[size, method, benchmark] = _cell(parts, samples, column)
-    return scores
+            cells[size, method, benchmark] = _cell(parts, samples, column)
+    return choices, cells
 
 
 def read_tables(

@@ -260,6 +260,37 @@ def show(study: StudyFile) -> None:
 
 
 @app.command()
+def compare(
+    results: Annotated[list[Path], typer.Argument(help="Results folders of finished studies")],
+    csv: Annotated[bool, typer.Option("--csv", help="Print the differences as CSV")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
+) -> None:
+    """Compare finished studies with the first one: settings, accuracies, and their differences.
+
+    Differences are paired by problem where the problems are the same.
+
+    Example: stapo compare results/smoke elsewhere/results/smoke
+    """
+    from rich.console import Console
+
+    from stapo.publication.compare import (
+        compare_folders,
+        comparison_csv,
+        comparison_json,
+        print_comparison,
+    )
+
+    found = compare_folders(results)
+    if csv:
+        typer.echo(comparison_csv(found), nl=False)
+    elif as_json:
+        typer.echo(comparison_json(found))
+    else:
+        for one in found:
+            print_comparison(one, Console())
+
+
+@app.command()
 def verify(results: Annotated[Path, typer.Argument(help="Results folder of a study")]) -> None:
     """Check a published results folder offline: files, fingerprints, scores and tables.
 

@@ -1,0 +1,224 @@
+"""`stapo compare`: what differs between finished studies, and by how much; folders are somebody else's."""
+
+import csv
+import io
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from synthetic import PROBLEMS, PROVENANCE, write_score
+
+from stapo import paths
+from stapo.analysis.compare_studies import summary
+from stapo.publication.compare import (
+    compare_folders,
+    comparison_csv,
+    comparison_json,
+    print_comparison,
+)
+from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.study import StudyError, parse_study
+
+DECODING = "t1.0-p1.0"
+
+
+def finished(root, raw, question="q", **identity):
+    """Write a folder as another machine may have published it; return it."""
+    study = parse_study(raw)
+    for checkpoint in study.checkpoints():
+        for benchmark in study.run.benchmarks:
+            write_score(root, study, checkpoint, benchmark, **identity)
+            path = paths.COMPLETIONS.format(
+                study=study.name, checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
+            )
+            samples = study.benchmarks[benchmark].samples
+            answered = [
+                AnsweredProblem(i, f"{question} {i}", "7", ["x"] * samples, [9] * samples,
+                                [False] * samples, ["e"])
+                for i in range(PROBLEMS)
+            ]  # fmt: skip
+            write_responses(root / path, answered)
+    folder = root / paths.RESULTS.format(study=study.name)
+    for run in study.runs():
+        for name in ("provenance.json", "metrics.jsonl"):
+            path = folder / f"runs/{run}/{name}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}\n")
+    about = {"study": study.model_dump(mode="json", exclude_none=True)}
+    (folder / "provenance.json").write_text(json.dumps(about))
+    (folder / "SHA256SUMS").write_text("")
+    return folder
+
+
+@pytest.fixture
+def raw(raw_study):
+    raw_study["name"] = "demo"
+    raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2", "linear-equation"]}
+    return raw_study
+
+
+def rescored(folder, checkpoint, share, rng=0):
+    """Make a share of a checkpoint's answers to chain-2 right."""
+    path = folder / f"scores/{checkpoint}/{DECODING}/chain-2.parquet"
+    table = pq.read_table(path)
+    drawn = np.random.default_rng(rng).random(table.num_rows) < share
+    at = table.schema.get_field_index("correct")
+    pq.write_table(table.set_column(at, "correct", [drawn.tolist()]), path)
+
+
+def test_a_copy_of_a_study_differs_in_nothing(raw, tmp_path):
+    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    (found,) = compare_folders([first, second])
+    assert len(found.rows) == 5 * 3
+    assert not found.settings
+    assert not found.missing
+    assert {row.pairing for row in found.rows} == {"paired"}
+    assert {(r.difference.value, r.difference.low, r.p_holm) for r in found.rows} == {(0, 0, 1)}
+    assert "All accuracies are the same." in summary(found)
+    assert [w for w in found.warnings if "one training seed" not in w] == []
+
+
+def test_a_difference_is_paired_and_has_the_averages_of_both_studies(raw, tmp_path):
+    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    rescored(first, "tiny/stapo/seed0", 0.2)
+    rescored(second, "tiny/stapo/seed0", 1.0)
+    (found,) = compare_folders([first, second])
+    (row,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "chain-2")]
+    assert row.second.value == 100
+    assert 5 < row.first.value < 40
+    assert row.difference.value == pytest.approx(row.second.value - row.first.value)
+    assert row.difference.low < row.difference.value
+    assert row.p_value == pytest.approx(1 / 10_001, abs=1e-3)
+    assert row.p_holm == pytest.approx(15 * row.p_value)
+    (average,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "Avg")]
+    (other,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "linear-equation")]
+    assert average.difference.value == pytest.approx(row.difference.value / 2)
+    assert other.difference.value == 0
+    assert "2 of 15 accuracies differ" in summary(found)[0]
+    assert any(line.startswith("tiny STAPO") and "Avg" in line for line in summary(found))
+
+
+def test_problems_are_matched_by_what_was_asked_not_by_their_number(raw, tmp_path):
+    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    # The same responses with the problems in reverse order.
+    for path in (second / "completions").rglob("chain-2.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for i, line in enumerate(lines):
+            line["question"] = f"q {PROBLEMS - 1 - i}"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for path in (second / "scores").rglob("chain-2.parquet"):
+        table = pq.read_table(path)
+        reverse = [PROBLEMS - 1 - i for i in table["problem"].to_pylist()]
+        at = table.schema.get_field_index("problem")
+        field = table.schema.field(at)
+        pq.write_table(table.set_column(at, field, pa.array(reverse, field.type)), path)
+    (found,) = compare_folders([first, second])
+    assert {row.pairing for row in found.rows} == {"paired"}
+    assert {(r.difference.value, r.difference.low) for r in found.rows} == {(0, 0)}
+
+
+def test_other_problems_are_not_paired_and_their_intervals_are_wider(raw, tmp_path):
+    first = finished(tmp_path / "a", raw)
+    second = finished(tmp_path / "b", raw, question="another")
+    (found,) = compare_folders([first, second])
+    assert {row.pairing for row in found.rows} == {"unpaired"}
+    for row in found.rows:
+        assert row.difference.low < row.difference.value < row.difference.high
+        assert row.p_holm > 0.05
+    assert any(
+        "chain-2: unpaired, since the problems are not the same" in w for w in found.warnings
+    )
+    missing = finished(tmp_path / "c", raw)
+    for path in (missing / "completions").rglob("chain-2.jsonl"):
+        path.unlink()
+        path.with_name("other.txt").write_text("")
+    (found,) = compare_folders([first, missing])
+    kinds = {row.benchmark: row.pairing for row in found.rows}
+    assert kinds == {"chain-2": "unpaired", "linear-equation": "paired", "Avg": "partly paired"}
+
+
+def test_settings_are_named_and_what_only_one_has(raw, tmp_path):
+    first = finished(tmp_path / "a", raw)
+    raw["training"]["learning_rate"] = 0.5
+    raw["methods"] = {"stapo": {"tau_p": 0.25}}
+    raw["decodings"]["unused"] = {"temperature": 0.1, "top_p": 1.0}
+    raw["run"]["methods"] = ["justrl", "stapo"]
+    raw["run"]["benchmarks"] = ["chain-2"]
+    other = {**PROVENANCE, "packages": {"torch": "2"}}
+    second = finished(tmp_path / "b", raw, provenance=other, engine="vllm 1")
+    (found,) = compare_folders([first, second])
+    places = {place: (one, two) for place, one, two in found.settings}
+    before = parse_study({**raw, "methods": {}}).method("stapo").selection_args["tau_p"]
+    assert places["methods.stapo.selection_args.tau_p"] == (before, 0.25)
+    assert places["training.learning_rate"][1] == 0.5
+    assert not any("unused" in place or place == "name" for place in places)
+    assert "only in A: methods grpo, 20-entropy" in found.missing
+    assert "only in A: benchmarks linear-equation" in found.missing
+    assert {row.method for row in found.rows} == {"base", "justrl", "stapo"}
+    assert {row.benchmark for row in found.rows} == {"chain-2"}
+    assert "made with different torch: A 1; B 2" in found.warnings
+    assert "made with different engine: A None; B vllm 1" in found.warnings
+
+
+def test_three_folders_are_two_comparisons_with_the_first(raw, tmp_path):
+    folders = [finished(tmp_path / name, raw) for name in "abc"]
+    found = compare_folders(folders)
+    assert [(one.first.label, one.second.label) for one in found] == [("A", "B"), ("A", "C")]
+    rows = list(csv.DictReader(io.StringIO(comparison_csv(found))))
+    assert len(rows) == 30
+    assert rows[-1]["second_folder"] == str(folders[2])
+    assert {row["pairing"] for row in rows} == {"paired"}
+    content = json.loads(comparison_json(found))
+    assert len(content) == 2
+    assert len(content[0]["differences"]) == 15
+
+
+def test_what_is_printed_is_text_and_fits_into_80_columns(raw, tmp_path):
+    first = finished(tmp_path / "a", raw)
+    raw["methods"] = {"stapo": {"title": "[red]S[/red] <b>"}}
+    raw["training"]["instruction"] = "x\ny"
+    second = finished(tmp_path / "b", raw)
+    (found,) = compare_folders([second, first])
+    stream = io.StringIO()
+    print_comparison(found, Console(file=stream, width=80))
+    text = stream.getvalue()
+    assert "[red]S" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "training.instruction" in text
+    assert "B minus A: 0 of 15 accuracies differ" in text
+
+
+def test_all_errors_are_said_at_once(raw, tmp_path):
+    good, bad = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    files = sorted((bad / "scores").rglob("*.parquet"))
+    swapped = files[0].read_bytes()
+    files[0].write_bytes(files[1].read_bytes())
+    files[1].write_bytes(swapped)
+    files[2].unlink()
+    (bad / "extra").write_text("")
+    with pytest.raises(StudyError) as caught:
+        compare_folders([good, bad, tmp_path / "nowhere"])
+    assert len(caught.value.errors) == 4
+    text = "\n".join(caught.value.errors)
+    assert text.count("is of ") == 2
+    assert "missing" in text
+    assert "no results folder" in text
+    with pytest.raises(StudyError, match="for example: stapo compare"):
+        compare_folders([good])
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_hostile_file_is_not_opened(raw, tmp_path, kind):
+    good, bad = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    path = next((bad / "scores").rglob("*.parquet"))
+    path.unlink()
+    if kind == "link":
+        path.symlink_to(next((good / "scores").rglob("*.parquet")))
+    else:
+        os.mkfifo(path)
+    with pytest.raises(StudyError, match=r"is a link|is not a regular file"):
+        compare_folders([good, bad])
