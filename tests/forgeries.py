@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from stapo import paths
 from stapo.analysis.citations import write_references
 from stapo.analysis.draw import write_figure
+from stapo.analysis.evidence_tables import write_evidence
 from stapo.analysis.report import write_report
 from stapo.analysis.tables import write_tables
 from stapo.analysis.values import write_values
@@ -121,6 +122,8 @@ class Forger:
         with suppress(*FAILURES):
             for decoding in study.run.decodings:
                 write_tables(study, decoding, self.root)
+            for name in paths.table_names(study):
+                write_evidence(study, name, self.root)
             write_values(study, self.root)
             write_references(study, self.root)
             write_report(study, self.root)

@@ -125,7 +125,8 @@ def test_a_dry_run_makes_the_jobs_of_the_study(tmp_path, name):
     tables = {f"table_{d.replace('-', '_').replace('.', '_')}": 1 for d in study.run.decodings}
     once = dict.fromkeys(("prompts", "overlap", "values", "references", "report", "provenance"), 1)
     figures = {"figure": len(paths.figure_names(study))}
-    assert jobs == {**own, **weights, **tables, **once, **figures}
+    evidence = {"evidence": count} if (count := len(paths.table_names(study))) else {}
+    assert jobs == {**own, **weights, **tables, **once, **figures, **evidence}
 
 
 @pytest.mark.parametrize("profile", sorted(p.name for p in PROFILES.iterdir()))
