@@ -4,6 +4,7 @@ What is written is ASCII. A character that pdflatex cannot typeset is shown by i
 """
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ PIECE = 12
 LABEL = re.compile("[^A-Za-z0-9.:+-]")
 LONG = 32
 """Characters of a text that is set as a paragraph, in a table that may continue on the next page."""
+HEADING = 16
+"""Characters in a line of a heading, unless a word is longer."""
 LINE = 76
 """Characters in a line of the size footnotesize, about."""
 GAP = 3
@@ -121,12 +124,12 @@ class Layout:
 
 def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
     """Return the layout of a table: long texts are paragraphs, which share what others leave of the line."""
-    widths = [max(map(len, (c.heading, *_texts(c, rows)))) for c in columns]
+    widths = [max(map(len, (*c.heading.split(), *_texts(c, rows))), default=0) for c in columns]
     long = {i: w for i, w in enumerate(widths) if columns[i].text and w > LONG}
     left = 1 - sum(w + GAP for i, w in enumerate(widths) if i not in long) / LINE
     kinds = []
     for i, column in enumerate(columns):
-        kinds.append("l" if column.text else "r")
+        kinds.append(_side(column))
         if i in long:
             # Square roots: a text of four times the length gets twice the width.
             share = long[i] ** 0.5 / sum(w**0.5 for w in long.values())
@@ -167,8 +170,19 @@ def table_lines(
 
 
 def heading_line(columns: Sequence[Column[Any]]) -> str:
-    """Return the line of headings."""
-    return _line(latex(column.heading) + latex(column.footnote) for column in columns)
+    """Return the line of headings; long ones have several lines, so that columns are narrow."""
+    return _line(_heading(column) for column in columns)
+
+
+def _heading(column: Column[Any]) -> str:
+    heading = str(column.heading) + column.footnote
+    lines = textwrap.wrap(heading, HEADING, break_long_words=False, break_on_hyphens=False)
+    stacked = r"\\".join(latex(line) for line in lines)
+    return rf"\shortstack[{_side(column)}]{{{stacked}}}" if len(lines) > 1 else stacked
+
+
+def _side(column: Column[Any]) -> str:
+    return "l" if column.text else "r"
 
 
 def _line(cells: Iterable[str]) -> str:
