@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
@@ -31,6 +33,8 @@ from stapo.provenance import file_sha256
 from stapo.publication.manifest import about_study, layout
 from stapo.records.responses import PER_SAMPLE
 from stapo.records.scores import metadata_of, read_identity
+from stapo.records.tokens import SCHEMA as TOKENS
+from stapo.records.tokens import read_token_file
 from stapo.study import Study, parse_study
 from stapo.study.identity import score_identity, train_config
 from stapo.training.prompts import check_overlap
@@ -409,6 +413,122 @@ def change_steps(change: Callable[[dict[str, Any]], Any], run: str) -> Callable[
     return forge
 
 
+def first(rows: pd.DataFrame, condition: Any) -> Any:
+    """Return the label of the first row for which a condition holds."""
+    return rows.index[condition][0]
+
+
+def set_first(name: str, value: Any, where: str | None = None) -> Callable[[pd.DataFrame], None]:
+    """Change a column in the first row of a query."""
+
+    def change(rows: pd.DataFrame) -> None:
+        index = first(rows, rows.eval(where) if where else rows.index >= 0)
+        rows.at[index, name] = value(rows.at[index, name]) if callable(value) else value
+
+    return change
+
+
+def scaled(name: str, factor: float, where: str) -> Callable[[pd.DataFrame], None]:
+    def change(rows: pd.DataFrame) -> None:
+        rows.loc[rows.eval(where), name] *= factor
+
+    return change
+
+
+def without_one(where: str) -> Callable[[pd.DataFrame], None]:
+    """Leave a token out, and let the others of its kind and step stand for it."""
+
+    def change(rows: pd.DataFrame) -> None:
+        index = first(rows, rows.eval(where))
+        kind, step = rows.at[index, "kind"], rows.at[index, "step"]
+        alike = (rows["kind"] == kind) & (rows["step"] == step)
+        rows.loc[alike, "weight"] *= alike.sum() / max(alike.sum() - 1, 1)
+        rows.drop(index=index, inplace=True)
+
+    return change
+
+
+def repeated_token(rows: pd.DataFrame) -> None:
+    """Repeat a token in place of the next of its kind."""
+    other = rows.index[(rows["kind"] == "other") & (rows["step"] == 1)]
+    rows.loc[other[1]] = rows.loc[other[0]]
+
+
+def called_silenced(rows: pd.DataFrame) -> None:
+    """Call a common token silenced, with weights that agree with the metrics' number of candidates."""
+    index = first(rows, (rows["kind"] == "other") & (rows["advantage"] > 0))
+    rows.at[index, "kind"] = "silenced"
+
+
+TOKEN_FORGERIES: dict[str, tuple[Callable[[pd.DataFrame], None], str]] = {
+    "a common token called silenced": (called_silenced, "weights"),
+    "a silenced token called retained": (
+        set_first("kind", "retained", "kind == 'silenced'"), "weights"),
+    "a silenced token left out": (without_one("kind == 'silenced'"), "weights|samples"),
+    "another token left out": (without_one("kind == 'other'"), "samples"),
+    "a token that stands for more": (scaled("weight", 2, "kind == 'other'"), "weights give"),
+    "a token twice": (repeated_token, "twice"),
+    "larger gradients of silenced tokens": (
+        scaled("gradient_norm_sq", 1.167, "kind == 'silenced'"), "not that of its other columns"),
+    "larger gradients of all tokens": (
+        scaled("gradient_norm_sq", 1.167, "gradient_norm_sq > 0"), "not that of its other columns"),
+    "a higher bound": (scaled("upper_bound", 2, "upper_bound > 0"), "upper_bound"),
+    "a lower bound": (scaled("lower_bound", 0.9, "lower_bound > 0"), "lower_bound"),
+    "another ratio": (scaled("ratio", 1.1, "advantage > 0"), "ratio"),
+    "another probability": (scaled("probability", 1.1, "kind == 'other'"), "probabilit|candidate"),
+    "another entropy": (scaled("current_entropy", 0.5, "current_entropy > 1"), "lower_bound"),
+    "an entropy of more tokens than there are": (set_first("entropy", 9.0), "entropy is not within"),
+    "another collision probability": (
+        scaled("collision", 0.5, "collision < 0.9"), "most likely|own share|collision is not"),
+    "other most likely tokens": (
+        set_first("top_probabilities", lambda v: v[::-1], "collision < 0.9"), "most likely"),
+    "a threshold of its own": (scaled("entropy_threshold", 1.5, "step == 2"), "threshold"),
+    "a silenced token that was kept": (set_first("kept", True, "kind == 'silenced'"), "against"),
+    "a retained token that was dropped": (
+        set_first("kept", False, "kind == 'retained'"), "against"),
+    "another advantage": (set_first("advantage", lambda a: -a, "kind != 'other'"), "candidate"),
+    "a reward of a half": (set_first("reward", 0.5), "neither"),
+    "a prompt that is none": (
+        lambda rows: rows.__setitem__(
+            "prompt", rows["prompt"].where(rows.index != rows.index[-1], 10**6)),
+        "prompt is not within"),
+    "a response of a larger group": (
+        lambda rows: rows.__setitem__("response", rows["response"] + 100), "response is not"),
+    "a position behind the end": (set_first("length", 1, "position > 3"), "position"),
+    "a long text": (set_first("before", "x" * 10**4), "before is longer"),
+    "two texts of a token": (set_first("token", "?"), "two texts"),
+    "a kind of its own": (set_first("kind", "best"), "unknown kind"),
+    "no number": (set_first("advantage", float("nan")), "finite|nulls"),
+    "another order": (
+        lambda rows: rows.sort_values("position", inplace=True), "sorted"),
+    "logits without a pass": (set_first("ratio", float("nan"), "ratio > 0"), "only a part|pass"),
+    "a gradient without a pass": (
+        lambda rows: _without_pass(rows), "no pass|gradient without"),
+}  # fmt: skip
+"""Name of a forgery -> function that changes token records, and words of what is found."""
+
+
+def _without_pass(rows: pd.DataFrame) -> None:
+    index = first(rows, rows["gradient_norm_sq"] > 0)
+    for name in ("ratio", "current_probability", "current_entropy", "collision"):
+        rows.at[index, name] = float("nan")
+    for name in ("top_tokens", "top_probabilities"):
+        rows.at[index, name] = None
+
+
+def forged_tokens(name: str, run: str = "tiny/stapo/seed0") -> Callable[[Forger], None]:
+    def forge(forger: Forger) -> None:
+        path = forger.folder / "runs" / run / "tokens.parquet"
+        table = read_token_file(path)
+        rows = table.to_pandas()
+        TOKEN_FORGERIES[name][0](rows)
+        schema = TOKENS.with_metadata(table.schema.metadata)
+        forged = pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
+        pq.write_table(forged, path, compression="zstd")
+
+    return forge
+
+
 def invented_figure(forger: Forger) -> None:
     study, name = forger.study, "runs/tiny/stapo/seed0/metrics.jsonl"
     kept = (forger.folder / name).read_text()
@@ -540,6 +660,22 @@ FORGERIES: dict[str, tuple[Callable[[Forger], Any], str]] = {
         TRAININGS,
     ),
     "commands of another training": (commands_of_another_training, TRAININGS),
+    **{
+        name: (forged_tokens(name), TRAININGS)
+        for name in (
+            "a common token called silenced",
+            "another token left out",
+            "larger gradients of silenced tokens",
+            "another ratio",
+        )
+    },
+    "token records of another method": (
+        lambda forger: shutil.copy(
+            forger.folder / "runs" / JUSTRL / "tokens.parquet",
+            forger.folder / "runs" / STAPO / "tokens.parquet",
+        ),
+        TRAININGS,
+    ),
 }
 """Name of a forgery -> function that makes it, and the check that must fail."""
 

@@ -136,7 +136,7 @@ def _size_faults(records: _Records) -> Faults:
     found = rows.groupby(["step", "kind"])["weight"].agg(["size", "min", "max"])
     sampled = rows.groupby("step").size()
     # A training that was started with a smaller limit is not done again for a larger one.
-    designs = {allowed, int(sampled.max()) if len(sampled) else 0}
+    designs = {allowed, *([int(sampled.max())] if len(sampled) else [])}
     for record in records.steps:
         sizes, counts = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
         for kind in KINDS:

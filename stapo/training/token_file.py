@@ -86,7 +86,9 @@ def _rows(
     start = (line["step"] - 1) * prompts_per_step
     found = []
     for index, row in enumerate(line["row"]):
-        values = {name: line[name] if name in OF_STEP else None for name in SCHEMA.names}
+        values: dict[str, Any] = {
+            name: line[name] if name in OF_STEP else None for name in SCHEMA.names
+        }
         values |= {
             name: line[name][index] for name in SCHEMA.names if isinstance(line.get(name), list)
         }
