@@ -245,6 +245,24 @@ def fused_head_gives_log_probs(name):
         expect(torch.allclose(found.entropy[:, -2:], wanted, atol=1e-5), "other entropies")
 
 
+@contract("trl", "base_model.last_hidden_state")
+def fused_head_projects_the_last_hidden_states(name):
+    import torch
+
+    ids, states = torch.tensor([[3, 4, 5, 6]]), []
+    with torch.no_grad():
+        model = tiny().model
+        hook = model.base_model.register_forward_hook(
+            lambda _, __, output: states.append(output.last_hidden_state)
+        )
+        found = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs
+        hook.remove()
+        expect(len(states) == 1, f"{len(states)} passes through base_model")
+        logits = torch.nn.functional.linear(states[0], model.get_output_embeddings().weight)
+        wanted = logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    expect(torch.allclose(found, wanted, atol=1e-5), "other hidden states")
+
+
 @contract("trl", "shift_labels")
 def fused_head_takes_shifted_labels(name):
     import torch

@@ -10,6 +10,8 @@ import pytest
 from stapo.publication import untrusted, weights
 from stapo.publication.untrusted import RefusedError
 from stapo.records.scores import SCHEMA, ScoreRow
+from stapo.records.tokens import SCHEMA as TOKENS
+from stapo.records.tokens import read_token_file
 
 ROW = vars(ScoreRow(0, 0, "1", "1", "correct", True, 3, False, False, "not_asked", False, True))
 
@@ -134,3 +136,72 @@ def test_what_is_no_safetensors_is_refused(tmp_path, header, data):
     path.write_bytes(b"\xff" * 100)
     with pytest.raises(RefusedError, match="not a safetensors file"):
         weights.read_header(path)
+
+
+TOKEN = {
+    **dict.fromkeys(TOKENS.names),
+    **dict.fromkeys(("step", "prompt", "response", "position", "length", "token_id"), 1),
+    **dict.fromkeys(("token", "before", "after", "kind"), "a"),
+    **dict.fromkeys(("weight", "probability", "entropy", "advantage", "reward"), 1.0),
+    **dict.fromkeys(("lower_bound", "upper_bound"), 0.0),
+    "kept": True,
+    "top_tokens": ["a", "b"],
+    "top_probabilities": [0.5, 0.5],
+}
+
+
+def token_records(path, rows, **options):
+    pq.write_table(pa.Table.from_pylist(rows, TOKENS), path, **{"compression": "zstd", **options})
+    return path
+
+
+def test_token_records_are_read_as_they_were_written(tmp_path):
+    rows = [TOKEN, {**TOKEN, "before": "b\0é", "top_tokens": None, "ratio": 0.5}] * 50
+    path = token_records(tmp_path / "tokens.parquet", rows)
+    found = untrusted.read_parquet(path, TOKENS, 100, 10**5, 10**5)
+    assert found.equals(read_token_file(path))
+    assert found.to_pylist() == rows
+    empty = token_records(tmp_path / "empty.parquet", [])
+    assert untrusted.read_parquet(empty, TOKENS, 0, 10**5, 10**5).num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["before", "top_tokens"])
+def test_token_records_that_unpack_to_more_than_a_limit_are_refused(tmp_path, name):
+    """A text of a megabyte in ten thousand rows, in a file of some kilobytes."""
+    text = "x" * 10**6
+    table = pa.Table.from_pylist([TOKEN], TOKENS)
+    values = pa.array([0] * 10_000, pa.int32())
+    repeated = pa.DictionaryArray.from_arrays(values, pa.array([text]))
+    columns = []
+    for field in TOKENS:
+        one = table.column(field.name).combine_chunks().take(pa.array([0] * 10_000))
+        if field.name == name:
+            offsets = pa.array(range(10_001), pa.int32())
+            one = pa.ListArray.from_arrays(offsets, repeated) if name == "top_tokens" else repeated
+        columns.append(one)
+    path = tmp_path / "tokens.parquet"
+    pq.write_table(pa.table(columns, names=TOKENS.names), path, compression="zstd")
+    assert path.stat().st_size < 10**6
+    with pytest.raises(RefusedError, match=f"column {name} unpacks to 100"):
+        untrusted.read_parquet(path, TOKENS, 10_000, 10**6, 10**8)
+
+
+def test_token_records_with_other_columns_nulls_or_too_many_rows_are_refused(tmp_path):
+    path = token_records(tmp_path / "tokens.parquet", [TOKEN] * 3)
+    for rows, size, words in ((2, 10**5, "has 3 rows"), (3, 100, "more than the limit of 100")):
+        with pytest.raises(RefusedError, match=words):
+            untrusted.read_parquet(path, TOKENS, rows, size, 10**6)
+    table = pq.read_table(path)
+    loose = pa.schema([pa.field(field.name, field.type) for field in TOKENS])
+    for changed, words in (
+        (table.drop_columns(["kept"]), "other columns"),
+        (table.append_column("more", pa.array([1] * 3)), "other columns"),
+        (pa.Table.from_pylist([{**TOKEN, "advantage": None}] * 3, loose), "advantage has nulls"),
+        (table.set_column(0, "step", pa.array(["x"] * 3)), "truncated or corrupt|other types"),
+    ):
+        pq.write_table(changed, path, compression="zstd")
+        with pytest.raises(RefusedError, match=words):
+            untrusted.read_parquet(path, TOKENS, 3, 10**5, 10**6)
+    path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    with pytest.raises(RefusedError, match="truncated or corrupt"):
+        untrusted.read_parquet(path, TOKENS, 3, 10**5, 10**6)
