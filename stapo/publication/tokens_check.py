@@ -16,7 +16,7 @@ import pandas as pd
 from stapo.methods import Method, s2t_arguments
 from stapo.publication.metrics_check import silenced_of
 from stapo.records.step import StepRecord
-from stapo.records.tokens import CHARACTERS, KINDS, TOP, VERSION, rows_per_step, sample_sizes
+from stapo.records.tokens import CHARACTERS, KINDS, TOP, VERSION, Kind, rows_per_step, sample_sizes
 from stapo.study.fields import REWARDS
 from stapo.study.schema import TrainingSettings
 
@@ -133,20 +133,23 @@ def _size_faults(records: _Records) -> Faults:
     """Yield steps whose sampled tokens and weights do not agree with the metrics."""
     training, rows = records.training, records.rows
     allowed = rows_per_step(training.token_records_mb, training.steps)
-    found = rows.groupby(["step", "kind"])["weight"].agg(["size", "min", "max"])
+    found: dict[Any, list[float]] = {
+        key: own.tolist() for key, own in rows.groupby(["step", "kind"])["weight"]
+    }
     sampled = rows.groupby("step").size()
     # A training that was started with a smaller limit is not done again for a larger one.
     designs = {allowed, *([int(sampled.max())] if len(sampled) else [])}
     for record in records.steps:
         sizes, counts = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
         for kind in KINDS:
-            if (record.step, kind) in found.index:
-                size, low, high = found.loc[(record.step, kind)]
-                count = round(low * size)
-                if low != high or low < 1 or abs(count - low * size) > ROUNDING * count:
+            if weights := found.get((record.step, kind)):
+                size, weight = len(weights), weights[0]
+                count = round(weight * size)
+                unlike = len(set(weights)) > 1 or abs(count - weight * size) > ROUNDING * count
+                if unlike or weight < 1:
                     yield f"step {record.step}: weights of {kind} tokens that are no share of them"
                     return
-                sizes[kind], counts[kind] = int(size), count
+                sizes[kind], counts[kind] = size, count
         if sum(sizes.values()) > allowed:
             found_size = sum(sizes.values())
             yield f"step {record.step}: {found_size} tokens, token_records_mb allows {allowed}"
@@ -163,10 +166,10 @@ def _size_faults(records: _Records) -> Faults:
 
 
 def _of_metrics(
-    record: StepRecord, method: Method, counts: Mapping[str, int], sizes: Mapping[str, int]
-) -> dict[Any, int]:
+    record: StepRecord, method: Method, counts: Mapping[Kind, int], sizes: Mapping[Kind, int]
+) -> dict[Kind, int]:
     """Return the numbers of tokens of kinds without a sampled token, and of kinds that metrics count."""
-    known: dict[Any, int] = {}
+    known: dict[Kind, int] = {}
     if not sizes["other"]:
         known["other"] = record.num_tokens - record.num_candidates
     if method.selection == "silence_spurious":
@@ -254,8 +257,8 @@ def _policy_faults(records: _Records) -> Faults:
     yield from _top_faults(records, known)
     rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     first = (rows["step"] - 1) % rollout == 0
-    read = {"none": False, "positive": rows["advantage"] > 0, "all": True}[method.reads]
-    current = ~first & (training.statistics == "current") & read
+    reads = {"none": rows["step"] < 0, "positive": rows["advantage"] > 0, "all": rows["step"] > 0}
+    current = ~first & reads[method.reads] & (training.statistics == "current")
     product = rows["probability"].astype(float) * rows["ratio"]
     differs = (product - p).abs() > ROUNDING + 1e-3 * p
     yield from records.where(

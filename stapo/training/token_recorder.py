@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
-from torch.nn import functional as F
 
 from stapo.methods import Method
 from stapo.objective import clipped_surrogate
@@ -168,6 +166,7 @@ class TokenRecorder:
             ids["after"].append(text[at + 1 : at + 1 + TOKENS_AFTER])
         return ids
 
+    @torch.no_grad()
     def _of_all_ranks(self, ranks: Ranks) -> Tensor:
         """Return what the passes of all ranks computed.
 
@@ -181,10 +180,7 @@ class TokenRecorder:
         if ranks.largest(len(self.own)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
-            weight, bias = (
-                one.full_tensor() if isinstance(one, DTensor) else one
-                for one in (head.weight, head.bias)
-            )
+            weight, bias = _whole(head.weight), _whole(head.bias)
             if self.own:
                 self._fill(found, weight, bias)
         # Each row is computed by one rank and is 0 on the others.
@@ -200,7 +196,7 @@ class TokenRecorder:
         tokens = ids[rows, ids.shape[1] - self.sequences.width + positions]
         found[own, 0] = 1.0
         found[own, 1], found[own, 2] = current.double()
-        for part in torch.arange(len(own), device=found.device).split(CHUNK):
+        for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
             logits, tolerance = self._logits(hidden[part], weight, bias)
             log_probs = logits.double().log_softmax(dim=1)
             chosen = log_probs.gather(1, tokens[part].unsqueeze(1)).squeeze(1)
@@ -211,14 +207,13 @@ class TokenRecorder:
             found[own[part], 5 : 5 + width] = top.values.exp()
             found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
 
-    @torch.no_grad()
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, float]:
         """Return (k, V) logits as TRL's fused head computes them, in float32, and their tolerance in nats."""
         config = self.model.config.get_text_config()
         if bias is not None:
             bias = bias.to(hidden.dtype)
         with self.autocast():
-            logits = F.linear(hidden, weight.to(hidden.dtype), bias)
+            logits = torch.nn.functional.linear(hidden, weight.to(hidden.dtype), bias)
         tolerance = TOLERANCES.get(logits.dtype, 0.0)
         logits = logits.float() * (getattr(config, "logit_scale", None) or 1.0)
         if cap := getattr(config, "final_logit_softcapping", None):
@@ -271,3 +266,8 @@ class TokenRecorder:
                 values = values * self.batch.importance[rows, positions]
             (weights,) = torch.autograd.grad(values.sum(), logps)
         return weights
+
+
+def _whole(parameter: Any) -> Any:
+    """Return a parameter, gathered from all ranks if it is sharded."""
+    return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates, spurious_threshold
+from stapo.objective.selection import Scope
 from stapo.records.tokens import KINDS, Kind, sample_sizes
 
 
@@ -51,7 +52,7 @@ def token_kinds(
     args = s2t_arguments(method)
     rounded = at_resolution(entropies)
     candidates = spurious_candidates(logps, advantages, mask, float(args["tau_p"]))
-    scope = "all" if args["scope"] == "all" else "candidates"
+    scope: Scope = "all" if args["scope"] == "all" else "candidates"
     threshold = spurious_threshold(rounded, candidates, mask, float(args["quantile"]), scope)
     silenced = torch.zeros_like(mask) if threshold is None else candidates & (rounded < threshold)
     kinds: dict[Kind, Tensor] = {
