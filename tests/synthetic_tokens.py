@@ -32,6 +32,7 @@ def population(
     length: int = 25,
     slips: float = 0.02,
     tau_p: float = TAU_P,
+    top: bool = True,
 ) -> pd.DataFrame:
     """Return all tokens of a training, with the columns of the records.
 
@@ -45,27 +46,37 @@ def population(
         length: mean number of tokens of a response.
         slips: share of tokens that are drawn uniformly and not from their distribution.
         tau_p: probability below which a token is rare; 0 for trainings without candidates.
+        top: whether with the most likely tokens, which take most of the time.
     """
-    frames = [_step(rng, step, prompts, group, length, slips) for step in range(1, steps + 1)]
+    frames = [
+        _step(rng, step, (prompts, group), length, slips, top) for step in range(1, steps + 1)
+    ]
     return pd.concat([_with_kinds(frame, tau_p) for frame in frames], ignore_index=True)
 
 
 def _step(
-    rng: np.random.Generator, step: int, prompts: int, group: int, length: int, slips: float
+    rng: np.random.Generator,
+    step: int,
+    shape: tuple[int, int],
+    length: int,
+    slips: float,
+    top: bool,
 ) -> pd.DataFrame:
-    rewards = rng.choice([-1.0, 1.0], size=(prompts, group))
+    rewards = rng.choice([-1.0, 1.0], size=shape)
     deviation = np.maximum(rewards.std(axis=1, ddof=1, keepdims=True), 1e-6)
     advantages = (rewards - rewards.mean(axis=1, keepdims=True)) / deviation
-    lengths = rng.integers(max(length // 2, 1), 3 * length // 2 + 1, size=(prompts, group))
-    places = [(p, r) for p in range(prompts) for r in range(group) for _ in range(lengths[p, r])]
+    lengths = rng.integers(max(length // 2, 1), 3 * length // 2 + 1, size=shape)
+    places = [
+        (p, r) for p in range(shape[0]) for r in range(shape[1]) for _ in range(lengths[p, r])
+    ]
     prompt, response = (np.array(one) for one in zip(*places, strict=True))
-    scales = np.where(rng.random((prompts, group)) < 0.5, 2.0, 8.0)[prompt, response]
-    found = _distributions(rng, scales, slips)
+    scales = np.where(rng.random(shape) < 0.5, 2.0, 8.0)[prompt, response]
+    found = _distributions(rng, scales, slips, top)
     at = lambda table: table[prompt, response]  # noqa: E731
     frame = pd.DataFrame(
         {
             "step": step,
-            "prompt": prompt + step * prompts,
+            "prompt": prompt + step * shape[0],
             "response": response,
             "position": np.concatenate([np.arange(n) for n in lengths.ravel()]),
             "length": at(lengths),
@@ -77,7 +88,9 @@ def _step(
     return _with_gradients(frame, rng)
 
 
-def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float) -> dict:
+def _distributions(
+    rng: np.random.Generator, scales: np.ndarray, slips: float, with_top: bool
+) -> dict:
     """Return what follows from each token's distribution over the vocabulary."""
     n = len(scales)
     logits = scales[:, None] * rng.random((n, V)) + np.where(rng.random((n, 1)) < 0.7, 6.0, 0.0) * (
@@ -87,7 +100,7 @@ def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float) -
     p /= p.sum(axis=1, keepdims=True)
     drawn = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     token = np.where(rng.random(n) < slips, rng.integers(V, size=n), drawn)
-    top = np.argsort(-p, axis=1)[:, :TOP]
+    top = np.argsort(-p, axis=1)[:, :TOP] if with_top else np.zeros((n, 0), int)
     entropies = -(p * np.log(p)).sum(axis=1)
     probabilities = p[np.arange(n), token]
     return {
@@ -100,7 +113,7 @@ def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float) -
         "current_probability": probabilities,
         "current_entropy": entropies,
         "collision": (p**2).sum(axis=1),
-        "top_tokens": [[VOCABULARY[i] for i in row] for row in top],
+        "top_tokens": [[VOCABULARY[i] for i in row] for row in top.tolist()],
         "top_probabilities": np.take_along_axis(p, top, axis=1).tolist(),
     }
 

@@ -3,43 +3,33 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stapo.analysis.columns import SIZE, Column, Metric
+from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.columns import Estimate as Cell
-from stapo.analysis.evidence.estimates import Estimate, written
+from stapo.analysis.evidence.estimates import Estimate
 
 Row = TypeVar("Row")
 
-METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 LEADING: list[Column[Any]] = [SIZE, METHOD]
 """Columns of rows with the attributes size and title."""
 
 
 def estimated(
-    heading: str,
-    value: Callable[[Row], Estimate],
-    form: str = ".3g",
-    unit: float = 1.0,
-    metric: str = "",
-) -> list[Column[Row]]:
-    """Return a column with an estimate and its interval, and its column of the CSV.
+    heading: str, value: Callable[[Row], Estimate], form: str = ".3g", unit: float = 1.0
+) -> Column[Row]:
+    """Return a column with an estimate and its interval.
 
     Args:
         heading: heading of the column.
         value: function of a row that returns the estimate.
         form: format specification of the numbers.
         unit: factor of the numbers, such as 100 for percent.
-        metric: name in the CSV; the heading if empty.
     """
 
-    def number(row: Row) -> Cell:
+    def cell(row: Row) -> Cell:
         found = value(row)
-        return Cell(unit * found.value, unit * found.low, unit * found.high, best=False, marks="")
+        return Cell(unit * found.value, unit * found.low, unit * found.high)
 
-    name = metric or heading
-    return [
-        Column(heading, lambda row: written(value(row), form, unit)),
-        Column(name, number, formats=(), metric=Metric(name, "")),
-    ]
+    return Column(heading, cell, form)
 
 
 WHITE = {" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"}
@@ -56,4 +46,4 @@ def top_text(tokens: Any, probabilities: Any) -> str:
     if tokens is None or probabilities is None:
         return ""
     pairs = zip(tokens, probabilities, strict=True)
-    return ", ".join(f"{literal(token)} {100 * float(p):.2g}" for token, p in pairs)
+    return ", ".join(f"{literal(token)} {100 * float(p):.3g}" for token, p in pairs)

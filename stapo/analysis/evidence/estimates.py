@@ -1,7 +1,7 @@
 """Weighted estimates from sampled tokens, with 95 % intervals.
 
 In every stratum h (training, step, kind) n_h of N_h tokens were drawn without replacement, so each drawn
-token stands for w_h = N_h / n_h tokens. With sums over the drawn tokens of all trainings of one method and
+token stands for w_h = N_h / n_h tokens. With sums over the recorded tokens of all trainings of one method and
 size:
 
 - number of tokens of a class, per training: sum of w over the class, / trainings
@@ -10,32 +10,32 @@ size:
 - ratio: sum of w y / sum of w x
 - relative difference of means, in percent: 100 (mean of y in a class / mean of y in another - 1)
 
-With one training, an interval says how far the estimate may be from the value over *all* tokens of this
-training. Its variance is the analytic one of a stratified sample, with finite-population correction and
-Taylor linearisation: sum over h of (1 - 1 / w_h) n_h s_h^2, where s_h^2 is the variance in the stratum of w
-e, and e is a token's contribution to the estimate to first order. It is 0 if all tokens were recorded.
-Prompts are not resampled: tokens were drawn one by one and not by prompt or response, so that the likeness
-of tokens of one response does not change how far the sample may be from the training. An analytic formula
-is exact where sampling is, needs no random numbers, and gives equal bytes on every machine. A stratum with
-one drawn token of several uses (w e)^2 for its variance, which is too large rather than too small.
+With one training, an interval says how far the estimate may be from what other prompts would have given to
+the same policies. Tokens of one prompt are not independent (its responses share context, advantages and
+difficulty), so prompts are the units: with e, the contribution of a token to the estimate to first order
+(Taylor linearisation), and z the sum of w e over the recorded tokens of a prompt in a step, the variance is
+the sum over steps of P / (P - 1) sum (z - mean z)^2 over the P prompts of the mini-batch, also over those
+without a recorded token. It contains the variance of the sampling of tokens, since it is that of the
+weighted sums. Steps are strata: that the policy changes from step to step is no error. The analytic formula
+takes the place of a bootstrap over prompts: it needs no random numbers and gives the same on every machine.
 
 With several trainings (seeds), an interval is about the method: trainings are independent, and the variance
-is that of their contributions, S / (S - 1) sum (z_s - mean z)^2, with Student's t of S - 1 degrees of
-freedom. It contains the variance of the sampling.
+is that of their contributions, S / (S - 1) sum (z - mean z)^2, where z is the sum of a whole training.
 
-Intervals of shares are those of Clopper and Pearson at the effective sample size p (1 - p) / variance (Korn
-and Graubard), because a normal interval of a rare class contains negative shares. If no token of a class
-was drawn, at most -ln(0.025) w tokens of it exist, where w is the largest weight: otherwise one would have
-been drawn with a probability of 97.5 %. Other intervals have Student's t: around the logarithm of means and
-ratios of values that are not negative, whose distributions are skewed, symmetric otherwise. Without two
-drawn tokens that stand for others, there is no interval, and its ends are nan. In simulations 95 % of the
-intervals hold the truth, of means of gradient norms over fewer than 100 drawn tokens about 90 %.
+Intervals of shares and numbers of tokens are those of Clopper and Pearson at the effective sample size p (1
+- p) / variance (Korn and Graubard), because a normal interval of a rare class contains negative shares. If
+  no token of a class was recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight in
+  the strata where it can occur: with more, one would have been recorded with a probability of 97.5 %. Other
+  intervals have Student's t with one degree of freedom less than prompts with such tokens (or trainings):
+  around the logarithm of means and ratios of values that are not negative, whose distributions are skewed,
+  symmetric otherwise. With only one such prompt there is no interval, and its ends are nan. In simulations
+  with 48 prompts, 91 to 99 % of the intervals hold the truth; the lower end is that of means of gradient
+  norms.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from math import exp, fsum, isnan, log, nan, sqrt
+from math import exp, fsum, log, nan, sqrt
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TAIL = (1 - LEVEL) / 2
 UNSEEN = -log(TAIL)
-"""Tokens per weight that a class without a drawn token has at most."""
+"""Tokens per weight that a class without a recorded token has at most."""
 
 
 @dataclass(frozen=True)
@@ -56,50 +56,42 @@ class Estimate(Interval):
     """An estimate with its 95 % interval; nan where there is none."""
 
     records: int
-    """Number of drawn tokens that it is about."""
+    """Number of recorded tokens that it is about."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Drawn tokens of the trainings of one method and size; all arrays are (n,)."""
+    """Recorded tokens of the trainings of one method and size; all arrays are (n,)."""
 
     weight: Array
-    stratum: NDArray[np.int64]
+    prompt: NDArray[np.int64]
+    """Index of the token's prompt among those of all steps and trainings, from 0."""
+    step: NDArray[np.int64]
+    """(prompts,) index of a prompt's step among those of all trainings, from 0."""
     training: NDArray[np.int64]
     """Index of the training, from 0."""
     trainings: int
-
-    @cached_property
-    def certain(self) -> Mask:
-        """Whether a token stands for itself only, since its whole stratum was recorded."""
-        return self.weight <= 1
-
-    @cached_property
-    def drawn(self) -> Array:
-        """Number of drawn tokens of each stratum."""
-        return np.bincount(self.stratum).astype(float)
-
-    @cached_property
-    def correction(self) -> Array:
-        """Factor 1 - n_h / N_h of each stratum."""
-        return 1 - self.drawn / np.bincount(self.stratum, self.weight)
+    prompts_per_step: int
 
 
-def sample_of(frames: Sequence[pd.DataFrame]) -> Sample:
+def sample_of(frames: Sequence[pd.DataFrame], prompts_per_step: int) -> Sample:
     """Return the sample of some trainings, tokens in the order of the frames.
 
     Args:
-        frames: token records of each training, with the columns step, kind and weight.
+        frames: token records of each training, with the columns step, prompt and weight.
+        prompts_per_step: number of prompts of a mini-batch.
     """
-    training = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
-    keys = pd.concat([frame[["step", "kind"]] for frame in frames]).assign(training=training)
-    stratum = keys.groupby(["training", "step", "kind"], sort=True).ngroup().to_numpy(np.int64)
+    training = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames]).astype(np.int64)
+    keys = pd.concat([frame[["step", "prompt"]] for frame in frames]).assign(training=training)
+    step = keys.groupby(["training", "step"]).ngroup().to_numpy(np.int64)
+    prompt = keys.groupby(["training", "step", "prompt"]).ngroup().to_numpy(np.int64)
+    _, first = np.unique(prompt, return_index=True)
     weight = np.concatenate([frame["weight"].to_numpy(float) for frame in frames])
-    return Sample(weight, stratum, training.astype(np.int64), len(frames))
+    return Sample(weight, prompt, step[first], training, len(frames), prompts_per_step)
 
 
 def total(sample: Sample, y: Array | Mask) -> float:
-    """Return the weighted sum of y, over all trainings; exact summation, so in any order."""
+    """Return the weighted sum of y, over all trainings; the exact sum, so the same in any order."""
     return fsum((sample.weight * y).tolist())
 
 
@@ -108,15 +100,28 @@ def variance(sample: Sample, contributions: Array) -> float:
     weighted = sample.weight * contributions
     if sample.trainings > 1:
         sums = np.bincount(sample.training, weighted, minlength=sample.trainings)
-        deviations = sums - fsum(sums.tolist()) / sample.trainings
-        factor = sample.trainings / (sample.trainings - 1)
-        return factor * fsum((deviations**2).tolist())
+        return _spread(sums, np.zeros(sample.trainings, np.int64), sample.trainings)
     if not len(weighted):
         return 0.0
-    sums, drawn = np.bincount(sample.stratum, weighted), sample.drawn
-    deviations = weighted - (sums / drawn)[sample.stratum]
-    squares = np.bincount(sample.stratum, deviations**2) * drawn / np.maximum(drawn - 1, 1)
-    return fsum((sample.correction * np.where(drawn > 1, squares, sums**2)).tolist())
+    return _spread(np.bincount(sample.prompt, weighted), sample.step, sample.prompts_per_step)
+
+
+def _spread(sums: Array, group: NDArray[np.int64], size: int) -> float:
+    """Return the sum over groups of the variance of their total.
+
+    Args:
+        sums: (m,) sums of the units that have any.
+        group: (m,) index of the group of each unit.
+        size: number of units of a group, with those without a sum.
+    """
+    there = np.bincount(group)
+    units = np.maximum(there, size)
+    means = np.bincount(group, sums) / units
+    squares = np.bincount(group, (sums - means[group]) ** 2) + (units - there) * means**2
+    # The variance of a single unit is unknown: its square is too large rather than too small.
+    alone = np.bincount(group, sums**2)
+    parts = np.where(units > 1, squares * units / np.maximum(units - 1, 1), alone)
+    return fsum(parts.tolist())
 
 
 def count(sample: Sample, part: Mask, possible: Mask | None = None) -> Estimate:
@@ -127,22 +132,15 @@ def count(sample: Sample, part: Mask, possible: Mask | None = None) -> Estimate:
         return Estimate(0.0, 0.0, 0.0, 0)
     spread = variance(sample, part / tokens)
     found = _share(sample, part, everything, spread, possible)
-    value = total(sample, part) / trainings
-    # Exact numbers stay whole.
-    low, high = (
-        value if end == found.value else float(end * tokens / trainings)
-        for end in (found.low, found.high)
-    )
-    if trainings == 1:
-        low = max(low, float(found.records))  # Recorded tokens exist.
-    return Estimate(value, low, high, found.records)
+    low, high = (end * tokens / trainings for end in (found.low, found.high))
+    return Estimate(total(sample, part) / trainings, low, high, found.records)
 
 
 def share(sample: Sample, part: Mask, whole: Mask, possible: Mask | None = None) -> Estimate:
     """Return the share of a class in another that contains it.
 
     Args:
-        sample: the drawn tokens.
+        sample: the recorded tokens.
         part: (n,) tokens of the class.
         whole: (n,) tokens of the class that contains it.
         possible: (n,) tokens of the strata in which the class can occur; None for all.
@@ -163,11 +161,14 @@ def _share(
     if spread > 0 and 0 < value < 1:
         low, high = _clopper_pearson(value, spread, sample.trainings)
         return Estimate(value, min(low, value), max(high, value), records)
-    free = ~sample.certain & whole
-    present, absent = free & part, free & ~part & (True if possible is None else possible)
-    below = sample.weight[present].max(initial=0.0) * UNSEEN / size
-    above = sample.weight[absent].max(initial=0.0) * UNSEEN / size
-    return Estimate(value, max(value - float(below), 0.0), min(value + float(above), 1.0), records)
+    unit = UNSEEN * _largest(sample, whole if possible is None else possible) / size
+    low = max(value - unit, 0.0) if value == 1 else value
+    return Estimate(value, low, min(value + unit, 1.0) if value == 0 else value, records)
+
+
+def _largest(sample: Sample, of: Mask) -> float:
+    """Return the largest weight in some strata; 1 without a recorded token."""
+    return float(sample.weight[of].max(initial=1.0))
 
 
 def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float, float]:
@@ -222,19 +223,15 @@ def _with_t(
     """Return an estimate about some classes of tokens, with the interval of Student's t.
 
     Args:
-        sample: the drawn tokens.
+        sample: the recorded tokens.
         value: the estimate.
         contributions: (n,) contribution of each token to it, to first order.
         classes: classes of tokens that it is about.
         skewed: whether the interval is that of its logarithm.
     """
     records = int(np.logical_or.reduce(classes).sum())
-    freedom = sample.trainings - 1
-    if sample.trainings == 1:
-        free = [int((one & ~sample.certain).sum()) for one in classes]
-        if not any(free):
-            return Estimate(value, value, value, records)
-        freedom = min(one for one in free if one) - 1
+    units = sample.prompt if sample.trainings == 1 else sample.training
+    freedom = min(len(np.unique(units[one])) for one in classes) - 1
     if freedom < 1:
         return Estimate(value, nan, nan, records)
     margin = float(stats.t.ppf(1 - TAIL, freedom)) * sqrt(variance(sample, contributions))
@@ -243,17 +240,3 @@ def _with_t(
         factor = exp(min(margin / value, 700.0))
         return Estimate(value, value / factor, value * factor, records)
     return Estimate(value, value - margin, value + margin, records)
-
-
-def written(found: Estimate, form: str = ".3g", unit: float = 1.0) -> str:
-    """Return an estimate as text, with its interval in brackets; empty without a token.
-
-    Args:
-        found: the estimate.
-        form: format specification of the three numbers.
-        unit: factor of the three numbers, such as 100 for percent.
-    """
-    if isnan(found.value):
-        return ""
-    value, low, high = (format(unit * one, form) for one in (found.value, found.low, found.high))
-    return value if isnan(found.low) else f"{value} [{low}, {high}]"

@@ -7,7 +7,7 @@ share in the sum of squared norms over all tokens with A > 0. Thresholds are tho
 """
 
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Quadrant:
     """Share in the tokens with A > 0."""
     norm: Estimate
     against: Estimate
-    """Percent by which the norm exceeds that of the last quadrant."""
+    """Percent by which the norm exceeds that of the last quadrant; nan for this one."""
     gradient_share: Estimate
     """Share in the sum of squared norms of the tokens with A > 0."""
 
@@ -79,7 +79,9 @@ def quadrants(one: Recorded) -> list[Quadrant]:
             tokens=count(sample, part, kind),
             density=share(sample, part, one.correct, kind),
             norm=mean(sample, norm, part & known),
-            against=relative(sample, norm, part & known, found[-1] & known),
+            against=relative(sample, norm, part & known, found[-1] & known)
+            if name != NAMES[-1]
+            else Estimate(nan, nan, nan, 0),
             gradient_share=ratio(sample, np.where(part, squares, 0.0), squares),
         )
         for name, part, kind in zip(NAMES, found, kinds, strict=True)
@@ -90,11 +92,11 @@ COLUMNS: list[Column[Quadrant]] = [
     *LEADING,
     Column("Quadrant", lambda row: row.name, text=True),
     Column("Recorded", lambda row: row.tokens.records),
-    *estimated("Tokens", lambda row: row.tokens, ",.0f"),
-    *estimated("Density %", lambda row: row.density, unit=100),
-    *estimated("Mean gradient norm", lambda row: row.norm),
-    *estimated("Against high/high %", lambda row: row.against, "+.1f"),
-    *estimated("Of the squared gradient %", lambda row: row.gradient_share, unit=100),
+    estimated("Tokens", lambda row: row.tokens, ",.0f"),
+    estimated("Density %", lambda row: row.density, unit=100),
+    estimated("Mean gradient norm", lambda row: row.norm),
+    estimated("Against high/high %", lambda row: row.against, "+.1f"),
+    estimated("Of the squared gradient %", lambda row: row.gradient_share, unit=100),
 ]
 
 
@@ -183,5 +185,5 @@ def _label(quadrant: Quadrant) -> str:
     if not quadrant.density.value > 0:
         return "no token"
     against = quadrant.against.value
-    norm = "" if isnan(against) or quadrant.name == NAMES[-1] else f", norm {against:+.0f} %"
+    norm = "" if isnan(against) else f", norm {against:+.0f} %"
     return f"{100 * quadrant.density.value:.3g} %{norm}"

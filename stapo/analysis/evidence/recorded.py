@@ -111,12 +111,13 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
                 if (run.size, run.method) == (size, name)
             }
             tau_p = float(s2t_arguments(method)["tau_p"])
-            found.append(_recorded(size, name, method.title, tau_p, runs))
+            prompts = study.training_of(name).prompts_per_mini_batch
+            found.append(_recorded(size, name, method.title, tau_p, prompts, runs))
     return tuple(found)
 
 
 def _recorded(
-    size: str, method: str, title: str, tau_p: float, runs: dict[int, pd.DataFrame]
+    size: str, method: str, title: str, tau_p: float, prompts: int, runs: dict[int, pd.DataFrame]
 ) -> Recorded:
     frames = [frame.assign(seed=seed) for seed, frame in runs.items()]
     return Recorded(
@@ -125,7 +126,7 @@ def _recorded(
         title=title,
         tau_p=tau_p,
         frame=pd.concat(frames, ignore_index=True),
-        sample=sample_of(frames),
+        sample=sample_of(frames, prompts),
         tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
     )
 

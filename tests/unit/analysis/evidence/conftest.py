@@ -1,5 +1,6 @@
 """Studies with synthetic token records."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ STEPS, SLIPS = 4, 0.08
 
 
 def small(raw: dict[str, Any], **run: Any) -> Study:
-    raw |= {"name": "demo"}
+    raw = copy.deepcopy(raw) | {"name": "demo"}
     raw["training"] |= {"steps": STEPS, "prompts_per_batch": 16}
     raw["run"] |= {"methods": ["justrl", "stapo"], **run}
     return parse_study(raw)
@@ -51,21 +52,21 @@ def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.Data
 def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
     """Two sizes and three seeds."""
     tiny = raw_study["models"]["tiny"]
-    raw_study["models"] = {"small": tiny, "large": tiny}
-    found = small(raw_study, sizes=["small", "large"], seeds=[0, 1, 2])
-    write_study(tmp_path, found)
-    return Artefacts(found, tmp_path)
+    raw = raw_study | {"models": {"small": tiny, "large": tiny}}
+    found = small(raw, sizes=["small", "large"], seeds=[0, 1, 2])
+    write_study(tmp_path / "several", found)
+    return Artefacts(found, tmp_path / "several")
 
 
 @pytest.fixture
 def empty(study: Study, tmp_path: Path) -> Artefacts:
     """Trainings without a recorded token."""
-    write_study(tmp_path, study, dict.fromkeys(ALL, 0))
-    return Artefacts(study, tmp_path)
+    write_study(tmp_path / "empty", study, dict.fromkeys(ALL, 0))
+    return Artefacts(study, tmp_path / "empty")
 
 
 @pytest.fixture
 def without_candidates(study: Study, tmp_path: Path) -> Artefacts:
     """Trainings without a token below tau_p."""
-    write_study(tmp_path, study, tau_p=0.0)
-    return Artefacts(study, tmp_path)
+    write_study(tmp_path / "none", study, tau_p=0.0)
+    return Artefacts(study, tmp_path / "none")

@@ -44,7 +44,7 @@ def test_tokens_are_drawn_in_proportion_to_their_weights():
         {"seed": 0, "step": 1, "prompt": places, "response": 0, "position": 0, "kind": "other",
          "weight": np.where(places % 2, 3.0, 1.0)}
     )  # fmt: skip
-    one = Recorded("8B", "m", "M", 0.002, frame, sample_of([frame]), np.zeros(4000))
+    one = Recorded("8B", "m", "M", 0.002, frame, sample_of([frame], 4000), np.zeros(4000))
     first = drawn_in_order(one, places)[:400] % 2
     # Three of four draws, with a standard error of 0.022.
     assert first.mean() == pytest.approx(0.75, abs=0.06)
@@ -82,10 +82,11 @@ def test_the_choice_has_all_kinds_of_every_training(several):
 
 def test_what_the_choice_says_of_a_token_is_what_was_recorded(complete):
     artefacts, truth = complete
-    for one in token_choice(artefacts, 10**7):
-        frame = truth["stapo" if one["method"] == "STAPO" else "justrl"]
-        place = ["step", "prompt", "response", "position"]
-        (found,) = frame[(frame[place] == [one[name] for name in place]).all(axis=1)].itertuples()
+    place = ["step", "prompt", "response", "position"]
+    titles = {"STAPO": truth["stapo"], "JustRL": truth["justrl"]}
+    tokens = {title: frame.set_index(place) for title, frame in titles.items()}
+    for one in token_choice(artefacts, 50_000):
+        found = tokens[one["method"]].loc[tuple(one[name] for name in place)]
         assert (one["token"], one["kind"], one["kept"]) == (found.token, found.kind, found.kept)
         assert one["probability"] == pytest.approx(found.probability, rel=1e-3)
         assert one["gradient_norm"] == pytest.approx(found.gradient_norm_sq**0.5, rel=1e-3)
@@ -100,6 +101,6 @@ def test_nothing_recorded_gives_an_empty_choice(empty):
 
 def test_white_space_is_visible():
     assert literal(" \n\tso ") == "\u2423\u23ce\u21e5so\u2423"
-    assert top_text([" a", "b"], np.array([0.5, 0.251], dtype=np.float32)) == "\u2423a 50, b 25"
+    assert top_text([" a", "b"], np.array([0.5, 0.251], dtype=np.float32)) == "\u2423a 50, b 25.1"
     assert top_text(None, None) == ""
     assert context_of("a" * 61, "x", "\nb") == "\u2026" + "a" * 60 + "\u27e6x\u27e7\u23ceb"

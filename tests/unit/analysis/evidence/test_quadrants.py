@@ -31,13 +31,14 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
         masks, positive = true_quadrants(frame), frame["advantage"] > 0
         base = norm[masks[-1]].mean()
         for found, mask in zip(quadrants(one), masks, strict=True):
-            assert found.tokens.value == found.tokens.low == found.tokens.high == mask.sum()
+            assert found.tokens.value == found.tokens.records == mask.sum()
+            assert found.tokens.low < mask.sum() < found.tokens.high
             assert found.density.value == pytest.approx(mask.sum() / positive.sum())
             # Records are in single precision.
             assert found.norm.value == pytest.approx(norm[mask].mean(), rel=1e-6)
-            assert found.against.value == pytest.approx(
-                100 * (norm[mask].mean() / base - 1), abs=1e-3
-            )
+            if found.name != NAMES[-1]:
+                gap = 100 * (norm[mask].mean() / base - 1)
+                assert found.against.value == pytest.approx(gap, abs=1e-3)
             assert found.gradient_share.value == pytest.approx(
                 (norm[mask] ** 2).sum() / (norm[positive] ** 2).sum(), rel=1e-6
             )
@@ -72,7 +73,7 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
         below = one.numbers("entropy") <= one.tau_h
         assert np.average(below, weights=one.sample.weight) == pytest.approx(0.8, abs=0.02)
         rows = quadrants(one)
-        assert rows[0].tokens.value == rows[0].tokens.high == 0
+        assert rows[0].tokens.value == 0 < rows[0].tokens.high < 4
     assert NO_SILENCED in quadrant_table(without_candidates).notes
 
 
