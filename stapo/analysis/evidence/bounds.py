@@ -1,0 +1,125 @@
+"""Exact gradient norms of recorded tokens against the bounds of the theorem (v5).
+
+With w the derivative of the surrogate by the log-probability of the token (ratio * A, 0 where clipped):
+
+    w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 = w^2 (1 - 2 p + sum of squared probabilities) <= w^2 (2 - 2 p - C
+    H^2)
+
+The figure shows |grad_z J|^2 / w^2 - 1 + 2 p, which the bounds hold between the curves e^-H and 1 - C H^2
+of the entropy alone, for every token. w^2 follows from the recorded upper bound; only tokens with p < 0.99
+are drawn, since the others' norms are nearly 0 and rounding would show.
+
+All recorded tokens with a gradient are compared with their bounds as recorded. They are stored in single
+precision, and where p is nearly 1 all three are differences of numbers near 1: a norm may lie outside by 1e-5
+(ratio * A)^2 (our choice, ten times the rounding error of an entropy).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import Axis, Chart, Panel, Series
+from stapo.analysis.evidence.estimates import Array
+from stapo.analysis.evidence.recorded import Recorded, order_of, recorded
+from stapo.records.tokens import KINDS
+
+ROUNDING = 1e-5
+"""Share of (ratio * A)^2 by which a norm may lie outside."""
+DRAWN_BELOW = 0.99
+POINTS = 400
+"""Tokens of each method and kind that a panel shows, at most; our choice."""
+CURVE = 100
+"""Points of a curve."""
+GROUPS = {
+    "silenced": "candidates that S2T silences",
+    "retained": "candidates that S2T retains",
+    "other": "other tokens",
+}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How many recorded tokens lie between their bounds."""
+
+    inside: int
+    tokens: int
+    excess: float
+    """Largest distance outside, as a share of (ratio * A)^2; 0 if all lie inside exactly."""
+
+
+def checked(found: Sequence[Recorded]) -> Checked:
+    """Return how many of the recorded tokens with a gradient lie between their bounds."""
+    tokens, inside, excess = 0, 0, 0.0
+    for one in found:
+        exact, low, high, ratio, advantage = (
+            one.numbers(name)
+            for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
+        )
+        with_gradient = np.nan_to_num(exact) > 0
+        outside = np.maximum(low - exact, exact - high)[with_gradient]
+        outside /= (ratio * advantage)[with_gradient] ** 2
+        tokens += len(outside)
+        inside += int((outside <= ROUNDING).sum())
+        excess = max(excess, float(np.max(outside, initial=0.0)))
+    return Checked(inside, tokens, excess)
+
+
+def bounds_chart(artefacts: Artefacts) -> Chart:
+    """Return exact norms and the curves of their bounds, over the entropy: a panel per size."""
+    found = recorded(artefacts)
+    result = checked(found)
+    return Chart(
+        groups=[*GROUPS.values(), "upper bound", "lower bound"],
+        panels=[_panel(artefacts, size, found) for size in artefacts.study.run.sizes],
+        caption="Exact squared gradient norms at the logits, divided by w^2 (w: ratio * A) and shifted by "
+        "2 p - 1, so that the theorem's bounds are the curves e^-H and 1 - C H^2, for recorded tokens of all "
+        f"methods with p < {DRAWN_BELOW}. Of all {result.tokens:,} recorded tokens with a gradient, "
+        f"{result.inside:,} lie between their bounds (up to {ROUNDING:g} w^2, for rounding; largest excess "
+        f"{result.excess:.1g} w^2).",
+    )
+
+
+def _panel(artefacts: Artefacts, size: str, found: Sequence[Recorded]) -> Panel:
+    mine = [one for one in found if one.size == size]
+    run = next(run for run in artefacts.study.runs() if run.size == size)
+    logits = int(artefacts.tokens(run).attrs["vocab_size"])
+    factor = (logits - 1) / (logits * log(logits) ** 2)
+    points = {kind: [_points(one, kind, factor) for one in mine] for kind in KINDS}
+    top = max([0.0, *(float(x.max(initial=0.0)) for of in points.values() for x, _ in of)]) or 1.0
+    entropies = np.linspace(0, 1.05 * top, CURVE)
+    curves = {"upper bound": 1 - factor * entropies**2, "lower bound": np.exp(-entropies)}
+    return Panel(
+        title=size,
+        x=Axis(label="entropy H [nats]"),
+        y=Axis(label="squared norm / w^2 - 1 + 2 p"),
+        series=[
+            *(
+                Series(
+                    name=GROUPS[kind],
+                    kind="points",
+                    x=np.concatenate([x for x, _ in points[kind]]).tolist(),
+                    y=np.concatenate([y for _, y in points[kind]]).tolist(),
+                )
+                # Candidates are few: they lie above the others.
+                for kind in reversed(KINDS)
+            ),
+            *(
+                Series(name=name, x=entropies.tolist(), y=curve.tolist())
+                for name, curve in curves.items()
+            ),
+        ],
+    )
+
+
+def _points(one: Recorded, kind: str, factor: float) -> tuple[Array, Array]:
+    """Return entropies and shifted norms of some tokens with a gradient."""
+    exact, high = one.numbers("gradient_norm_sq"), one.numbers("upper_bound")
+    p, entropies = one.numbers("current_probability"), one.numbers("current_entropy")
+    fits = one.is_kind(kind) & (np.nan_to_num(exact) > 0) & (np.nan_to_num(p) < DRAWN_BELOW)
+    order = np.argsort(order_of(one.frame), kind="stable")
+    shown = order[fits[order]][:POINTS]
+    exact, high, p, entropies = (values[shown] for values in (exact, high, p, entropies))
+    return entropies, exact * (2 - 2 * p - factor * entropies**2) / high - 1 + 2 * p

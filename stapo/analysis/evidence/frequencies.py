@@ -1,0 +1,148 @@
+"""The most frequent silenced and retained candidates, beside the words of the paper's clouds.
+
+The share of a token is estimated in all candidates of its kind of one method and size: the sum of the
+weights of its records / the sum of the weights of the kind. Tokens are compared as text, with their white
+space. Those with the same estimate are ordered as text.
+
+A token belongs to one of the paper's clouds if its text without white space at its ends and without regard
+to capital letters is a word of the cloud; "digits" of the paper are all tokens of digits. Of the clouds
+only these words are known here, so that "not known" says nothing about a token.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import Axis, Chart, Panel, Series
+from stapo.analysis.columns import Column
+from stapo.analysis.evidence.cells import LEADING, estimated, literal
+from stapo.analysis.evidence.estimates import Estimate, share
+from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, notes_of, recorded
+from stapo.analysis.grids import Grid
+from stapo.reference import confidence, paper
+
+SHOWN = 10
+"""Tokens of each kind, per method and size; our choice."""
+KINDS = ("silenced", "retained")
+DIGITS = "digits"
+"""Word of `paper.yaml` for all tokens of digits."""
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """How frequent a token is among the silenced or the retained candidates."""
+
+    size: str
+    title: str
+    kind: str
+    rank: int
+    token: str
+    share: Estimate
+    cloud: str
+    """Clouds of the paper that contain it."""
+
+
+def frequencies(one: Recorded, kind: str) -> list[Frequency]:
+    """Return the most frequent tokens of a kind, the most frequent first."""
+    of_kind = one.is_kind(kind)
+    tokens = one.frame["token"].to_numpy(dtype=object)
+    weights: dict[str, float] = {}
+    for token, weight in zip(tokens[of_kind], one.sample.weight[of_kind], strict=True):
+        weights[token] = weights.get(token, 0.0) + weight
+    ordered = sorted(weights, key=lambda token: (-round(weights[token], 6), token))
+    return [
+        Frequency(
+            size=one.size,
+            title=one.title,
+            kind=kind,
+            rank=rank,
+            token=literal(token),
+            share=share(one.sample, of_kind & (tokens == token), of_kind),
+            cloud=", ".join(clouds_of(token)) or "not known",
+        )
+        for rank, token in enumerate(ordered[:SHOWN], start=1)
+    ]
+
+
+def clouds_of(token: str) -> Iterator[str]:
+    """Yield the kinds of the paper's clouds that contain a token."""
+    word = token.strip()
+    for kind in KINDS:
+        words = paper()["clouds"][kind]
+        listed = word.casefold() in {one.casefold() for one in words} - {DIGITS}
+        if listed or (word.isdigit() and DIGITS in words):
+            yield kind
+
+
+COLUMNS: list[Column[Frequency]] = [
+    *LEADING,
+    Column("Candidates", lambda row: row.kind, text=True),
+    Column("Rank", lambda row: row.rank),
+    Column("Token", lambda row: row.token, text=True),
+    Column("Recorded", lambda row: row.share.records),
+    estimated("Share %", lambda row: row.share, unit=100),
+    Column("In the paper's cloud", lambda row: row.cloud, text=True),
+]
+
+
+def paper_text() -> str:
+    """Return what is known of the paper's clouds."""
+    stated = paper()["clouds"]
+    words = {kind: ", ".join(stated[kind]) for kind in KINDS}
+    return (
+        f"Known of the paper's clouds ({stated['revision']}, {confidence(stated['confidence'])}): "
+        f"silenced mostly {words['silenced']}; retained {words['retained']}."
+    )
+
+
+def frequency_table(artefacts: Artefacts) -> Grid:
+    """Return the table of the most frequent silenced and retained tokens."""
+    found = recorded(artefacts)
+    return Grid(
+        columns=COLUMNS,
+        rows=[row for one in found for kind in KINDS for row in frequencies(one, kind)],
+        caption=f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would "
+        "silence, and among those that it retains: share in these candidates, with 95 % intervals. White "
+        "space is shown by signs.",
+        notes=[paper_text(), *notes_of(found)],
+    )
+
+
+def frequency_chart(artefacts: Artefacts) -> Chart:
+    """Return the shares of the most frequent tokens as bars: a panel per size, method and kind."""
+    found = recorded(artefacts)
+    missing = [NO_SILENCED] * (not any(one.silenced.any() for one in found))
+    return Chart(
+        groups=KINDS,
+        columns=2,
+        share_y=False,
+        panels=[_panel(one, kind, frequencies(one, kind)) for one in found for kind in KINDS],
+        caption=f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would "
+        "silence, and among those that it retains, with 95 % intervals; white space is shown by signs. "
+        f"{paper_text()} "
+        f"Words of a cloud are marked. {' '.join(missing)}".strip(),
+    )
+
+
+def _panel(one: Recorded, kind: str, found: Sequence[Frequency]) -> Panel:
+    names = [
+        row.token if row.cloud == "not known" else f"{row.token}  (paper: {row.cloud})"
+        for row in found
+    ]
+    # Without a token, the panel stays empty.
+    series = [
+        Series(
+            name=f"{kind} candidates",
+            group=kind,
+            kind="bars",
+            x=names,
+            y=[100 * row.share.value for row in found],
+            low=[100 * row.share.low for row in found],
+            high=[100 * row.share.high for row in found],
+        )
+    ]
+    return Panel(
+        title=f"{one.size}, {one.title}: {kind}" + ("" if found else " (no token)"),
+        x=Axis(label=f"share of the {kind} candidates [%]", low=0.0),
+        series=series if found else [],
+    )
