@@ -45,6 +45,7 @@ from scipy import stats
 from stapo.evaluation.statistics import LEVEL, Interval
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 TAIL = (1 - LEVEL) / 2
 UNSEEN = -log(TAIL)
@@ -64,11 +65,11 @@ class Sample:
     """Recorded tokens of the trainings of one method and size; all arrays are (n,)."""
 
     weight: Array
-    prompt: NDArray[np.int64]
+    prompt: Indices
     """Index of the token's prompt among those of all steps and trainings, from 0."""
-    step: NDArray[np.int64]
+    step: Indices
     """(prompts,) index of a prompt's step among those of all trainings, from 0."""
-    training: NDArray[np.int64]
+    training: Indices
     """Index of the training, from 0."""
     trainings: int
     prompts_per_step: int
@@ -83,8 +84,8 @@ def sample_of(frames: Sequence[pd.DataFrame], prompts_per_step: int) -> Sample:
     """
     training = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames]).astype(np.int64)
     keys = pd.concat([frame[["step", "prompt"]] for frame in frames]).assign(training=training)
-    step = keys.groupby(["training", "step"]).ngroup().to_numpy(np.int64)
-    prompt = keys.groupby(["training", "step", "prompt"]).ngroup().to_numpy(np.int64)
+    step: Indices = np.asarray(keys.groupby(["training", "step"]).ngroup(), np.int64)
+    prompt: Indices = np.asarray(keys.groupby(["training", "step", "prompt"]).ngroup(), np.int64)
     _, first = np.unique(prompt, return_index=True)
     weight = np.concatenate([frame["weight"].to_numpy(float) for frame in frames])
     return Sample(weight, prompt, step[first], training, len(frames), prompts_per_step)
@@ -99,14 +100,19 @@ def variance(sample: Sample, contributions: Array) -> float:
     """Return the variance of the weighted sum of the tokens' contributions (n,)."""
     weighted = sample.weight * contributions
     if sample.trainings > 1:
-        sums = np.bincount(sample.training, weighted, minlength=sample.trainings)
+        sums = _sums(sample.training, weighted, sample.trainings)
         return _spread(sums, np.zeros(sample.trainings, np.int64), sample.trainings)
     if not len(weighted):
         return 0.0
-    return _spread(np.bincount(sample.prompt, weighted), sample.step, sample.prompts_per_step)
+    return _spread(_sums(sample.prompt, weighted), sample.step, sample.prompts_per_step)
 
 
-def _spread(sums: Array, group: NDArray[np.int64], size: int) -> float:
+def _sums(group: Indices, values: Array, groups: int = 0) -> Array:
+    """Return the sum of the values of each group, of at least `groups` groups."""
+    return np.bincount(group, values, minlength=groups).astype(float)
+
+
+def _spread(sums: Array, group: Indices, size: int) -> float:
     """Return the sum over groups of the variance of their total.
 
     Args:
@@ -116,10 +122,10 @@ def _spread(sums: Array, group: NDArray[np.int64], size: int) -> float:
     """
     there = np.bincount(group)
     units = np.maximum(there, size)
-    means = np.bincount(group, sums) / units
-    squares = np.bincount(group, (sums - means[group]) ** 2) + (units - there) * means**2
+    means = _sums(group, sums) / units
+    squares = _sums(group, (sums - means[group]) ** 2) + (units - there) * means**2
     # The variance of a single unit is unknown: its square is too large rather than too small.
-    alone = np.bincount(group, sums**2)
+    alone = _sums(group, sums**2)
     parts = np.where(units > 1, squares * units / np.maximum(units - 1, 1), alone)
     return fsum(parts.tolist())
 

@@ -20,10 +20,13 @@ from stapo.analysis.evidence.estimates import Estimate, share
 from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, notes_of, recorded
 from stapo.analysis.grids import Grid
 from stapo.reference import confidence, paper
+from stapo.text import shorten, visible
 
 SHOWN = 10
 """Tokens of each kind, per method and size; our choice."""
 KINDS = ("silenced", "retained")
+CHARACTERS = 16
+"""Characters of a token beside its bar, at most."""
 DIGITS = "digits"
 """Word of `paper.yaml` for all tokens of digits."""
 
@@ -124,18 +127,24 @@ def frequency_chart(artefacts: Artefacts) -> Chart:
     )
 
 
+def _names(found: Sequence[Frequency]) -> list[str]:
+    """Return the names of the bars: tokens, shortened and all different."""
+    names: list[str] = []
+    for row in found:
+        name = shorten(visible(row.token), CHARACTERS)
+        name += "" if row.cloud == "not known" else f"  (paper: {row.cloud})"
+        names.append(f"{name} #{row.rank}" if name in names else name)
+    return names
+
+
 def _panel(one: Recorded, kind: str, found: Sequence[Frequency]) -> Panel:
-    names = [
-        row.token if row.cloud == "not known" else f"{row.token}  (paper: {row.cloud})"
-        for row in found
-    ]
     # Without a token, the panel stays empty.
     series = [
         Series(
             name=f"{kind} candidates",
             group=kind,
             kind="bars",
-            x=names,
+            x=_names(found),
             y=[100 * row.share.value for row in found],
             low=[100 * row.share.low for row in found],
             high=[100 * row.share.high for row in found],

@@ -160,7 +160,8 @@ def order_of(frame: pd.DataFrame) -> NDArray[np.uint64]:
     It is a hash of seed, step, prompt, response and position, so the order of the records does not matter.
     """
     keys = ["seed", "step", "prompt", "response", "position"]
-    return pd.util.hash_pandas_object(frame[keys].astype("int64"), index=False).to_numpy()
+    hashes = pd.util.hash_pandas_object(frame[keys].astype("int64"), index=False)
+    return np.asarray(hashes, np.uint64)
 
 
 def notes_of(found: Iterable[Recorded]) -> list[str]:

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from synthetic import write_score
+from synthetic_tokens import population, write_tokens
 
 from stapo import paths
 from stapo.exhibits import FIGURES
@@ -70,8 +72,13 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 "reward": -1 + step / 50,
                 "silenced_fraction": 1e-4 * (i == 3),
                 "response_length": 30 + i,
+                "entropy_quantiles": {"0.5": 0.1, "0.8": 1.0},
             }
             for step in range(1, study.training.steps + 1)
         ]
         write_jsonl(tmp_path / metrics, records)
+    tokens = population(np.random.default_rng(0), steps=2, length=10, slips=0.1)
+    tokens.loc[tokens["kind"] != "other", ["token", "before"]] = HOSTILE
+    for path in paths.token_paths(study):
+        write_tokens(tmp_path / path, tokens)
     return tmp_path

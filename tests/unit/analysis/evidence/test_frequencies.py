@@ -1,5 +1,6 @@
 """The most frequent candidates, and silenced tokens by position."""
 
+import dataclasses
 from math import isnan
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from stapo.analysis.draw import image
 from stapo.analysis.evidence.frequencies import (
     SHOWN,
+    _names,
     clouds_of,
     frequencies,
     frequency_chart,
@@ -58,6 +60,15 @@ def test_white_space_is_visible_in_bars_and_rows(complete):
     tokens = {row.token for row in frequency_table(complete[0]).rows}
     assert tokens & {"\u2423", "\u23ce", "\u2423so\u2423", "\u2423wait\u2423", "\u2423Let"}
     assert not any(token.isspace() for token in tokens)
+
+
+def test_long_and_hidden_tokens_have_short_and_different_names(artefacts):
+    rows = frequencies(recorded(artefacts)[0], "silenced")[:3]
+    long = [dataclasses.replace(row, token="a\u202e" + 99 * "b" + row.token) for row in rows]
+    names = _names(long)
+    assert len({*names}) == 3
+    assert max(map(len, names)) < 45
+    assert names[0].startswith("a\\u202ebb")
 
 
 def test_charts_of_every_kind_of_study(several, empty, without_candidates):
