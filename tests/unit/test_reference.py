@@ -68,3 +68,10 @@ def test_the_base_models_are_the_papers():
     content = paper()
     assert set(content["base"]["models"]) == set(content["models"].values())
     assert set(content["base"]["beside"].values()) <= set(content["benchmarks"])
+
+
+def test_what_is_said_of_single_tokens_has_a_revision_and_a_confidence():
+    for name in ("quadrants", "clouds", "entropy_quantiles"):
+        assert paper()[name]["revision"]
+        assert confidence(paper()[name]["confidence"])
+    assert not {*paper()["clouds"]["silenced"]} & {*paper()["clouds"]["retained"]}
