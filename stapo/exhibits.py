@@ -109,9 +109,7 @@ FIGURES: dict[str, Figure] = {
 """Name of a figure -> its declaration, in the order of the report."""
 
 TABLES: dict[str, Exhibit] = {
-    "verdicts": Exhibit(
-        title="The paper's claims", sources=_from("metrics", "scores", "tokens", "interventions")
-    ),
+    "verdicts": Exhibit(title="The paper's claims", sources=_from("metrics", "scores", "tokens")),
     "stability": Exhibit(title="Stability", sources=_from("metrics", "scores", "responses")),
     "ablation": Exhibit(
         title="Ablation and sensitivity", sources=_from("scores", "metrics"), needs="ablation"
@@ -132,5 +130,5 @@ TABLES: dict[str, Exhibit] = {
 }
 """Name of a table -> its declaration, in the order of the report."""
 
-UNFINISHED: dict[str, set[str]] = {"figures": set(), "tables": {"verdicts", "hyperparameters"}}
+UNFINISHED: dict[str, set[str]] = {"figures": set(), "tables": {"hyperparameters"}}
 """Names that no function computes yet; they are left out everywhere."""

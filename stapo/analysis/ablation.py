@@ -10,7 +10,7 @@ from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
 from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.curves import accuracy_label
 from stapo.analysis.grids import Grid
-from stapo.analysis.stability import ONE_SEED, entropies, spread_of_seeds, with_interval
+from stapo.analysis.stability import ONE_SEED, entropies, estimated, spread_of_seeds
 from stapo.evaluation.statistics import Interval
 from stapo.study import Study
 from stapo.study.families import Family, families
@@ -168,7 +168,7 @@ def table(artefacts: Artefacts) -> Grid:
 def _columns(study: Study) -> list[Column[Point]]:
     def of(decoding: str) -> Column[Point]:
         heading = f"Accuracy, {study.decodings[decoding].title}"
-        return Column(heading, lambda row: with_interval(row.accuracy[decoding], ".2f"))
+        return estimated(heading, lambda row: row.accuracy[decoding], ".2f")
 
     return [
         SIZE,
@@ -177,5 +177,5 @@ def _columns(study: Study) -> list[Column[Point]]:
         METHOD,
         Column("Value", lambda row: row.value, "g"),
         *map(of, study.run.decodings),
-        Column("Spread of entropy [%]", lambda row: with_interval(row.spread, ".1f")),
+        estimated("Spread of entropy [%]", lambda row: row.spread, ".1f"),
     ]

@@ -96,18 +96,18 @@ def compare(study: Study, table: MainTable) -> AgainstPaper:
     )
 
 
-def _is_papers(study: Study, size: str) -> bool:
+def is_papers(study: Study, size: str) -> bool:
     """Return whether the model of a size is the paper's base model, and not a test model or another model."""
     model = study.models[size]
     return isinstance(model, HubModel) and model.hub == paper()["models"].get(size)
 
 
-def _has_papers_average(study: Study) -> bool:
+def has_papers_average(study: Study) -> bool:
     """Return whether Avg is the mean over the paper's benchmarks, so that it can be compared."""
     return set(study.run.benchmarks) == set(paper()["benchmarks"])
 
 
-def _changed(study: Study, name: str) -> str:
+def changed(study: Study, name: str) -> str:
     """Return the study's changes of a method of the paper, as text of its source; empty without changes."""
     known, own = METHODS[name].source, study.method(name).source
     return own.removeprefix(known).removeprefix("; ")
@@ -117,10 +117,10 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
     reference = paper()["table"]
     for row in table.rows:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
-        if stated is None or not _is_papers(study, row.size):
+        if stated is None or not is_papers(study, row.size):
             continue
         columns = dict(zip([*paper()["benchmarks"], AVERAGE], stated, strict=True))
-        if not _has_papers_average(study):
+        if not has_papers_average(study):
             columns.pop(AVERAGE)
         for column, value in columns.items():
             if column in row.cells:
@@ -131,7 +131,7 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
                     column=column,
                     ours=row.cells[column].value,
                     paper=value,
-                    changed=_changed(study, row.method),
+                    changed=changed(study, row.method),
                     interval=row.cells[column],
                 )
 
@@ -139,9 +139,9 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
 def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
     """Yield the gains of each revision's method over the paper's three baselines."""
     run = study.run
-    if not _has_papers_average(study) or not set(BASELINES) <= set(run.methods):
+    if not has_papers_average(study) or not set(BASELINES) <= set(run.methods):
         return
-    sizes = [size for size in run.sizes if _is_papers(study, size)]
+    sizes = [size for size in run.sizes if is_papers(study, size)]
     for revision, stated in paper()["headline"].items():
         method = stated["method"]
         means = stated["means"]
@@ -153,8 +153,8 @@ def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
         basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
         if not gains and (from_table := stated_headline(revision, table.decoding)):
             basis, gains = "from the stated averages", from_table.gains
-        changed = {name: _changed(study, name) for name in (method, *BASELINES)}
-        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changed.items() if what)
+        changes = {name: changed(study, name) for name in (method, *BASELINES)}
+        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changes.items() if what)
         found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
         if set(sizes) == set(paper()["models"]):
             found.append(("mean", ours.mean, means[table.decoding], "stated"))
@@ -214,7 +214,7 @@ def claims_of(study: Study) -> list[str]:
 
 def _notes(study: Study, table: MainTable) -> Iterator[str]:
     """Yield why a method of the paper has no cells to compare with."""
-    if not any(_is_papers(study, size) for size in study.run.sizes):
+    if not any(is_papers(study, size) for size in study.run.sizes):
         return
     for revision, stated in paper()["headline"].items():
         if revision != paper()["table"]["revision"] and stated["method"] in study.run.methods:

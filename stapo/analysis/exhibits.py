@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from stapo.analysis import ablation, curves, intervention_exhibits, stability, tradeoff
+from stapo.analysis import ablation, claims, curves, intervention_exhibits, stability, tradeoff
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.evidence.bounds import bounds_chart
@@ -42,6 +42,7 @@ GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
     "taxonomy_v2": taxonomy_v2_table,
     "token_frequencies": frequency_table,
     "cases": case_table,
+    "verdicts": claims.table,
     "stability": stability.table,
     "ablation": ablation.table,
     "interventions": intervention_exhibits.table,

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
+from typing import TypeVar
 
 import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import METHOD, SIZE, Column
+from stapo.analysis.columns import METHOD, SIZE, Column, Estimate
 from stapo.analysis.curves import (
     Values,
     accuracy_label,
@@ -24,6 +25,7 @@ from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.records.responses import read_responses
 from stapo.study import Checkpoint, Study, TrainingRun
 
+Row = TypeVar("Row")
 START, WARM_UP = 0.01, 0.02
 """Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
 COLLAPSE, EXPLOSION = 0.1, 3.0
@@ -196,28 +198,34 @@ def with_interval(found: Interval, form: str) -> str:
     return f"{value} [{low}, {high}]" if isfinite(found.low) else value
 
 
-def _estimate(
-    heading: str, of: Callable[[StabilityRow], Interval], form: str
-) -> Column[StabilityRow]:
-    return Column(heading, lambda row: with_interval(of(row), form))
+def estimated(heading: str, of: Callable[[Row], Interval], form: str) -> Column[Row]:
+    """Return a column of values with intervals."""
+
+    def value(row: Row) -> Estimate:
+        found = of(row)
+        return Estimate(found.value, found.low, found.high)
+
+    return Column(heading, value, form)
 
 
 def columns(study: Study) -> list[Column[StabilityRow]]:
     """Return the columns of the table."""
-    late = [_estimate("Best minus last accuracy [points]", lambda row: row.degradation, ".2f")]
+    late: list[Column[StabilityRow]] = [
+        estimated("Best minus last accuracy [points]", lambda row: row.degradation, ".2f")
+    ]
     return [
         SIZE,
         METHOD,
         Column("Training seeds", lambda row: row.seeds),
-        _estimate("Entropy after warm-up [nats]", lambda row: row.level, ".3f"),
-        _estimate("Spread of entropy [%]", lambda row: row.spread, ".1f"),
-        _estimate("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
-        _estimate("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
+        estimated("Entropy after warm-up [nats]", lambda row: row.level, ".3f"),
+        estimated("Spread of entropy [%]", lambda row: row.spread, ".1f"),
+        estimated("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
+        estimated("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
         Column("Collapsed", lambda row: f"{row.collapsed} of {row.seeds}"),
         Column("Exploded", lambda row: f"{row.exploded} of {row.seeds}"),
         *late * (late_curve(study) is not None),
-        _estimate("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
-        _estimate("Looping responses [%]", lambda row: row.looping, ".2f"),
+        estimated("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
+        estimated("Looping responses [%]", lambda row: row.looping, ".2f"),
     ]
 
 

@@ -171,6 +171,31 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
     return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
+def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """Return the geometric mean of some ratios divided by that of others, with Welch's interval.
+
+    Args:
+        ours: one value per training seed, as for `ratio_of_seeds`.
+        theirs: the same of another method, whose trainings are independent.
+    """
+    first, second = ratio_of_seeds(ours), ratio_of_seeds(theirs)
+    value = first.value / second.value
+    if min(len(ours), len(theirs)) == 1 or not isfinite(value):
+        return Interval(value, nan, nan)
+    parts = []
+    for values in (ours, theirs):
+        logs = [log(max(one, 1e-9)) for one in values]
+        mean = fsum(logs) / len(logs)
+        squares = fsum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
+        parts.append((squares / len(logs), len(logs) - 1))
+    variance = parts[0][0] + parts[1][0]
+    if variance == 0:
+        return Interval(value, value, value)
+    freedom = int(variance**2 / sum(one**2 / degrees for one, degrees in parts))
+    half = STUDENT[min(max(freedom, 1), len(STUDENT)) - 1] * sqrt(variance)
+    return Interval(value, value * exp(-half), value * exp(half))
+
+
 def paired_difference(
     first: Sequence[Array], second: Sequence[Array], draws: Array, rng: np.random.Generator
 ) -> Difference:

@@ -1,4 +1,4 @@
-"""The paper's own numbers, with revision and confidence, and what is cited."""
+"""The paper's own numbers and claims, with revision and confidence, and what is cited."""
 
 import re
 from functools import cache
@@ -36,6 +36,15 @@ def citations() -> dict[str, Any]:
 def paper() -> dict[str, Any]:
     """Return the content of `paper.yaml`."""
     content: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
+    return content
+
+
+@cache
+def claims() -> list[dict[str, Any]]:
+    """Return the content of `claims.yaml`."""
+    content: list[dict[str, Any]] = yaml.safe_load(
+        (Path(__file__).parent / "claims.yaml").read_text()
+    )
     return content
 
 

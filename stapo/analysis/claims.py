@@ -1,0 +1,219 @@
+"""A verdict on each claim of the paper: holds, does not hold, or cannot be decided."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite
+from typing import Any, Literal
+
+from stapo.analysis.against_paper import changed, is_papers
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.columns import Column
+from stapo.analysis.grids import Grid
+from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
+from stapo.analysis.token_quantities import TOKEN_QUANTITIES
+from stapo.evaluation.statistics import Interval
+from stapo.reference import claims, confidence
+from stapo.study import Study
+
+Verdict = Literal["holds", "does not hold", "cannot be decided"]
+HOLDS: Verdict = "holds"
+REFUTED: Verdict = "does not hold"
+OPEN: Verdict = "cannot be decided"
+ALL_QUANTITIES: dict[str, Callable[..., Sequence[Measured]]] = {**QUANTITIES, **TOKEN_QUANTITIES}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of one revision of the paper."""
+
+    id: str
+    text: str
+    revision: str
+    method: str
+    """Method of the revision that it is about."""
+    confidence: str
+    """How sure it is that the paper says so: a letter of `stapo.reference`."""
+    about: Literal["method", "tokens"]
+    quantity: str
+    """Name in `ALL_QUANTITIES`."""
+    arguments: dict[str, Any]
+    rule: str
+    """Name in `RULES`."""
+    limits: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """The verdict on a claim, at one size."""
+
+    claim: Claim
+    where: str
+    """Size, or what else it was measured at; empty if it was not."""
+    measured: Sequence[Measured]
+    seeds: int
+    verdict: Verdict
+    reason: str
+
+
+def paper_claims() -> list[Claim]:
+    """Return the claims of `claims.yaml`, one for each revision."""
+    found = []
+    for one in claims():
+        ((rule, limits),) = one["rule"].items()
+        arguments = {key: value for key, value in one["quantity"].items() if key != "name"}
+        found += [
+            Claim(
+                id=one["id"],
+                text=one["text"],
+                revision=revision,
+                method=method,
+                confidence=one["confidence"],
+                about=one["about"],
+                quantity=one["quantity"]["name"],
+                arguments=arguments,
+                rule=rule,
+                limits=tuple(limits) if isinstance(limits, list) else (limits,),
+            )
+            for revision, method in one["revisions"].items()
+        ]
+    return found
+
+
+def above(found: Interval, limit: float) -> Verdict:
+    """Decide that a quantity is above a limit."""
+    return HOLDS if found.low > limit else REFUTED if found.high <= limit else OPEN
+
+
+def below(found: Interval, limit: float) -> Verdict:
+    """Decide that a quantity is below a limit."""
+    return HOLDS if found.high < limit else REFUTED if found.low >= limit else OPEN
+
+
+def within(found: Interval, low: float, high: float) -> Verdict:
+    """Decide that a quantity is between two limits."""
+    if low <= found.low and found.high <= high:
+        return HOLDS
+    return REFUTED if found.low > high or found.high < low else OPEN
+
+
+def equals(found: Interval, stated: float) -> Verdict:
+    """Decide that a quantity is what the paper states: a wide interval that also contains 0 says nothing."""
+    if not found.low <= stated <= found.high:
+        return REFUTED
+    return OPEN if found.low <= 0 <= found.high else HOLDS
+
+
+RULES: dict[str, tuple[Callable[..., Verdict], str]] = {
+    "above": (above, "above {0:g}"),
+    "below": (below, "below {0:g}"),
+    "within": (within, "between {0:g} and {1:g}"),
+    "equals": (equals, "equal to {0:g}"),
+}
+"""Name of a rule -> function of an interval and the limits, and what it claims."""
+
+
+def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verdict, str]:
+    """Return the verdict on a claim, and the reason in one sentence.
+
+    Args:
+        claim: the claim.
+        measured: what was measured at one place; all of it must fulfil the claim's rule.
+        seeds: number of training seeds.
+    """
+    if claim.about == "method" and seeds == 1:
+        return OPEN, "One training seed decides nothing about a method."
+    rule, text = RULES[claim.rule]
+    wanted = text.format(*claim.limits)
+    if without := [one for one in measured if not isfinite(one.found.low)]:
+        return OPEN, f"There is no interval of the {without[0].what}."
+    found = [(one, rule(one.found, *claim.limits)) for one in measured]
+    several = len(found) > 1
+    for one, verdict in found:
+        if verdict == REFUTED:
+            which = f" of the {one.what}" if several else ""
+            return REFUTED, f"The interval{which} excludes that it is {wanted}."
+    for one, verdict in found:
+        if verdict == OPEN:
+            which = f" of the {one.what}" if several else ""
+            return OPEN, f"The interval{which} is too wide to decide whether it is {wanted}."
+    which = f"All {len(found)} intervals are" if several else "The interval is"
+    return HOLDS, f"{which} {_where(claim)}."
+
+
+def _where(claim: Claim) -> str:
+    if claim.rule == "equals":
+        return f"around the paper's {claim.limits[0]:g} and excludes 0"
+    return RULES[claim.rule][1].format(*claim.limits)
+
+
+def verdicts(artefacts: Artefacts) -> list[Decided]:
+    """Return the verdicts on all claims: a row for each claim and size, one for a claim without measurement.
+
+    Raises:
+        DamagedFileError: files of the study are missing, damaged or incomplete.
+        StaleScoreError: as for `read_scores`.
+    """
+    return [row for claim in paper_claims() for row in _verdicts(artefacts, claim)]
+
+
+def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
+    seeds = len(artefacts.study.run.seeds)
+    try:
+        measured = ALL_QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)
+    except UnmeasuredError as error:
+        reason = f"Not measured: {error}."
+        yield Decided(claim=claim, where="", measured=(), seeds=seeds, verdict=OPEN, reason=reason)
+        return
+    order = [*dict.fromkeys(one.where for one in measured)]
+    for where, group in groupby(
+        sorted(measured, key=lambda one: order.index(one.where)), lambda one: one.where
+    ):
+        found = [*group]
+        verdict, reason = decide(claim, found, seeds)
+        yield Decided(
+            claim=claim, where=where, measured=found, seeds=seeds, verdict=verdict, reason=reason
+        )
+
+
+COLUMNS: list[Column[Decided]] = [
+    Column("Claim", lambda row: row.claim.text, text=True),
+    Column("Revision", lambda row: row.claim.revision, text=True),
+    Column("The paper says so", lambda row: confidence(row.claim.confidence), text=True),
+    Column("Size", lambda row: row.where, text=True),
+    Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
+    Column("Training seeds", lambda row: row.seeds),
+    Column("Verdict", lambda row: row.verdict, text=True),
+    Column("Reason", lambda row: row.reason, text=True),
+]
+
+
+def table(artefacts: Artefacts) -> Grid:
+    """Return the table of verdicts.
+
+    Raises:
+        DamagedFileError: files of the study are missing, damaged or incomplete.
+        StaleScoreError: as for `read_scores`.
+    """
+    return Grid(
+        columns=COLUMNS,
+        rows=verdicts(artefacts),
+        caption="Claims of the paper, each decided by a rule from measured intervals (95 %): it holds if all "
+        "intervals agree with it, does not hold if one contradicts it, and cannot be decided otherwise. "
+        "Rules and limits: stapo/reference/claims.yaml.",
+        notes=_notes(artefacts.study),
+    )
+
+
+def _notes(study: Study) -> list[str]:
+    others = [size for size in study.run.sizes if not is_papers(study, size)]
+    notes = ["Each claim is decided on its own: of many verdicts, some are wrong by chance."]
+    for name in dict.fromkeys(claim.method for claim in paper_claims()):
+        if name in study.run.methods and (changes := changed(study, name)):
+            notes.append(f"{study.method(name).title} is not as in the paper: {changes}.")
+    if others:
+        notes.append(
+            f"{', '.join(others)}: not a model of the paper. Verdicts are about this study's models and say "
+            "little about the paper's."
+        )
+    return notes

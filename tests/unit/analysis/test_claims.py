@@ -1,0 +1,291 @@
+"""Every claim of the paper, decided on synthetic studies whose truth is known."""
+
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+from synthetic import write_score
+from synthetic_tokens import population, write_tokens
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.claims import (
+    ALL_QUANTITIES,
+    HOLDS,
+    OPEN,
+    REFUTED,
+    RULES,
+    Claim,
+    decide,
+    paper_claims,
+    table,
+    verdicts,
+)
+from stapo.analysis.quantities import Measured
+from stapo.analysis.stability import COLLAPSE, EXPLOSION
+from stapo.evaluation.statistics import Interval
+from stapo.files import write_jsonl
+from stapo.methods import BASELINES, METHODS
+from stapo.reference import confidence, paper
+from stapo.study import merge, parse_study
+
+T1, T07 = "t1.0-p1.0", "t0.7-p0.9"
+STEPS = 100
+VARIANTS = {
+    "tau": {"base": "stapo", "title": "tau", "tau_p": 0.02},
+    "tau-v2": {"base": "stapo-v2", "title": "tau v2", "tau_p": 0.2},
+    "low-v2": {"base": "stapo-v2", "title": "tau_h v2", "quantile": 0.2},
+    "high-v2": {"base": "high-entropy", "title": "High v2", "quantile": 0.2, "scope": "all"},
+}
+STAPOS = ("stapo", "stapo-v2")
+RIVALS = ("high-entropy", "high-v2", "random", "full-mask")
+CHANGED = ("tau-v2", "low-v2")
+METHODS_RUN = [*BASELINES, "full-mask", *STAPOS, "high-entropy", "random", *VARIANTS]
+TRUE, FALSE, NOISE = "true", "false", "noise"
+
+
+def right(world, method, benchmark, decoding):
+    """Return whether all responses of a method to a benchmark are right; None for at random."""
+    if world == NOISE:
+        return None
+    true, place = world == TRUE, paper()["benchmarks"].index(benchmark)
+    if place == 0:  # AIME24, of which ablations and sensitivities are.
+        best = {*STAPOS, "tau"} if true else {*RIVALS, *CHANGED, "tau"}
+        return method in best
+    ours = 4 if true else 1 if decoding == T1 else 3
+    return place <= (ours if method in STAPOS else 2 if decoding == T1 else 4)
+
+
+def entropy(world, run):
+    """Return the entropies of all steps: constant, falling to 1 % or rising tenfold."""
+    ends = dict.fromkeys(METHODS_RUN, 1.0)
+    if world == TRUE:
+        ends |= {"grpo": 0.01, "20-entropy": 10.0, "justrl": 10.0, "full-mask": 0.01}
+    elif world == FALSE:
+        ends |= {"stapo": 0.01, "stapo-v2": 10.0}
+    end = (0.01, 1.0, 10.0)[run.seed] if world == NOISE else ends[run.method]
+    drift = 1 + 1e-4 * run.seed
+    return 0.4 * drift * np.interp(np.arange(STEPS), [0, STEPS / 3, STEPS / 2], [1, 1, end])
+
+
+def records(world, run):
+    quantile = {TRUE: 0.01, FALSE: 0.9, NOISE: (0.0001, 0.1, 0.9)[run.seed]}[world]
+    few = {TRUE: STEPS, FALSE: 0, NOISE: (0, STEPS, STEPS)[run.seed]}[world]
+    return [
+        {
+            "step": step + 1,
+            "entropy": float(value),
+            "entropy_quantiles": {"0.5": 0.0, "0.8": quantile, "0.95": 1.0},
+            "silenced_fraction": 5e-5 if step < few else 2e-4,
+        }
+        for step, value in enumerate(entropy(world, run))
+    ]
+
+
+def tokens(world, seed):
+    """Return token records in which the claims about tokens are true, false, or different in every seed."""
+    frame = population(np.random.default_rng(seed), steps=3, slips=0.05)
+    silenced, retained = frame["kind"] == "silenced", frame["kind"] == "retained"
+    true = {TRUE: True, FALSE: False, NOISE: seed == 0}[world]
+    square = 1 + (3 if true else -0.75) * silenced
+    frame.loc[silenced, "token"] = "7" if true else " so"
+    frame.loc[retained, "token"] = " Wait" if true else "$"
+    lower = square * (0.5 if true else 1.5)
+    return frame.assign(gradient_norm_sq=square, lower_bound=lower, upper_bound=2 * square)
+
+
+def finished(raw, root, world, seeds=3, **change):
+    raw["name"] = world
+    raw["methods"] = VARIANTS
+    raw["training"]["steps"] = STEPS
+    raw["benchmarks"] = {name: {"samples": 10} for name in paper()["benchmarks"]}
+    raw["run"] |= {
+        "sizes": ["1.7B"],
+        "methods": METHODS_RUN,
+        "seeds": [*range(seeds)],
+        "decodings": [T1, T07],
+        "benchmarks": paper()["benchmarks"],
+    }
+    study = parse_study(merge(raw, change))
+    for seed in study.run.seeds:
+        write_tokens(root / f"tokens-{seed}", tokens(world, seed))
+    for run in study.runs():
+        path = root / paths.METRICS.format(study=study.name, **run.wildcards)
+        write_jsonl(path, records(world, run))
+        path = root / paths.TOKENS.format(study=study.name, **run.wildcards)
+        shutil.copy(root / f"tokens-{run.seed}", path)
+    for decoding in study.run.decodings:
+        for checkpoint, benchmark in study.cells(decoding):
+            rate = right(world, checkpoint.method, benchmark, decoding)
+            # Decodings differ a little: their random numbers are the same.
+            rate = (0.5 if decoding == T1 else 0.53) if rate is None else float(rate)
+            write_score(root, study, checkpoint, benchmark, decoding, rate=rate)
+    return Artefacts(study, root)
+
+
+def of_metrics_and_scores(rows):
+    return [row for row in rows if row.claim.about == "method"]
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [(TRUE, HOLDS), (FALSE, REFUTED), (NOISE, OPEN)],
+    ids=[TRUE, FALSE, NOISE],
+)
+def test_every_claim_is_decided_as_the_truth_is(raw_study, tmp_path, world, expected):
+    rows = verdicts(finished(raw_study, tmp_path, world))
+    decided = [row for row in rows if row.claim.rule != "equals"]
+    wrong = {row.claim.id: row.reason for row in decided if row.verdict != expected}
+    assert wrong == {}
+    assert all(row.measured for row in decided)
+    assert {row.claim.quantity for row in rows} == {*ALL_QUANTITIES}
+    # The paper's own numbers: gains are far from them, and only one size is there.
+    for row in rows:
+        if row.claim.id == "spurious-gradient-16.7":
+            assert row.reason == "Not measured: the study has no 8B."
+        if row.claim.quantity == "headline":
+            assert row.reason == "Not measured: the study has no 8B, 14B."
+        if row.claim.id == "gain-v5-1.7B":
+            assert row.verdict == REFUTED
+
+
+def test_one_training_seed_decides_nothing_about_a_method(raw_study, tmp_path):
+    rows = of_metrics_and_scores(verdicts(finished(raw_study, tmp_path, TRUE, seeds=1)))
+    assert Counter(row.verdict for row in rows) == {OPEN: len(rows)}
+    reasons = {row.reason for row in rows if row.measured}
+    assert reasons == {"One training seed decides nothing about a method."}
+    # What was measured is shown all the same.
+    assert any("lowest entropy of GRPO" in str(row.measured[0]) for row in rows if row.measured)
+
+
+def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
+    change = {"run": {"methods": ["justrl", "stapo"], "decodings": [T1]}}
+    artefacts = finished(raw_study, tmp_path, TRUE, **change)
+    rows = {
+        row.claim.id: row
+        for row in of_metrics_and_scores(verdicts(artefacts))
+        if row.claim.method != "stapo-v2"
+    }
+    assert rows["grpo-collapses"].reason == "Not measured: the study does not train GRPO."
+    assert rows["justrl-explodes"].verdict == HOLDS
+    assert "does not train GRPO and 20-Entropy" in rows["stapo-above-baselines-t1.0"].reason
+    assert "does not train High-entropy mask" in rows["low-entropy-mask-best"].reason
+    assert "no others value of tau_p" in rows["insensitive-to-tau-p"].reason
+    unmeasured = [row for row in rows.values() if not row.measured]
+    assert {row.verdict for row in unmeasured} == {OPEN}
+
+
+def test_a_headline_of_the_papers_sizes_is_compared_with_the_papers(raw_study, tmp_path):
+    change = {"run": {"sizes": ["1.7B", "8B", "14B"], "methods": [*BASELINES, "stapo"]}}
+    artefacts = finished(raw_study, tmp_path, TRUE, seeds=2, **change)
+    rows = {
+        row.claim.id: row
+        for row in of_metrics_and_scores(verdicts(artefacts))
+        if row.claim.method == "stapo"
+    }
+    (measured,) = rows["headline-v5-t1.0"].measured
+    # 5 of 6 benchmarks against 2 of 6.
+    assert measured.found.value == pytest.approx(100 * (5 / 2 - 1))
+    assert measured.where == "mean of 1.7B, 8B, 14B"
+    assert rows["headline-v5-t1.0"].verdict == REFUTED
+    (gain,) = rows["gain-v5-8B"].measured
+    assert (gain.where, gain.found.value) == ("8B", pytest.approx(150))
+
+
+def test_models_that_are_not_the_papers_are_not_compared_with_its_numbers(raw_study, tmp_path):
+    change = {
+        "run": {"sizes": ["1.7B"], "methods": [*BASELINES, "stapo"]},
+        "models": {"1.7B": {"hub": "someone/else", "revision": "0" * 40}},
+        "methods": {"stapo": {"tau_p": 0.01}},
+    }
+    artefacts = finished(raw_study, tmp_path, TRUE, seeds=2, **change)
+    grid = table(artefacts)
+    (row,) = [row for row in grid.rows if row.claim.id == "gain-v5-1.7B"]
+    assert row.reason == "Not measured: the model of 1.7B is not the paper's."
+    assert any(note.startswith("1.7B: not a model of the paper") for note in grid.notes)
+    assert any("STAPO is not as in the paper: here tau_p 0.01" in note for note in grid.notes)
+    for row in grid.rows:
+        assert all(isinstance(column.shown(row), str) for column in grid.columns)
+
+
+def claim(rule, *limits, about="method"):
+    return Claim(
+        id="c", text="t", revision="r", method="stapo", confidence="H", about=about,
+        quantity="gain", arguments={}, rule=rule, limits=limits,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "limits", "interval", "expected"),
+    [
+        ("above", [0], (1, 2), HOLDS),
+        ("above", [0], (-2, -1), REFUTED),
+        ("above", [0], (-1, 1), OPEN),
+        ("above", [0], (0, 1), OPEN),
+        ("above", [0], (0, 0), REFUTED),
+        ("below", [0.1], (0.01, 0.05), HOLDS),
+        ("below", [0.1], (0.2, 0.5), REFUTED),
+        ("below", [0.1], (0.05, 0.2), OPEN),
+        ("within", [-3, 3], (-1, 2), HOLDS),
+        ("within", [-3, 3], (4, 9), REFUTED),
+        ("within", [-3, 3], (-9, -4), REFUTED),
+        ("within", [-3, 3], (-9, 9), OPEN),
+        ("within", [-3, 3], (2, 4), OPEN),
+        ("equals", [7.13], (3, 9), HOLDS),
+        ("equals", [7.13], (8, 9), REFUTED),
+        ("equals", [7.13], (-9, -8), REFUTED),
+        ("equals", [7.13], (-1, 9), OPEN),
+    ],
+)
+def test_a_rule_decides_in_three_directions(rule, limits, interval, expected):
+    measured = [Measured("8B", "gain", Interval(sum(interval) / 2, *interval))]
+    assert decide(claim(rule, *limits), measured, seeds=3)[0] == expected
+    assert decide(claim(rule, *limits), measured, seeds=1)[0] == OPEN
+    assert decide(claim(rule, *limits, about="tokens"), measured, seeds=1)[0] == expected
+
+
+def test_all_measurements_must_agree_and_one_refutes():
+    good, bad, wide = (
+        Measured("8B", name, Interval(0, *ends))
+        for name, ends in (("good", (1, 2)), ("bad", (-2, -1)), ("wide", (-1, 1)))
+    )
+    above = claim("above", 0)
+    assert decide(above, [good, good], 3) == (HOLDS, "All 2 intervals are above 0.")
+    verdict, reason = decide(above, [good, wide], 3)
+    assert verdict == OPEN
+    assert "wide" in reason
+    verdict, reason = decide(above, [wide, good, bad], 3)
+    assert verdict == REFUTED
+    assert "bad" in reason
+    none = Measured("8B", "nothing", Interval(1, float("nan"), float("nan")))
+    assert decide(above, [good, none], 3)[0] == OPEN
+
+
+def test_the_file_of_claims_is_complete():
+    found = paper_claims()
+    assert len({(one.id, one.revision) for one in found}) == len(found)
+    for one in found:
+        assert one.rule in RULES
+        assert one.method in METHODS
+        assert one.about in ("method", "tokens")
+        assert confidence(one.confidence)
+        assert one.revision in ("all revisions", "v1 to v3", "v4 and v5")
+        expected = METHODS[one.method].revision
+        if expected and one.revision != "all revisions":
+            assert one.revision == expected
+    limits = {one.limits for one in found if "entropy" in one.quantity and one.rule != "within"}
+    assert {(COLLAPSE,), (EXPLOSION,)} <= limits
+    assert {one.limits for one in found if one.quantity == "entropy_range"} == {
+        (COLLAPSE, EXPLOSION)
+    }
+
+
+def test_stated_numbers_are_those_of_the_reference():
+    for one in paper_claims():
+        stated = paper()["headline"].get(one.revision, {})
+        if one.quantity == "headline":
+            assert one.limits == (stated["means"][one.arguments["decoding"]],)
+        if one.quantity == "gain_at_size":
+            gains = stated["gains"][one.arguments["decoding"]]
+            assert one.limits == (gains[one.arguments["size"]],)
