@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from functools import partial
 
-from stapo.analysis import ablation, claims, curves, intervention_exhibits, stability, tradeoff
+from stapo.analysis import (
+    ablation,
+    claims,
+    curves,
+    hyperparameters,
+    intervention_exhibits,
+    stability,
+    tradeoff,
+)
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.evidence.bounds import bounds_chart
@@ -43,6 +51,7 @@ GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
     "token_frequencies": frequency_table,
     "cases": case_table,
     "verdicts": claims.table,
+    "hyperparameters": hyperparameters.table,
     "stability": stability.table,
     "ablation": ablation.table,
     "interventions": intervention_exhibits.table,
