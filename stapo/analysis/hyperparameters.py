@@ -203,7 +203,7 @@ def _steps(study: Study, name: str) -> list[str]:
         lines.append(f"    J = J - {method.kl_coefficient:g} · KL to the base model (k3 estimate)")
     lines.append(
         f"    AdamW ascends J: learning rate {training.learning_rate:g} after {training.warmup_steps} steps "
-        f"of warm-up, weight decay {training.weight_decay:g}, gradient norm at most {training.gradient_clip:g}"
+        f"of warm-up, weight decay {training.weight_decay:g}, gradient norm up to {training.gradient_clip:g}"
     )
     return lines
 
