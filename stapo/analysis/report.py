@@ -13,6 +13,7 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.exhibits import CHARTS, GRIDS
 from stapo.analysis.formats import template
 from stapo.analysis.grids import Grid
+from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.plots import PALETTES, plot
 from stapo.analysis.page.responses import response_choice
@@ -95,6 +96,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         figures=[_figure(artefacts, name) for name in paths.figure_names(study)],
         grids=grids,
         evidence=evidence,
+        algorithm=algorithm(study),
         tokens=document.json_block(tokens) if tokens else None,
         **_numbers(artefacts),
         **_responses(artefacts),

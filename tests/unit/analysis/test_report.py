@@ -180,6 +180,12 @@ def test_responses_are_of_every_method_and_verdict(study, finished, monkeypatch)
     assert all(row["right"] == (row["verdict"] == "correct") for row in rows)
 
 
+def test_the_algorithm_of_the_study_is_on_the_page(study, finished):
+    page = drawn(study, finished)
+    assert "<pre>G_R&amp;P|O &lt;b&gt;\nrepeat until 96 updates are done:" in page
+    assert "τ_h = 0.75 quantile of H of the candidates of the mini-batch" in page
+
+
 def test_tokens_are_on_the_page_only_if_there_are_records(study, finished, monkeypatch):
     monkeypatch.setattr(report, "token_records", lambda artefacts: [])
     assert 'id="tokens"' not in drawn(study, finished)
