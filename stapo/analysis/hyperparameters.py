@@ -177,7 +177,7 @@ def algorithm(study: Study) -> list[str]:
     found: dict[tuple[str, ...], list[str]] = {}
     for name in study.run.methods:
         found.setdefault((*_steps(study, name),), []).append(study.method(name).title)
-    lines = []
+    lines: list[str] = []
     for steps, titles in found.items():
         lines += ([""] if lines else []) + [", ".join(titles), *steps]
     return lines

@@ -69,7 +69,6 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 **dict.fromkeys(FIGURES, 1.0),
                 "step": step,
                 "entropy": 1 / step + i,
-                "entropy_quantiles": {"0.5": 0.0, "0.8": 0.1, "0.95": 1.0},
                 "reward": -1 + step / 50,
                 "silenced_fraction": 1e-4 * (i == 3),
                 "response_length": 30 + i,
