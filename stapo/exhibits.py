@@ -129,6 +129,3 @@ TABLES: dict[str, Exhibit] = {
     "hyperparameters": Exhibit(title="Hyperparameters", sources=_from()),
 }
 """Name of a table -> its declaration, in the order of the report."""
-
-UNFINISHED: dict[str, set[str]] = {"figures": set(), "tables": set()}
-"""Names that no function computes yet; they are left out everywhere."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from stapo.exhibits import FIGURES, TABLES, UNFINISHED, Exhibit, Need
+from stapo.exhibits import FIGURES, TABLES, Exhibit, Need
 from stapo.study import Checkpoint, Study
 from stapo.study.families import families
 
@@ -128,21 +128,13 @@ def value_paths(study: Study) -> list[str]:
 def figure_names(study: Study) -> list[str]:
     """Return the figures of a study for which it has data, in the order of the report."""
     has = _has(study)
-    return [
-        name
-        for name, figure in FIGURES.items()
-        if figure.needs in has and name not in UNFINISHED["figures"]
-    ]
+    return [name for name, figure in FIGURES.items() if figure.needs in has]
 
 
 def table_names(study: Study) -> list[str]:
     """Return the tables of evidence of a study for which it has data, in the order of the report."""
     has = _has(study)
-    return [
-        name
-        for name, table in TABLES.items()
-        if table.needs in has and name not in UNFINISHED["tables"]
-    ]
+    return [name for name, table in TABLES.items() if table.needs in has]
 
 
 def _has(study: Study) -> set[Need | None]:

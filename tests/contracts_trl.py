@@ -120,6 +120,14 @@ def is_an_attribute(name):
     expect(value == 2 or value.pad_token_id is not None, "not a tokenizer with a padding token")
 
 
+@contract("trl", "GRPOTrainer._last_loaded_step")
+def weights_are_synchronised_after_another_step(name):
+    import trl
+
+    lines = "self.state.global_step != self._last_loaded_step", ".sync_weights()"
+    reads(trl.GRPOTrainer._generate_single_turn, *lines)
+
+
 @contract("trl", "GRPOTrainer.reward_weights")
 def one_weight_per_function(name):
     expect(tiny().reward_weights.tolist() == [1.0, 1.0], "it is not one weight per function")

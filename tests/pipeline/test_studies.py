@@ -66,6 +66,14 @@ JOBS = {
         "score": 804 + 264,
         "verifier_model": 1,
     },
+    "dose-v5": {
+        "train": 6,
+        "base_model": 1,
+        "generate": 74,
+        "generate_curve": 144,
+        "score": 444 + 144,
+        "verifier_model": 1,
+    },
     "sensitivity-v3": {
         "train": 7,
         "base_model": 1,
