@@ -35,6 +35,16 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
             2,
             "--decoding: unknown name 'hot'",
         ),
+        (
+            f"intervene --study {STUDY} --checkpoint tiny/bas --model m --prompts nope --out o",
+            2,
+            "--checkpoint: unknown name 'tiny/bas'; known: tiny/base",
+        ),
+        (
+            f"intervene --study {STUDY} --checkpoint tiny/base --model m --prompts nope --out o",
+            2,
+            "--prompts: nope is no file",
+        ),
         (f"table --study {STUDY} --decoding hot", 2, "--decoding: unknown name 'hot'"),
         (f"figure --study {STUDY} --name nope", 2, "--name: unknown name 'nope'; known: entropy"),
         ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
