@@ -56,8 +56,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "base model": {"models": {"tiny": {"supervised_steps": 7}}},
     "steps kept": {"training": {"evaluate_every": 4}},
     "curve": {"evaluation": {"curve": CURVE}},
+    "interventions": {"interventions": {"checkpoints": ["tiny/base", "tiny/justrl/seed0"]}},
 }
-FAILING = ("train", "generate", "score", "table", "publish", "provenance")
+FAILING = ("train", "intervene", "generate", "score", "table", "publish", "provenance")
 
 
 class World:
