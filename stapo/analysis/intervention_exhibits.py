@@ -38,7 +38,6 @@ def entropy_change(artefacts: Artefacts) -> Chart:
     Raises:
         DamagedFileError: results of interventions are missing, damaged or outdated.
     """
-    rank = {"low": 0.0, "high": 100.0}
     panels = []
     for checkpoint in artefacts.study.intervened():
         ranks = [tuple(map(_percentiles, pair)) for pair in changes(artefacts, checkpoint)]
@@ -46,8 +45,8 @@ def entropy_change(artefacts: Artefacts) -> Chart:
         panels.append(
             Panel(
                 title=f"{title_of(artefacts.study, checkpoint)}: rank correlation {found}",
-                x=Axis(label="predicted by the lemma [percentile of the tokens]", **rank),
-                y=Axis(label="measured [percentile of the tokens]", **rank),
+                x=Axis(label="predicted by the lemma [percentile of the tokens]", low=0, high=100),
+                y=Axis(label="measured [percentile of the tokens]", low=0, high=100),
                 series=[_points(ranks), _binned(ranks)],
             )
         )

@@ -140,8 +140,8 @@ def intervention_of(found: Any) -> Intervention:
     expected = {"version", *(f.name for f in fields(Intervention))}
     if not isinstance(found, dict) or found.keys() != expected or found["version"] != VERSION:
         raise ValueError(f"not the fields of interventions of version {VERSION}")
-    texts = [found[name] for name in ("checkpoint", "fingerprint", "method")]
-    if not all(isinstance(text, str) for text in texts):
+    checkpoint, made_by, method = (found[name] for name in ("checkpoint", "fingerprint", "method"))
+    if not all(isinstance(text, str) for text in (checkpoint, made_by, method)):
         raise ValueError("checkpoint, fingerprint and method are not all texts")
     responses, repetitions = found["responses"], found["repetitions"]
     if type(responses) is not int or responses < 1 or not isinstance(repetitions, list):
@@ -149,7 +149,7 @@ def intervention_of(found: Any) -> Intervention:
     done = tuple(map(repetition_of, repetitions))
     if [one.repetition for one in done] != list(range(len(done))) or not done:
         raise ValueError("not the repetitions 0, 1, 2 and so on")
-    return Intervention(*texts, responses, done)
+    return Intervention(checkpoint, made_by, method, responses, done)
 
 
 def read_intervention(path: Path) -> Intervention:

@@ -27,6 +27,8 @@ Rollout = dict[str, Tensor]
 class InterventionTrainer(StapoTrainer):
     """A trainer that does single updates by hand, each from the weights that it was made with."""
 
+    optimizer: Any
+
     def prepare(self) -> None:
         """Wrap model and optimiser as `train` does, and remember the weights."""
         if self.args.gradient_checkpointing:

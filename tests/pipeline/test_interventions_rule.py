@@ -5,7 +5,6 @@ from test_state_machine import CHANGES, World
 
 from stapo import paths
 
-
 UNTOUCHED = {"prompts", "base_model", "train", "weights", "generate", "score"}
 """Rules on whose results interventions have no influence."""
 

@@ -32,6 +32,7 @@ if STUDY.intervened():
             ),
             out=at(paths.INTERVENTIONS),
         shell:
-            STAPO + " intervene --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
+            STAPO
+            + " intervene --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
             " --model {input.model} --prompts {input.prompts} --out {params.out}"
             " --gpus {resources.gpu} > {log} 2>&1"
