@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, isfinite, log10
 
 import numpy as np
 from scipy.stats import rankdata
@@ -109,25 +110,41 @@ def differences(artefacts: Artefacts) -> Chart:
     arms = [arm for arm in ARMS if arm != NOTHING]
     panels = []
     for name in SHOWN:
-        series = []
-        for checkpoint in study.intervened():
-            done = artefacts.intervention(checkpoint).numbers.repetitions
-            found = [difference(done, name, arm) for arm in arms]
-            series.append(
-                Series(
-                    name=title_of(study, checkpoint),
-                    kind="bars",
-                    x=[arm_title(study, arm) for arm in arms],
-                    y=[one.value for one in found],
-                    low=[one.low for one in found],
-                    high=[one.high for one in found],
-                )
+        found = {
+            checkpoint: [difference(done, name, arm) for arm in arms]
+            for checkpoint in study.intervened()
+            for done in [artefacts.intervention(checkpoint).numbers.repetitions]
+        }
+        scale, unit = scaled(QUANTITIES[name].unit, [one for row in found.values() for one in row])
+        series = [
+            Series(
+                name=title_of(study, checkpoint),
+                kind="bars",
+                x=[arm_title(study, arm) for arm in arms],
+                y=[one.value / scale for one in row],
+                low=[one.low / scale for one in row],
+                high=[one.high / scale for one in row],
             )
-        label = f"difference in {QUANTITIES[name].title}"
+            for checkpoint, row in found.items()
+        ]
+        label = f"difference in {QUANTITIES[name].title}{unit}"
         panels.append(
             Panel(x=Axis(label=label), series=series, lines=[Line(value=0.0, vertical=True)])
         )
     return Chart(panels=panels, columns=2, share_y=False, caption=_caption(study))
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def scaled(unit: str, found: Sequence[Interval]) -> tuple[float, str]:
+    """Return the power of ten that makes numbers easy to read, and their unit after division by it."""
+    ends = [abs(end) for one in found for end in (one.low, one.value, one.high) if isfinite(end)]
+    largest = max(ends, default=0.0)
+    power = floor(log10(largest)) if 0 < largest < 0.1 else 0
+    factor = f"10{str(power).translate(SUPERSCRIPTS)}" if power else ""
+    written = f"{factor} {unit}".strip()
+    return 10.0**power, f" [{written}]" if written else ""
 
 
 def _caption(study: Study) -> str:
@@ -178,7 +195,7 @@ def table(artefacts: Artefacts) -> Grid:
 
 def _column(name: str) -> Column[ArmRow]:
     return Column(
-        QUANTITIES[name].heading, lambda row: with_interval(row.values[name], "+.2e"), text=True
+        QUANTITIES[name].heading, lambda row: with_interval(row.values[name], "+.2g"), text=True
     )
 
 
@@ -200,7 +217,7 @@ def notes(artefacts: Artefacts) -> list[str]:
     ]
     for effect in found.effects:
         parts = ", ".join(
-            f"{ARMS[arm].lower()} {with_interval(one, '+.2e')}"
+            f"{ARMS[arm][0].lower()}{ARMS[arm][1:]} {with_interval(one, '+.2g')}"
             for arm, one in effect.against.items()
         )
         lines.append(

@@ -28,7 +28,7 @@ class Quantity:
     """A number that each arm of each repetition has."""
 
     title: str
-    """With the unit."""
+    unit: str = ""
     of: Callable[[Repetition, ArmRecord], float]
     heading: str
     """Of the column of the table."""
@@ -36,17 +36,20 @@ class Quantity:
 
 QUANTITIES: dict[str, Quantity] = {
     "entropy": Quantity(
-        title="entropy, held-out prompts [nats]",
+        title="entropy, held-out prompts",
+        unit="nats",
         heading="Entropy [nats]",
         of=lambda one, arm: arm.entropy - one.entropy,
     ),
     "entropy_resampled": Quantity(
-        title="entropy, held-out prompts, sampled anew [nats]",
+        title="entropy, held-out prompts, sampled anew",
+        unit="nats",
         heading="Entropy, sampled anew [nats]",
         of=lambda one, arm: arm.entropy_resampled - one.entropy,
     ),
     "entropy_rollout": Quantity(
-        title="entropy, own rollout [nats]",
+        title="entropy, own rollout",
+        unit="nats",
         heading="Entropy, own rollout [nats]",
         of=lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
     ),
@@ -62,7 +65,8 @@ QUANTITIES: dict[str, Quantity] = {
         title="cosine of gradients", heading="Cosine", of=lambda one, arm: arm.cosine
     ),
     "kl": Quantity(
-        title="KL divergence from before [nats per token]",
+        title="KL divergence from before",
+        unit="nats per token",
         heading="KL [nats per token]",
         of=lambda one, arm: arm.kl,
     ),

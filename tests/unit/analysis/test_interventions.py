@@ -13,6 +13,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.draw import image, write_figure
 from stapo.analysis.exhibits import CHARTS, GRIDS
+from stapo.analysis.intervention_exhibits import scaled
 from stapo.analysis.interventions import (
     CONTROLS,
     causal_effect,
@@ -24,6 +25,7 @@ from stapo.analysis.interventions import (
     rank_correlation,
     title_of,
 )
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import DamagedFileError
 from stapo.records.arms import ARMS, NOTHING, SILENCED
@@ -187,8 +189,23 @@ def test_the_figure_has_the_differences_with_intervals(study, tmp_path):
     one = entropy.series[0]
     assert one.x == ["STAPO", *list(ARMS.values())[2:]]
     truth = [MOVED[arm] - MOVED[NOTHING] for arm in list(ARMS)[1:4]]
-    assert one.y[:3] == pytest.approx(truth, abs=2e-4)
+    assert entropy.x.label == "difference in entropy, held-out prompts [10⁻³ nats]"
+    assert one.y[:3] == pytest.approx([1000 * value for value in truth], abs=0.2)
     assert all(low <= y <= high for low, y, high in zip(one.low, one.y, one.high, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit", "scale", "written"),
+    [
+        (3e-5, "nats", 1e-5, " [10⁻⁵ nats]"),
+        (0.5, "nats", 1, " [nats]"),
+        (0.0, "", 1, ""),
+        (2e-12, "", 1e-12, " [10⁻¹²]"),
+    ],
+)
+def test_small_numbers_are_shown_in_powers_of_ten(largest, unit, scale, written):
+    found = scaled(unit, [Interval(0.0, -largest, largest / 2), Interval(math.nan, math.nan, 0.0)])
+    assert found == (pytest.approx(scale), written)
 
 
 def test_the_figure_of_tokens_has_ranks_and_the_correlation(study, tmp_path):
