@@ -27,6 +27,8 @@ from stapo.analysis.paper_audit import (
     independent_lines,
     note_lines,
 )
+from stapo.analysis.rows import Comparison, MainTable
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import replace_file
 from stapo.methods import Method
@@ -57,6 +59,32 @@ METHODS: list[Column[Method]] = [
     Column("KL", lambda method: method.kl_coefficient),
     Column("Source", lambda method: method.source, text=True),
 ]
+
+
+def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
+    """Return the columns of the differences between methods."""
+    titles = table.titles
+    return [
+        Column("Size", lambda one: one.size, text=True),
+        Column(
+            "Difference",
+            lambda one: f"{titles[one.target]} minus {titles[one.baseline]}",
+            text=True,
+        ),
+        Column("Avg", lambda one: _points(one.difference), css="count"),
+        *(
+            Column(f"Avg {name}", lambda one, name=name: _points(one.further[name]), css="count")
+            for name in (table.comparisons[0].further if table.comparisons else ())
+        ),
+        Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
+        Column("Questions", lambda one: one.difference.questions, "+.1f"),
+        Column("Detectable", lambda one: 100 * one.difference.detectable, ".2f"),
+    ]
+
+
+def _points(found: Interval) -> str:
+    value, low, high = (100 * number for number in (found.value, found.low, found.high))
+    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
@@ -127,6 +155,7 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "cost_columns": setting.COSTS,
         "methods": [study.method(name) for name in study.run.methods],
         "method_columns": METHODS,
+        "comparison_columns": _comparison_columns,
         "made_by": identity.report_fingerprint(study),
         "provenance": json.dumps(first.provenance, indent=1, sort_keys=True),
         "fingerprints": {

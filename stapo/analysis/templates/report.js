@@ -311,6 +311,9 @@
   function tokenBrowser(root) {
     const rows = data("tokens");
     const right = (row) => (row.reward > 0 ? "right" : "wrong");
+    // Kinds are S2T's; what another method did with the token is in `kept`.
+    const kinds = { silenced: "S2T would silence it", retained: "candidate that S2T retains", other: "no candidate" };
+    const kind = (row) => (row.kind === "silenced" && !row.kept ? "silenced" : kinds[row.kind] + (row.kept ? "" : ", not in the loss"));
     makeBrowser(root, rows, {
       what: "tokens",
       filters: [
@@ -336,7 +339,7 @@
         top(
           element("b", {}, row.method), `step ${row.step}, token ${row.position + 1} of ${row.length}`,
           ...(several(rows, "size") ? [row.size] : []), ...(several(rows, "seed") ? [`seed ${row.seed}`] : []),
-          element("span", {}, row.kind + (row.kept ? "" : ", not in the loss")),
+          kind(row),
           badge(row.reward > 0, `${right(row)} answer`),
           ...[row.quadrant, row.category].filter(Boolean).map((text) => element("span", { className: "soft" }, text)),
         ),
