@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.analysis.rows import Comparison, MainTable
-from stapo.evaluation.statistics import Interval
+from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import replace_file
 from stapo.methods import Method
@@ -73,7 +74,7 @@ def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
         ),
         Column("Avg", lambda one: _points(one.difference), css="count"),
         *(
-            Column(f"Avg {name}", lambda one, name=name: _points(one.further[name]), css="count")
+            Column[Comparison](f"Avg {name}", partial(_further, name), css="count")
             for name in (table.comparisons[0].further if table.comparisons else ())
         ),
         Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
@@ -82,7 +83,11 @@ def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
     ]
 
 
-def _points(found: Interval) -> str:
+def _further(name: str, one: Comparison) -> str:
+    return _points(one.further[name])
+
+
+def _points(found: Difference | Interval) -> str:
     value, low, high = (100 * number for number in (found.value, found.low, found.high))
     return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
