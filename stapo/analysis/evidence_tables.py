@@ -65,14 +65,20 @@ def render_grid(study: str, name: str, grid: Grid, suffix: str, made_by: str) ->
     """
     if suffix == "csv":
         return _csv(grid)
-    if _has_unmeasured(grid):
-        grid = replace(grid, notes=[*grid.notes, f"{UNMEASURED}: not measured."])
+    grid = noted(grid)
     title = TABLES[name].title
     if suffix == "tex":
         return latex_table((study, name), grid, made_by, f"{study}: {title}")
     return template(f"grid.{suffix}.j2").render(
         study=study, title=title, grid=grid, made_by=made_by
     )
+
+
+def noted(grid: Grid) -> Grid:
+    """Return a table with a note on the sign for numbers that were not measured, if it has any."""
+    if not _has_unmeasured(grid):
+        return grid
+    return replace(grid, notes=[*grid.notes, f"{UNMEASURED}: not measured."])
 
 
 def _has_unmeasured(grid: Grid) -> bool:

@@ -11,6 +11,7 @@ from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.columns import Column
 from stapo.analysis.comparison import main_table
+from stapo.analysis.evidence_tables import noted
 from stapo.analysis.exhibits import CHARTS, GRIDS
 from stapo.analysis.formats import template
 from stapo.analysis.grids import Grid
@@ -194,7 +195,7 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
 def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Grid]]:
     """Return title and content of the tables of evidence, by name."""
     names = paths.table_names(artefacts.study)
-    return {name: (TABLES[name].title, GRIDS[name](artefacts)) for name in names}
+    return {name: (TABLES[name].title, noted(GRIDS[name](artefacts))) for name in names}
 
 
 def _responses(artefacts: Artefacts) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis import report
 from stapo.analysis.cells import read_scores
+from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import write_figure
+from stapo.analysis.grids import Grid
 from stapo.analysis.notes import headline_texts
 from stapo.analysis.page.document import PNG_END, PNG_START, json_block, plotly
 from stapo.analysis.report import write_report
@@ -201,3 +203,18 @@ def test_tokens_are_on_the_page_only_if_there_are_records(study, finished, monke
     assert row == {
         "token": "\\n<b>", "before": "a\n\\x1b", "step": 3, "probability": 0.123457, "kept": True
     }  # fmt: skip
+
+
+def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, monkeypatch):
+    values = [Estimate(0.12345, 0.1, 0.2), Estimate(0.5)]
+    column = Column[Estimate]("Share", lambda row: row, ".3f")
+    unknown = Column[Estimate]("Other", lambda row: float("nan"))
+    grid = Grid(columns=[column, unknown], rows=values, caption="Shares.")
+    monkeypatch.setitem(report.GRIDS, "stability", lambda artefacts: grid)
+    page = without_scripts(drawn(study, finished))
+    assert "<span>0.123</span><small>0.100 \u2013 0.200</small>" in page
+    assert "<span>0.500</span></th>" in page
+    table = page[page.index('<h3 id="table-stability">') :].partition("</table>")[0]
+    assert "nan" not in table
+    assert table.count("<td>\u2013</td>") == 2
+    assert "\u2013: not measured." in page
