@@ -42,6 +42,9 @@ from stapo.training.launch import NOTICE
 min_version("9.27")
 
 
+report: "workflows/report/study.rst"
+
+
 try:
     # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
     if workflow.is_main_process or VARIABLE not in os.environ:

@@ -16,7 +16,13 @@ for name in RUN.decodings:
             paths.table_score_paths(STUDY, name),
             at(paths.OVERLAP),
         output:
-            expand(at(paths.MAIN_TABLE), decoding=name, suffix=paths.SUFFIXES),
+            reported(
+                expand(at(paths.MAIN_TABLE), decoding=name, suffix=paths.SUFFIXES),
+                ".csv",
+                caption="../report/table.rst",
+                category="Main tables",
+                labels={"decoding": STUDY.decodings[name].title},
+            ),
         log:
             log_of(paths.MAIN_TABLE).format(decoding=name, suffix="all"),
         localrule: True
@@ -33,7 +39,13 @@ rule figure:
     input:
         lambda w: paths.exhibit_sources(STUDY, exhibits.FIGURES[w.figure]),
     output:
-        expand(at(paths.FIGURE), suffix=paths.FIGURE_SUFFIXES, allow_missing=True),
+        reported(
+            expand(at(paths.FIGURE), suffix=paths.FIGURE_SUFFIXES, allow_missing=True),
+            ".svg",
+            caption="../report/figure.rst",
+            category="Figures",
+            labels=lambda w: {"figure": exhibits.FIGURES[w.figure].title},
+        ),
     log:
         log_of("results/{study}/figures/{figure}"),
     params:
@@ -52,7 +64,13 @@ rule evidence:
     input:
         lambda w: paths.exhibit_sources(STUDY, exhibits.TABLES[w.table]),
     output:
-        expand(at(paths.TABLE), suffix=paths.SUFFIXES, allow_missing=True),
+        reported(
+            expand(at(paths.TABLE), suffix=paths.SUFFIXES, allow_missing=True),
+            ".csv",
+            caption="../report/evidence.rst",
+            category="Tables of evidence",
+            labels=lambda w: {"table": exhibits.TABLES[w.table].title},
+        ),
     log:
         log_of("results/{study}/tables/{table}"),
     wildcard_constraints:
@@ -74,7 +92,13 @@ rule values:
         paths.score_paths(STUDY, RUN.decodings),
         at(paths.OVERLAP),
     output:
-        expand(at(paths.VALUES), suffix=paths.VALUE_SUFFIXES),
+        reported(
+            expand(at(paths.VALUES), suffix=paths.VALUE_SUFFIXES),
+            ".csv",
+            caption="../report/values.rst",
+            category="Values",
+            labels={"file": "All values"},
+        ),
     log:
         log_of(paths.VALUES).format(suffix="all"),
     params:
@@ -102,7 +126,13 @@ rule report:
         FIGURES,
         EVIDENCE,
     output:
-        at(paths.REPORT),
+        reported(
+            [at(paths.REPORT)],
+            ".html",
+            caption="../report/report.rst",
+            category="Report",
+            labels={"file": "Report of the study"},
+        ),
     log:
         log_of(paths.REPORT),
     params:

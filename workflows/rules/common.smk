@@ -16,6 +16,13 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
+def reported(outputs, ending, **options):
+    """Outputs of a rule, of which `snakemake --report` shows those with an ending."""
+    # Snakemake's parser takes the word at the beginning of a line for its directive.
+    shown = partial(report, **options)
+    return [shown(path) if path.endswith(ending) else path for path in outputs]
+
+
 def judge_options(directory):
     """Options of `stapo score` for the study's verifier, none without one."""
     return f"--verifier {shlex.quote(str(directory))}" if directory else ""
