@@ -106,7 +106,7 @@ def differing_settings(first: Study, second: Study) -> list[tuple[str, Any, Any]
     """Return place and both values of each setting that differs and that one of the studies uses."""
     found = [leaves(_used(study)) for study in (first, second)]
     places = dict.fromkeys([*found[0], *found[1]])
-    pairs = [(place, *(values.get(place) for values in found)) for place in places]
+    pairs = [(place, found[0].get(place), found[1].get(place)) for place in places]
     return [(place, one, other) for place, one, other in pairs if one != other]
 
 
@@ -238,9 +238,12 @@ def _exchanged(one: Array, other: Array, rng: np.random.Generator) -> Array:
 def _mean(tested: Sequence[_Tested]) -> _Tested:
     """Return the difference of the averages over benchmarks."""
     kinds = {one.pairing for one in tested}
+    (first, second), (drawn, others) = (
+        [[getattr(one, part)[i] for one in tested] for i in (0, 1)] for part in ("values", "draws")
+    )
     return _Tested(
-        tuple(float(np.mean([one.values[i] for one in tested])) for i in (0, 1)),  # type: ignore[arg-type]
-        tuple(np.mean([one.draws[i] for one in tested], axis=0) for i in (0, 1)),  # type: ignore[arg-type]
+        (float(np.mean(first)), float(np.mean(second))),
+        (np.mean(drawn, axis=0), np.mean(others, axis=0)),
         np.mean([one.permuted for one in tested], axis=0),
         kinds.pop() if len(kinds) == 1 else "partly paired",
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -166,10 +167,10 @@ def _rows(table: MainTable) -> Iterator[Value]:
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for one in table.comparisons:
-        about = {"study": table.study, "size": one.size, "decoding": table.decoding}
-        about |= {"method": one.target, "reference": one.baseline}
+        about: dict[str, Any] = {"study": table.study, "size": one.size}
+        about |= {"method": one.target, "reference": one.baseline, "decoding": table.decoding}
         found = one.difference
-        numbers = {"benchmark": AVERAGE, "n": _problems(table, AVERAGE)}
+        numbers: dict[str, Any] = {"benchmark": AVERAGE, "n": _problems(table, AVERAGE)}
         yield Value(
             **about,
             **numbers,
@@ -198,8 +199,8 @@ def _differences(table: MainTable) -> Iterator[Value]:
 
 def _headlines(table: MainTable) -> Iterator[Value]:
     """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
-    about = {"study": table.study, "decoding": table.decoding, "benchmark": AVERAGE}
-    about |= {"metric": "relative gain of avg@N"}
+    about: dict[str, Any] = {"study": table.study, "decoding": table.decoding}
+    about |= {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
     for target, found in table.headlines.items():
         if found is None or found.interval is None:
             continue

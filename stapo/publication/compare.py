@@ -127,8 +127,8 @@ def _scores(
     packages = made.get("packages", {})
     values = {key: made.get(key) for key in (*SAME_EVERYWHERE, "commit")}
     values |= {key: packages.get(key) for key in SAME_PACKAGES}
-    for key, value in values.items():
-        made_with.setdefault(key, set()).add(plain(str(value)))
+    for what, found in values.items():
+        made_with.setdefault(what, set()).add(plain(str(found)))
     return table
 
 

@@ -277,7 +277,7 @@ def report_fingerprint(study: Study) -> str:
 def references_config(study: Study) -> dict[str, Any]:
     """Return what determines which references a study has: methods, benchmarks, repositories on the Hub."""
     models = [study.models[size] for size in study.run.sizes]
-    asked = [*models, study.data, study.evaluation.verifier]
+    asked: list[Any] = [*models, study.data, study.evaluation.verifier]
     engines = {study.evaluation.backend, study.training.rollouts}
     return {
         "methods": [*dict.fromkeys(study.origin_of(name) for name in study.run.methods)],
