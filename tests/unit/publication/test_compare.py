@@ -44,7 +44,8 @@ def finished(root, raw, question="q", **identity):
             write_responses(root / path, answered)
     folder = root / paths.RESULTS.format(study=study.name)
     for run in study.runs():
-        for name in ("provenance.json", "metrics.jsonl"):
+        # As many files as a study needs at least; which ones they are, `stapo verify` asks.
+        for name in ("provenance.json", "metrics.jsonl", "other.txt", "another.txt"):
             path = folder / f"runs/{run}/{name}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("{}\n")
