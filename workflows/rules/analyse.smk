@@ -19,7 +19,7 @@ for name in RUN.decodings:
             reported(
                 expand(at(paths.MAIN_TABLE), decoding=name, suffix=paths.SUFFIXES),
                 ".csv",
-                caption="../report/table.rst",
+                caption="table",
                 category="Main tables",
                 labels={"decoding": STUDY.decodings[name].title},
             ),
@@ -42,12 +42,12 @@ rule figure:
         reported(
             expand(at(paths.FIGURE), suffix=paths.FIGURE_SUFFIXES, allow_missing=True),
             ".svg",
-            caption="../report/figure.rst",
+            caption="figure",
             category="Figures",
             labels=lambda w: {"figure": exhibits.FIGURES[w.figure].title},
         ),
     log:
-        log_of("results/{study}/figures/{figure}"),
+        log_of(paths.FIGURE.removesuffix(".{suffix}")),
     params:
         *one_by_one(
             lambda w: exhibit_settings(exhibits.FIGURES[w.figure]),
@@ -67,12 +67,12 @@ rule evidence:
         reported(
             expand(at(paths.TABLE), suffix=paths.SUFFIXES, allow_missing=True),
             ".csv",
-            caption="../report/evidence.rst",
+            caption="evidence",
             category="Tables of evidence",
             labels=lambda w: {"table": exhibits.TABLES[w.table].title},
         ),
     log:
-        log_of("results/{study}/tables/{table}"),
+        log_of(paths.TABLE.removesuffix(".{suffix}")),
     wildcard_constraints:
         table=one_of(exhibits.TABLES),
     params:
@@ -95,7 +95,7 @@ rule values:
         reported(
             expand(at(paths.VALUES), suffix=paths.VALUE_SUFFIXES),
             ".csv",
-            caption="../report/values.rst",
+            caption="values",
             category="Values",
             labels={"file": "All values"},
         ),
@@ -129,7 +129,7 @@ rule report:
         reported(
             [at(paths.REPORT)],
             ".html",
-            caption="../report/report.rst",
+            caption="report",
             category="Report",
             labels={"file": "Report of the study"},
         ),

@@ -16,10 +16,17 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
-def reported(outputs, ending, **options):
-    """Outputs of a rule, of which `snakemake --report` shows those with an ending."""
+def reported(outputs, ending, caption, **options):
+    """Outputs of a rule, of which `snakemake --report` shows those with an ending.
+
+    Args:
+        outputs: paths of the outputs.
+        ending: such as `.csv`.
+        caption: name of the file in `workflows/report` that describes them.
+        options: category and labels.
+    """
     # Snakemake's parser takes the word at the beginning of a line for its directive.
-    shown = partial(report, **options)
+    shown = partial(report, caption=f"../report/{caption}.rst", **options)
     return [shown(path) if path.endswith(ending) else path for path in outputs]
 
 
