@@ -127,4 +127,4 @@ def context_of(before: str, token: str, after: str) -> str:
     """Return the text around a token, on one line and with the token in brackets."""
     start, end = "\u2026" * (len(before) > BEFORE), "\u2026" * (len(after) > AFTER)
     around = f"{start}{before[-BEFORE:]}\u27e6{token}\u27e7{after[:AFTER]}{end}"
-    return around.replace("\n", "\u23ce")
+    return around.replace("\n", "\u21b5")

@@ -32,7 +32,7 @@ def estimated(
     return Column(heading, cell, form)
 
 
-WHITE = {" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"}
+WHITE = {" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"}
 """White space -> the sign that stands for it where a token is shown alone."""
 
 

@@ -52,7 +52,7 @@ def quantile_chart(artefacts: Artefacts) -> Chart:
 def _title(size: str, level: str, stated: float) -> str:
     """Return the title of a panel, which emphasises the level of the paper."""
     name = f"{size}, {100 * float(level):g}th percentile"
-    return f"{name} \u2190 the paper's" if float(level) == stated else name
+    return f"{name} (the level in the paper)" if float(level) == stated else name
 
 
 def _quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[str, Values]:

@@ -119,7 +119,12 @@ def quadrant_table(artefacts: Artefacts) -> Grid:
         caption="Tokens of correct answers (advantage > 0) by probability (threshold tau_p) and entropy "
         "(threshold tau_h of S2T in the same mini-batch), estimated from the recorded sample, with 95 % "
         "intervals. Gradient norms are of the surrogate at the logits of a token.",
-        notes=[paper_note(), *notes_of(found)],
+        notes=[
+            "Against high/high: by how many percent the mean gradient norm exceeds that of high probability "
+            "and high entropy, which is compared with no other.",
+            paper_note(),
+            *notes_of(found),
+        ],
     )
 
 

@@ -74,8 +74,10 @@ def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
     chart = quantile_chart(several)
     titles = [panel.title for panel in chart.panels]
     assert titles[:3] == [
-        "small, 50th percentile", "small, 80th percentile \u2190 the paper's", "small, 95th percentile",
-    ]  # fmt: skip
+        "small, 50th percentile",
+        "small, 80th percentile (the level in the paper)",
+        "small, 95th percentile",
+    ]
     assert len(titles) == 6
     assert [*chart.panels[1].series[0].y] == [1.0, 2.0, 3.0, 4.0]
     # Two methods with three seeds, each raw and smooth.

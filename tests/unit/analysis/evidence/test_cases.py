@@ -100,7 +100,7 @@ def test_nothing_recorded_gives_an_empty_choice(empty):
 
 
 def test_white_space_is_visible():
-    assert literal(" \n\tso ") == "\u2423\u23ce\u21e5so\u2423"
+    assert literal(" \n\tso ") == "\u2423\u21b5\u21e5so\u2423"
     assert top_text([" a", "b"], np.array([0.5, 0.251], dtype=np.float32)) == "\u2423a 50, b 25.1"
     assert top_text(None, None) == ""
-    assert context_of("a" * 61, "x", "\nb") == "\u2026" + "a" * 60 + "\u27e6x\u27e7\u23ceb"
+    assert context_of("a" * 61, "x", "\nb") == "\u2026" + "a" * 60 + "\u27e6x\u27e7\u21b5b"

@@ -58,7 +58,7 @@ def test_shares_are_those_of_the_tokens_if_all_were_recorded(complete):
 
 def test_white_space_is_visible_in_bars_and_rows(complete):
     tokens = {row.token for row in frequency_table(complete[0]).rows}
-    assert tokens & {"\u2423", "\u23ce", "\u2423so\u2423", "\u2423wait\u2423", "\u2423Let"}
+    assert tokens & {"\u2423", "\u21b5", "\u2423so\u2423", "\u2423wait\u2423", "\u2423Let"}
     assert not any(token.isspace() for token in tokens)
 
 
