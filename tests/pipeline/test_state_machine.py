@@ -131,7 +131,8 @@ def published(world: World) -> dict[str, bytes]:
     files = [*paths.published_paths(study), paths.CHECKSUMS.format(study=study.name)]
     files += [f"{model}/model.safetensors" for model in models]
     found = {path: (world.path / path).read_bytes() for path in files}
-    kept = {"model", "metrics.jsonl", *(f"step{step}" for step in study.kept_steps())}
+    kept = {"model", "metrics.jsonl", "tokens.parquet"}
+    kept |= {f"step{step}" for step in study.kept_steps()}
     for path in paths.run_provenance_paths(study):
         record = json.loads(found[path])
         outputs = record["outputs"].items()
