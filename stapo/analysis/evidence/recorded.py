@@ -27,7 +27,7 @@ from stapo.methods import s2t_arguments
 PERCENTILE = 0.8
 """Level of the entropies that is tau_h in a training without a candidate: that of v1 to v3."""
 NO_SILENCED = "No silenced token was recorded."
-ONE_SEED = "One training seed: intervals are about other prompts for the same policies, not about other trainings."
+ONE_SEED = "One training seed: intervals are about other prompts, not about other trainings."
 
 
 @dataclass(frozen=True)
