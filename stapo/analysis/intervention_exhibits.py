@@ -20,13 +20,15 @@ from stapo.analysis.interventions import (
     changes,
     difference,
     lemma_correlation,
+    lemma_signs,
+    lemma_sizes,
     measured,
     title_of,
 )
 from stapo.analysis.stability import with_interval
 from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.records.arms import ARMS, NOTHING, SILENCED
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
 
 SHOWN_TOKENS = 1000
 """Points of a panel, at most."""
@@ -224,9 +226,18 @@ def notes(artefacts: Artefacts) -> list[str]:
             f"{title_of(study, effect.checkpoint)}: {effect.verdict}; |change of entropy| with "
             f"{arm_title(study, SILENCED)} minus that with: {parts}."
         )
-        correlation = with_interval(lemma_correlation(artefacts, effect.checkpoint), ".2f")
         lines.append(
-            f"{title_of(study, effect.checkpoint)}: rank correlation of the entropy change of tokens with "
-            f"the lemma's prediction: {correlation or 'undefined'}."
+            f"{title_of(study, effect.checkpoint)}: {_lemma(artefacts, effect.checkpoint)}"
         )
     return lines
+
+
+def _lemma(artefacts: Artefacts, checkpoint: Checkpoint) -> str:
+    """Return how well the lemma predicts the entropy change of tokens, in a sentence."""
+    signed = with_interval(lemma_correlation(artefacts, checkpoint), ".2f") or "undefined"
+    sizes = with_interval(lemma_sizes(artefacts, checkpoint), ".2f") or "undefined"
+    signs = with_interval(lemma_signs(artefacts, checkpoint), ".0f") or "undefined"
+    return (
+        f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "
+        f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %."
+    )

@@ -65,7 +65,7 @@ QUANTITIES: dict[str, Quantity] = {
         title="cosine of gradients", heading="Cosine", of=lambda one, arm: arm.cosine
     ),
     "kl": Quantity(
-        title="KL divergence from before",
+        title="KL divergence",
         unit="nats per token",
         heading="KL [nats per token]",
         of=lambda one, arm: arm.kl,
@@ -212,6 +212,27 @@ def changes(artefacts: Artefacts, checkpoint: Checkpoint) -> list[tuple[Values, 
 
 def lemma_correlation(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
     """Return the rank correlation of predicted and measured change, the mean over the repetitions."""
-    found = [rank_correlation(*pair) for pair in changes(artefacts, checkpoint)]
+    return _over_repetitions(artefacts, checkpoint, rank_correlation)
+
+
+def lemma_sizes(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
+    """Return the rank correlation of the absolute values of predicted and measured change."""
+    return _over_repetitions(
+        artefacts, checkpoint, lambda one, other: rank_correlation(np.abs(one), np.abs(other))
+    )
+
+
+def lemma_signs(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
+    """Return the share of tokens whose entropy rises or falls as predicted, in percent."""
+    return _over_repetitions(
+        artefacts, checkpoint, lambda one, other: 100 * float(((one > 0) == (other > 0)).mean())
+    )
+
+
+def _over_repetitions(
+    artefacts: Artefacts, checkpoint: Checkpoint, of: Callable[[Values, Values], float]
+) -> Interval:
+    """Return the mean over the repetitions of a function of predicted and measured change."""
+    found = [of(*pair) for pair in changes(artefacts, checkpoint)]
     known = [one for one in found if not isnan(one)]
     return mean_of_seeds(known) if known else Interval(nan, nan, nan)

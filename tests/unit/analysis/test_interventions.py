@@ -20,6 +20,8 @@ from stapo.analysis.interventions import (
     difference,
     effect_at,
     lemma_correlation,
+    lemma_signs,
+    lemma_sizes,
     measured,
     predicted_change,
     rank_correlation,
@@ -177,6 +179,10 @@ def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
     found = lemma_correlation(made(study, tmp_path, sign=sign), FIRST)
     assert found.value == pytest.approx(sign, abs=0.01)
     assert found.high - found.low < 0.02
+    artefacts = Artefacts(study, tmp_path)
+    assert lemma_sizes(artefacts, FIRST).value == pytest.approx(1, abs=0.01)
+    # A predicted change below the resolution of single precision has no sign.
+    assert lemma_signs(artefacts, FIRST).value == pytest.approx(100 if sign > 0 else 0, abs=2)
 
 
 # What is shown
