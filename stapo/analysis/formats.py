@@ -81,7 +81,9 @@ def latex_table(label: Sequence[str], grid: Grid, made_by: str, title: str) -> s
         label=latex_label(*label),
         preamble=found.preamble,
         long=bool(found.paragraphs),
-        heading=heading_line(shown),
+        size=found.size,
+        turned=found.turned,
+        heading=heading_line(shown, found.paragraphs),
         lines=table_lines(shown, grid.rows, found.paragraphs),
     )
 

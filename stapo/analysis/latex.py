@@ -56,14 +56,16 @@ PIECE = 12
 LABEL = re.compile("[^A-Za-z0-9.:+-]")
 LONG = 32
 """Characters of a text that is set as a paragraph, in a table that may continue on the next page."""
+SHORT = 12
+"""The same where such a table is too wide."""
 HEADING = 16
 """Characters in a line of a heading, unless a word is longer."""
-LINE = 76
-"""Characters in a line of the size footnotesize, about."""
-GAP = 3
+SIZES = (("footnotesize", 72, False), ("scriptsize", 84, False), ("scriptsize", 132, True))
+"""Sizes of letters, about how many of their characters a line has, and whether the page is turned."""
+GAP = 2
 """Characters between two columns, about."""
-NARROWEST = 0.12
-"""Share of the line that a column of paragraphs gets at least."""
+NARROWEST = 9
+"""Characters in a line of a paragraph, at least."""
 
 
 def latex(text: object, paragraph: bool = False) -> str:
@@ -121,22 +123,34 @@ class Layout:
 
     preamble: str
     paragraphs: frozenset[int]
+    size: str = ""
+    """Command for the size of the letters in a table with paragraphs."""
+    turned: bool = False
+    """Whether it needs a page in landscape format."""
 
 
 def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
     """Return the layout of a table: long texts are paragraphs, which share what others leave of the line."""
     widths = [max(map(len, (*c.heading.split(), *_texts(c, rows))), default=0) for c in columns]
-    long = {i: w for i, w in enumerate(widths) if columns[i].text and w > LONG}
-    left = 1 - sum(w + GAP for i, w in enumerate(widths) if i not in long) / LINE
-    kinds = []
-    for i, column in enumerate(columns):
-        kinds.append(_side(column))
-        if i in long:
-            # Square roots: a text of four times the length gets twice the width.
-            share = long[i] ** 0.5 / sum(w**0.5 for w in long.values())
-            width = max(NARROWEST, left * share - GAP / LINE)
-            kinds[i] = rf">{{\raggedright\arraybackslash}}p{{{width:.2f}\linewidth}}"
-    return Layout("".join(kinds), frozenset(long))
+    texts = {i: w for i, w in enumerate(widths) if columns[i].text}
+    long = {i: w for i, w in texts.items() if w > LONG}
+    if not long:
+        return Layout("".join(map(_side, columns)), frozenset())
+    # In a wide table, shorter texts are paragraphs too, and then the letters are smaller.
+    size, line, turned = SIZES[0]
+    for least, (size, line, turned) in ((LONG, SIZES[0]), *((SHORT, one) for one in SIZES)):  # noqa: B007
+        long = {i: w for i, w in texts.items() if w > least}
+        left = line - sum(w + GAP for i, w in enumerate(widths) if i not in long)
+        if left >= len(long) * (NARROWEST + GAP):
+            break
+    left = max(left, len(long) * (NARROWEST + GAP)) - len(long) * (NARROWEST + GAP)
+    kinds = [_side(column) for column in columns]
+    for i, width in long.items():
+        # Square roots: a text of four times the length gets twice the width.
+        share = width**0.5 / sum(w**0.5 for w in long.values())
+        part = (NARROWEST + left * share) / line
+        kinds[i] = rf">{{\raggedright\arraybackslash}}p{{{part:.2f}\linewidth}}"
+    return Layout("".join(kinds), frozenset(long), size, turned)
 
 
 def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
@@ -145,7 +159,7 @@ def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
         if isinstance(cell, str):
             yield cell
         else:
-            yield " ".join((column.number(cell) + cell.marks, *(column.bounds(cell) or ())))
+            yield from (column.number(cell) + cell.marks, ", ".join(column.bounds(cell) or ()))
 
 
 def table_lines(
@@ -163,16 +177,27 @@ def table_lines(
         intervals = [_interval(column, cell) for column, cell in pairs]
         if paragraphs:
             # A line of its own would stand below the last line of the paragraphs.
-            yield _line(f"{v} {i}".rstrip() for v, i in zip(values, intervals, strict=True))
+            yield _line(map(_stacked, values, intervals))
             continue
         yield _line(values)
         if any(intervals):
             yield _line(intervals)
 
 
-def heading_line(columns: Sequence[Column[Any]]) -> str:
+def _stacked(value: str, interval: str) -> str:
+    return (
+        rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{value} \\ {interval}\end{{tabular}}"
+        if interval
+        else value
+    )
+
+
+def heading_line(columns: Sequence[Column[Any]], paragraphs: frozenset[int] = frozenset()) -> str:
     """Return the line of headings; long ones have several lines, so that columns are narrow."""
-    return _line(_heading(column) for column in columns)
+    return _line(
+        latex(column.heading + column.footnote, True) if i in paragraphs else _heading(column)
+        for i, column in enumerate(columns)
+    )
 
 
 def _heading(column: Column[Any]) -> str:

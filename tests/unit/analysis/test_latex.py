@@ -48,7 +48,7 @@ def typeset(folder: Path, tables: list[str], preamble: str = "") -> str:
     inputs = "\n".join(rf"\input{{t{i}.tex}}" for i in range(len(tables)))
     (folder / "main.tex").write_text(
         r"\documentclass{article}" + preamble + "\n"
-        r"\usepackage{adjustbox,array,booktabs,longtable}" + "\n"
+        r"\usepackage{adjustbox,array,booktabs,longtable,pdflscape}" + "\n"
         r"\input{glyphtounicode}\pdfgentounicode=1 \begin{document}\listoftables "
         + inputs
         + r"\clearpage\end{document}"
