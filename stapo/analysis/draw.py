@@ -107,7 +107,7 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
     if points or len(one.x) < 30:
         style |= {"marker": "o", "markersize": 5 if points else 3}
     if points and len(one.x) > 30:
-        style |= {"markersize": 2, "alpha": 0.5, "rasterized": True}
+        style |= {"markersize": 2, "alpha": 0.5}
     if one.faint:
         style |= {"alpha": 0.2, "linewidth": 0.7}
     place.plot(one.x, one.y, **style)
