@@ -40,6 +40,7 @@ from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.arms import candidates_of, drawn, kept_by_arm
+from stapo.training.config import StapoConfig
 from stapo.training.prompts import chat_prompt, read_prompts, without_long
 from stapo.training.rewards import reward_functions
 from stapo.training.rollouts import response_seed
@@ -50,7 +51,7 @@ from stapo.training.single_updates import (
     cosine,
     inner,
 )
-from stapo.training.trainer import StapoConfig, mini_batch
+from stapo.training.trainer import mini_batch
 
 ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
 """Purposes of random numbers."""

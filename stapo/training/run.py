@@ -24,6 +24,7 @@ from stapo.provenance import file_sha256, require_whole, sums_of, write_sums
 from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.training.config import StapoConfig
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
 from stapo.training.record import run_provenance
@@ -32,7 +33,7 @@ from stapo.training.rewards import reward_functions
 from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.token_file import write_tokens
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.trainer import StapoTrainer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,8 @@ entropies are computed in one pass without gradient after the rollout. Rollouts,
 sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 """
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +16,6 @@ import torch
 from accelerate.utils import set_seed
 from safetensors.torch import save_file
 from torch import Tensor
-from trl import GRPOConfig
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
@@ -25,6 +23,7 @@ from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
+from stapo.training.config import StapoConfig, check
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
@@ -39,56 +38,6 @@ TAKEN = (
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
 """Tensors of TRL's rollout that are used."""
-
-
-@dataclass
-class StapoConfig(GRPOConfig):  # type: ignore[misc]
-    """TRL's settings and ours; `per_device_train_batch_size` is the part of the mini-batch of one rank."""
-
-    method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
-    statistics: str = field(
-        default="behaviour",
-        metadata={"help": "Policy whose statistics select tokens: behaviour or current"},
-    )
-    micro_batch_tokens: int = field(
-        default=32768, metadata={"help": "Token budget of one forward and backward pass"}
-    )
-    packed: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Whether passes have no padding; by default on CUDA, where the model can"
-        },
-    )
-    advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
-    rollout_mismatch_limit: float | None = field(
-        default=None, metadata={"help": "Mean mismatch with vLLM, in nats, above which it stops"}
-    )
-    rollout_correction: float | None = field(
-        default=None, metadata={"help": "Cap of the importance weights of vLLM's tokens; None: off"}
-    )
-    token_records_mb: int = field(
-        default=0, metadata={"help": "Size limit of the token records, in MB; 0 records no tokens"}
-    )
-    run_fingerprint: str = field(
-        default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}
-    )
-
-    def __post_init__(self) -> None:
-        if self.use_cpu:
-            # Otherwise the device of each of several processes is `cpu:0`, which torch.load cannot map to.
-            os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
-        super().__post_init__()
-
-
-def _check(args: StapoConfig) -> None:
-    """Raise ValueError for settings that the update does not support."""
-    if args.gradient_accumulation_steps != 1 or args.num_iterations != 1:
-        raise ValueError(
-            "gradient_accumulation_steps and num_iterations: expected 1; a mini-batch is divided into "
-            "micro-batches according to micro_batch_tokens"
-        )
-    if args.statistics not in ("behaviour", "current"):
-        raise ValueError(f"statistics: expected behaviour or current, found {args.statistics}")
 
 
 class StapoTrainer(ResumableTrainer):
@@ -123,7 +72,7 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {args.method}")
         self.method = method or METHODS[args.method]
         self.on_metrics, self.on_tokens = on_metrics, on_tokens
-        _check(args)
+        check(args)
         args.beta = 0.0  # Otherwise TRL would load and shard a reference model in its own way.
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.

@@ -34,8 +34,9 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.methods import METHODS
 from stapo.models.tiny import build_tokenizer
 from stapo.training import update as update_module
+from stapo.training.config import StapoConfig
 from stapo.training.minibatch import micro_batches
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.trainer import StapoTrainer
 
 GROUP_SIZE = 8
 LOG_NORMAL_SIGMA = 0.8

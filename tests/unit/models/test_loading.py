@@ -24,8 +24,9 @@ from stapo.models.tiny import build_tiny
 from stapo.repository import ROOT
 from stapo.study import StudyError
 from stapo.study.schema import TinyModel
+from stapo.training.config import StapoConfig
 from stapo.training.rewards import boxed_reward
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.trainer import StapoTrainer
 
 CODE = """
 from pathlib import Path

@@ -19,7 +19,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from stapo.methods import METHODS, Method
 from stapo.models.tiny import build_tokenizer
 from stapo.records.step import as_line
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.config import StapoConfig
+from stapo.training.trainer import StapoTrainer
 
 VOCABULARY, PROMPT, WIDTH, GROUP = 64, 5, 12, 6
 # A group without advantage at the end; two responses without a token.

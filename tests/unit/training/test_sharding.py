@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from stapo.models.loading import load_model, load_tokenizer
+from stapo.training.config import StapoConfig
 from stapo.training.sharding import TIMEOUT
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.trainer import StapoTrainer
 
 PROGRAM = Path(__file__).with_name("sharded_ranks.py")
 

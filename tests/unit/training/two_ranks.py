@@ -22,7 +22,8 @@ from test_trainer import run
 
 from stapo.training import run as run_module
 from stapo.training import update as update_module
-from stapo.training.trainer import StapoConfig, StapoTrainer
+from stapo.training.config import StapoConfig
+from stapo.training.trainer import StapoTrainer
 
 CASES: dict[str, dict[str, Any]] = {
     "stapo": {},
