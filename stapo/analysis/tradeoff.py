@@ -60,7 +60,7 @@ def _points(
 ) -> Series:
     """Return a point for each seed of the method and size of a training."""
     study, title = artefacts.study, artefacts.study.method(run.method).title
-    found = [accuracy[run._replace(seed=seed)] for seed in study.run.seeds]
+    found = [accuracy[TrainingRun(run.size, run.method, seed)] for seed in study.run.seeds]
     return Series(
         name=title,
         group=title,
