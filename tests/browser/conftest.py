@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from unit.analysis.conftest import finish
+from finished_study import finish
 
 from stapo import paths
 from stapo.analysis import report

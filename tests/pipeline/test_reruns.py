@@ -11,15 +11,20 @@ import time
 import pytest
 import yaml
 
-from stapo import paths
-from stapo.exhibits import FIGURES
+from stapo import exhibits, paths
 from stapo.files import read_jsonl
 from stapo.repository import ROOT
 from stapo.study import TrainingRun, identity, merge, parse_study
 
-DRAWN = [name for name, figure in FIGURES.items() if figure.needs is None]
-"""The figures of a study without intermediate checkpoints."""
+FIGURES = [figure for figure in exhibits.FIGURES.values() if figure.needs is None]
+EVIDENCE = [table for table in exhibits.TABLES.values() if table.needs is None]
+"""Figures and tables of evidence of a study without intermediate checkpoints or interventions."""
 TABLES = {"table_t1_0_p1_0": 1, "table_t0_7_p0_9": 1}
+OF_SCORES = {"scores", "responses"}
+FROM_SCORES = {
+    "figure": sum(bool(figure.sources & OF_SCORES) for figure in FIGURES),
+    "evidence": sum(bool(table.sources & OF_SCORES) for table in EVIDENCE),
+}
 CATALOGUE = yaml.safe_load((ROOT / "workflows" / "catalogue.yaml").read_text())
 
 
@@ -43,7 +48,8 @@ def test_a_methods_hyperparameter_reruns_that_method(edited):
         "generate": 2,
         "score": 4,
         **TABLES,
-        "figure": len(DRAWN),
+        "figure": len(FIGURES),
+        "evidence": len(EVIDENCE),
         "values": 1,
         "report": 1,
         "provenance": 1,
@@ -57,6 +63,7 @@ def test_a_decoding_reruns_its_evaluations_and_no_training(edited):
         "generate": 5,
         "score": 10,
         "table_t0_7_p0_9": 1,
+        **FROM_SCORES,
         "values": 1,
         "report": 1,
         "provenance": 1,
@@ -141,7 +148,10 @@ def test_a_shared_hyperparameter_retrains_everything_but_the_base(edited):
         ("table_t1_0_p1_0", {"generate": 5, "score": 10, "table_t1_0_p1_0": 1}),
         ("method_stapo", {"train": 1, "weights": 1, "generate": 2, "score": 4}),
         ("results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet", {"generate": 1, "score": 1}),
-        ("figures", {"train": 4, "figure": len(DRAWN)}),
+        (
+            "figures",
+            {"train": 4, "weights": 4, "generate": 10, "score": 20, "figure": len(FIGURES)},
+        ),
     ],
     ids=["one table", "one method", "one file", "figures"],
 )
@@ -164,6 +174,7 @@ def test_a_new_benchmark_generates_only_itself(workspace):
     tables = {
         "overlap": 1,
         **TABLES,
+        **FROM_SCORES,
         "values": 1,
         "references": 1,
         "report": 1,

@@ -6,7 +6,7 @@ import json
 import re
 
 import pyarrow.parquet as pq
-from conftest import finish
+from finished_study import finish
 from synthetic import write_score
 
 from stapo import paths

@@ -1,0 +1,51 @@
+"""Writes a finished study of synthetic files in the real formats."""
+
+from pathlib import Path
+
+import numpy as np
+from synthetic import write_score
+from synthetic_tokens import population, write_tokens
+
+from stapo import paths
+from stapo.exhibits import FIGURES
+from stapo.files import write_jsonl
+from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.study import Study
+
+HOSTILE = (
+    "<script>alert(1)</script> [red]markup[/red] \x1b[31m \u202e\u200b 100% & _x_ {y} \\boxed{7}"
+)
+
+
+def finish(study: Study, tmp_path: Path) -> Path:
+    """Write everything that a report reads but its figures."""
+    for checkpoint in study.checkpoints():
+        for benchmark in study.run.benchmarks:
+            write_score(tmp_path, study, checkpoint, benchmark)
+            for decoding in study.run.decodings:
+                path = paths.COMPLETIONS.format(
+                    study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+                )
+                shown = "What <i>is</i> 7?\u202e"
+                texts = [HOSTILE] * 4
+                answered = AnsweredProblem(0, shown, "7", texts, [9] * 4, [False] * 4, ["e"])
+                write_responses(tmp_path / path, [answered])
+    for i, metrics in enumerate(paths.metrics_paths(study)):
+        records = [
+            {
+                **dict.fromkeys(FIGURES, 1.0),
+                "step": step,
+                "entropy": 1 / step + i,
+                "reward": -1 + step / 50,
+                "silenced_fraction": 1e-4 * (i == 3),
+                "response_length": 30 + i,
+                "entropy_quantiles": {"0.5": 0.1, "0.8": 1.0},
+            }
+            for step in range(1, study.training.steps + 1)
+        ]
+        write_jsonl(tmp_path / metrics, records)
+    tokens = population(np.random.default_rng(0), steps=2, length=10, slips=0.1)
+    tokens.loc[tokens["kind"] != "other", ["token", "before"]] = HOSTILE
+    for path in paths.token_paths(study):
+        write_tokens(tmp_path / path, tokens)
+    return tmp_path
