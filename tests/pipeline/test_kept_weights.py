@@ -48,7 +48,7 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
     checked: list[str] = []
     assert verify(workspace.path / "results/smoke", checked.append), checked
 
-    # Another rule needs no job but the tables and what shows them.
+    # Another rule needs no job but what shows scores of the chosen weights.
     study["evaluation"]["select"] = 4
     workspace.write()
     assert workspace.jobs() == {
@@ -56,6 +56,8 @@ def test_checkpoints_asked_for_later_train_again_to_the_same_weights(workspace):
         "report": 1,
         "provenance": 1,
         "table_t1_0_p1_0": 1,
+        "figure": 1,
+        "evidence": 2,
     }
 
     # Without the curve nothing of it is shown, and what it left passes for another form of the study.
