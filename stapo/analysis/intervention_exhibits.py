@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import floor, isfinite, log10
 
 import numpy as np
-from scipy.stats import rankdata
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
@@ -23,6 +22,7 @@ from stapo.analysis.interventions import (
     lemma_signs,
     lemma_sizes,
     measured,
+    ranks_of,
     title_of,
 )
 from stapo.analysis.stability import with_interval
@@ -64,7 +64,7 @@ def entropy_change(artefacts: Artefacts) -> Chart:
 
 
 def _percentiles(values: Values) -> Values:
-    ranks: Values = 100 * (rankdata(values) - 0.5) / len(values)
+    ranks: Values = 100 * (ranks_of(values) - 0.5) / len(values)
     return ranks
 
 

@@ -10,8 +10,8 @@ from math import isnan, nan
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.evaluation.statistics import Interval, mean_of_seeds
@@ -192,9 +192,15 @@ def predicted_change(logps: Values, entropies: Values, advantages: Values) -> Va
     return predicted
 
 
+def ranks_of(values: Values) -> Values:
+    """Return the ranks from 1, equal values sharing the mean of theirs."""
+    ranks: Values = pd.Series(values).rank().to_numpy()
+    return ranks
+
+
 def rank_correlation(one: Values, other: Values) -> float:
     """Return Spearman's rank correlation, nan where one of the two is constant."""
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (one, other)]
+    ranks = [ranks_of(values) - (len(values) + 1) / 2 for values in (one, other)]
     norms = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
     return float((ranks[0] * ranks[1]).sum()) / norms if norms else nan
 

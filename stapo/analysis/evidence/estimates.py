@@ -40,7 +40,7 @@ from math import exp, fsum, log, nan, sqrt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from stapo.evaluation.statistics import LEVEL, Interval
 
@@ -181,11 +181,11 @@ def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float
     """Return the interval of a share at its effective sample size."""
     size = value * (1 - value) / spread
     if trainings > 1:
-        quantiles = stats.norm.ppf(1 - TAIL), stats.t.ppf(1 - TAIL, trainings - 1)
+        quantiles = ndtri(1 - TAIL), stdtrit(trainings - 1, 1 - TAIL)
         size *= float(quantiles[0] / quantiles[1]) ** 2
     hits = value * size
-    low = stats.beta.ppf(TAIL, hits, size - hits + 1)
-    high = stats.beta.ppf(1 - TAIL, hits + 1, size - hits)
+    low = betaincinv(hits, size - hits + 1, TAIL)
+    high = betaincinv(hits + 1, size - hits, 1 - TAIL)
     return float(low), float(high)
 
 
@@ -240,7 +240,7 @@ def _with_t(
     freedom = min(len(np.unique(units[one])) for one in classes) - 1
     if freedom < 1:
         return Estimate(value, nan, nan, records)
-    margin = float(stats.t.ppf(1 - TAIL, freedom)) * sqrt(variance(sample, contributions))
+    margin = float(stdtrit(freedom, 1 - TAIL)) * sqrt(variance(sample, contributions))
     if skewed:
         # Beyond 700, exp is infinite: an interval without an end.
         factor = exp(min(margin / value, 700.0))
