@@ -55,10 +55,12 @@ def _of_training(one: Recorded, training: int, max_bytes: int) -> list[dict[str,
     own = one.sample.training == training
     kinds = [drawn_in_order(one, np.flatnonzero(own & one.is_kind(kind))) for kind in KINDS]
     quadrants = _quadrants(one)
+    # Rows of a data frame, one by one, take most of the time.
+    columns = {str(name): values.to_numpy() for name, values in one.frame.items()}
     chosen: list[dict[str, Any]] = []
     size = 0
     for place in _in_turns(kinds):
-        record = _record(one, place, quadrants)
+        record = _record(one, columns, place, quadrants)
         # With the comma and the space between records.
         size += len(json.dumps(record, ensure_ascii=False).encode(errors="replace")) + 2
         if size > max_bytes:
@@ -80,8 +82,11 @@ def _quadrants(one: Recorded) -> NDArray[np.int64]:
     return found
 
 
-def _record(one: Recorded, place: int, quadrants: NDArray[np.int64]) -> dict[str, Any]:
-    record, quadrant = one.frame.iloc[place], int(quadrants[place])
+def _record(
+    one: Recorded, columns: dict[str, NDArray[Any]], place: int, quadrants: NDArray[np.int64]
+) -> dict[str, Any]:
+    record = {name: values[place] for name, values in columns.items()}
+    quadrant = int(quadrants[place])
     tokens, probabilities = record["top_tokens"], record["top_probabilities"]
     category = TITLES[category_of(record["token"], tokens)]
     return {
