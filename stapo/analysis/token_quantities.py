@@ -7,14 +7,13 @@ import numpy as np
 
 from stapo.analysis.against_paper import is_papers
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
 from stapo.analysis.evidence.estimates import Estimate, Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.analysis.quantities import Measured, UnmeasuredError, need_methods
 
 DIGITS_AND_SIGNS = frozenset("0123456789$x")
-ROUNDING = 1e-3
-"""Relative rounding error of recorded norms and bounds, at most: our choice."""
 
 
 def _of(artefacts: Artefacts, method: str, size: str | None = None) -> Iterator[Recorded]:
@@ -35,23 +34,22 @@ def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None
     found = []
     for one in _of(artefacts, method, size):
         spurious, *_, high = masks(one)
-        estimate = relative(one.sample, one.norm, spurious, high)
+        known = one.measured
+        norm = np.where(known, one.norm, 0.0)
+        estimate = relative(one.sample, norm, spurious & known, high & known)
         what = f"gradient norm of spurious tokens of {one.title}, above high/high [%]"
         found.append(Measured(one.size, what, estimate, "+.1f"))
     return found
 
 
 def within_bounds(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the tokens whose exact gradient norm is within the theorem's bounds, in percent."""
-
-    def inside(one: Recorded) -> Mask:
-        exact = one.numbers("gradient_norm_sq")
-        low, high = one.numbers("lower_bound"), one.numbers("upper_bound")
-        found: Mask = (low * (1 - ROUNDING) <= exact) & (exact <= high * (1 + ROUNDING))
-        return found
-
+    """Return the share of the tokens with a gradient whose exact norm is within its bounds, in percent."""
     return _shares(
-        artefacts, method, "tokens within the bounds", inside, lambda one: one.rare | ~one.rare
+        artefacts,
+        method,
+        "tokens within the bounds",
+        lambda one: distance_outside(one) <= ROUNDING,
+        lambda one: ~np.isnan(distance_outside(one)),
     )
 
 

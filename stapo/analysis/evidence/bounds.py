@@ -54,17 +54,25 @@ def checked(found: Sequence[Recorded]) -> Checked:
     """Return how many of the recorded tokens with a gradient lie between their bounds."""
     tokens, inside, excess = 0, 0, 0.0
     for one in found:
-        exact, low, high, ratio, advantage = (
-            one.numbers(name)
-            for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
-        )
-        with_gradient = np.nan_to_num(exact) > 0
-        outside = np.maximum(low - exact, exact - high)[with_gradient]
-        outside /= (ratio * advantage)[with_gradient] ** 2
+        outside = distance_outside(one)
+        outside = outside[~np.isnan(outside)]
         tokens += len(outside)
         inside += int((outside <= ROUNDING).sum())
         excess = max(excess, float(np.max(outside, initial=0.0)))
     return Checked(inside, tokens, excess)
+
+
+def distance_outside(one: Recorded) -> Array:
+    """Return (n,) how far norms lie outside their bounds, as a share of w^2; nan without a gradient."""
+    exact, low, high, ratio, advantage = (
+        one.numbers(name)
+        for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
+    )
+    with_gradient = np.nan_to_num(exact) > 0
+    square = np.where(with_gradient, ratio * advantage, np.nan) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        outside: Array = np.maximum(low - exact, exact - high) / square
+    return outside
 
 
 def bounds_chart(artefacts: Artefacts) -> Chart:
