@@ -68,8 +68,11 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
         if name not in record:
             raise DamagedFileError(f"{path}:{number}: no {name}; {AGAIN}")
     try:
-        return np.array([value(record) for record in records])
-    except (TypeError, ValueError) as error:
+        found = np.array([value(record) for record in records])
+        if not np.isfinite(found).all():
+            raise ValueError("not finite")
+        return found
+    except (TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
 
 
@@ -88,9 +91,10 @@ def width_of(steps: int) -> int:
 
 def moving_mean(values: Values, width: int) -> Values:
     """Return the centred moving mean; at the ends, only over existing values."""
-    kernel = np.ones(width)
-    count = np.convolve(np.ones(len(values)), kernel, mode="same")
-    mean: Values = np.convolve(values, kernel, mode="same") / count
+    # The mode "same" of numpy would return `width` values where there are fewer.
+    kernel, inside = np.ones(width), slice((width - 1) // 2, (width - 1) // 2 + len(values))
+    count = np.convolve(np.ones(len(values)), kernel)[inside]
+    mean: Values = np.convolve(values, kernel)[inside] / count
     return mean
 
 

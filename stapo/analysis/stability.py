@@ -35,7 +35,7 @@ ONE_SEED = "One training seed: values without intervals, and no claim about a me
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyNumbers:
-    """Stability of the policy entropy of one training; ratios are nan if their reference is 0."""
+    """Stability of the policy entropy of one training; ratios are nan if their reference is 0 or unknown."""
 
     start: float
     """Mean entropy of the first steps, nats per token."""
@@ -64,7 +64,8 @@ def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
     return EntropyNumbers(
         start=start,
         level=level,
-        spread=_ratio(float(smooth.std()), mean),
+        # A single step has no spread: 0 would be perfect stability.
+        spread=_ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
         lowest=_ratio(float(smooth.min()), max(start, level)),
         highest=_ratio(float(smooth.max()), min(start, level)),
     )
@@ -150,9 +151,9 @@ class StabilityRow:
     """In percent."""
     lowest: Interval
     highest: Interval
-    collapsed: int
-    """Number of seeds."""
-    exploded: int
+    collapsed: str
+    """Number of seeds, of those whose entropy was measured."""
+    exploded: str
     degradation: Interval
     """Points of accuracy; nan without intermediate checkpoints."""
     repeated: Interval
@@ -182,12 +183,17 @@ def _row(
         spread=spread_of_seeds(entropy),
         lowest=ratio_of_seeds([one.lowest for one in entropy]),
         highest=ratio_of_seeds([one.highest for one in entropy]),
-        collapsed=sum(one.lowest < COLLAPSE for one in entropy),
-        exploded=sum(one.highest > EXPLOSION for one in entropy),
+        collapsed=_of_known(one.lowest < COLLAPSE for one in entropy if isfinite(one.lowest)),
+        exploded=_of_known(one.highest > EXPLOSION for one in entropy if isfinite(one.highest)),
         degradation=over(lost.get(run, nan) for run in runs),
         repeated=over((one.repeated for one in repeats), 100),
         looping=over((one.looping for one in repeats), 100),
     )
+
+
+def _of_known(happened: Iterable[bool]) -> str:
+    found = [*happened]
+    return f"{sum(found)} of {len(found)}"
 
 
 def with_interval(found: Interval, form: str) -> str:
@@ -221,8 +227,8 @@ def columns(study: Study) -> list[Column[StabilityRow]]:
         estimated("Spread of entropy [%]", lambda row: row.spread, ".1f"),
         estimated("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
         estimated("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
-        Column("Collapsed", lambda row: f"{row.collapsed} of {row.seeds}"),
-        Column("Exploded", lambda row: f"{row.exploded} of {row.seeds}"),
+        Column("Collapsed", lambda row: row.collapsed),
+        Column("Exploded", lambda row: row.exploded),
         *late * (late_curve(study) is not None),
         estimated("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
         estimated("Looping responses [%]", lambda row: row.looping, ".2f"),

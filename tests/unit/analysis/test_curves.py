@@ -78,6 +78,12 @@ def test_the_moving_mean_keeps_a_constant_and_its_length():
     assert moving_mean(np.array([0.0, 3.0, 6.0]), 3).tolist() == [1.5, 3.0, 4.5]
 
 
+def test_a_moving_mean_that_is_wider_than_its_values_keeps_their_number():
+    assert moving_mean(np.array([1.0, 3.0]), 5).tolist() == [2.0, 2.0]
+    assert moving_mean(np.array([1.0, 3.0]), 4).tolist() == [2.0, 2.0]
+    assert moving_mean(np.array([7.0]), 20).tolist() == [7.0]
+
+
 def with_scores(raw, root, change):
     """A study with the synthetic scores of every cell."""
     raw["run"] |= {"methods": ["justrl", "stapo"], "benchmarks": ["chain-2", "chain-3"]}

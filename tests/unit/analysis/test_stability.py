@@ -22,7 +22,7 @@ from stapo.analysis.stability import (
     with_interval,
 )
 from stapo.evaluation.statistics import Interval
-from stapo.files import write_jsonl
+from stapo.files import DamagedFileError, write_jsonl
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import ROOT
 from stapo.study import TrainingRun, merge, parse_study
@@ -75,6 +75,27 @@ def test_without_entropy_there_is_no_ratio():
     assert isnan(found.spread)
 
 
+def test_a_single_step_after_the_warm_up_has_no_spread():
+    assert isnan(numbers(np.full(9, 0.4)).spread)
+    assert numbers(np.full(10, 0.4)).spread == pytest.approx(0, abs=1e-12)
+
+
+def test_without_entropy_nothing_is_said_of_a_collapse(raw_study, tmp_path):
+    study = several(raw_study)
+    found = table(write(study, tmp_path, lambda run, step: 0.0 if run.seed == 1 else 0.5))
+    assert {(row.collapsed, row.exploded) for row in found.rows} == {("0 of 2", "0 of 2")}
+
+
+@pytest.mark.parametrize("entropy", ["NaN", "Infinity", "1e999", "null", "[]"])
+def test_an_entropy_that_is_no_number_is_damage(raw_study, tmp_path, entropy):
+    study = several(raw_study)
+    artefacts = write(study, tmp_path, lambda run, step: 0.5)
+    path = tmp_path / paths.metrics_paths(study)[1]
+    path.write_text(path.read_text().replace("0.5}", f"{entropy}}}", 1))
+    with pytest.raises(DamagedFileError, match="entropy is not a number everywhere"):
+        table(artefacts)
+
+
 def test_the_warm_up_is_the_longer_one_and_leaves_a_step(raw_study):
     def of(steps, warmup):
         change = {"training": {"steps": steps, "warmup_steps": warmup}}
@@ -119,8 +140,8 @@ def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     study = several(raw_study)
     grid = table(write(study, tmp_path, explodes_in_justrl, text="1 " * 20))
     justrl, stapo = grid.rows
-    assert (justrl.seeds, justrl.exploded, justrl.collapsed) == (3, 3, 0)
-    assert (stapo.seeds, stapo.exploded, stapo.collapsed) == (3, 0, 0)
+    assert (justrl.exploded, justrl.collapsed) == ("3 of 3", "0 of 3")
+    assert (stapo.exploded, stapo.collapsed) == ("0 of 3", "0 of 3")
     assert stapo.level.value == pytest.approx(0.41)
     assert stapo.level.low == pytest.approx(0.41 - 4.303 * 0.01 / 3**0.5)
     factors = [4, 5, 6]
