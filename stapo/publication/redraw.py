@@ -23,8 +23,13 @@ from stapo.publication import untrusted
 from stapo.publication.folder import FILE_BYTES, Results
 
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+COORDINATES = re.compile(
+    r'(?<=\s)(?:d|x|y|width|height)="[^"]*"|translate\([^()]*\)'
+    r"|(?<=\s)(?:-?[\d.]{1,24} ){2,6}(?:m|l|c|v|y|re|Td)(?=\s)|(?<=\s)(?:-?[\d.]{1,24} ){2}cm(?=\s)"
+)
+"""Places of an SVG, and of a PDF, whose numbers are coordinates; not colours, opacities, scales or text."""
 POINTS = 0.5
-"""Tolerance of coordinates in an SVG, for the rounding of another machine."""
+"""Tolerance of coordinates, for the rounding of another machine."""
 LEVELS, PIXELS = 48, 1e-4
 """Tolerance of a pixel, of 255 levels, and share of the pixels that may exceed it."""
 PNG_BYTES = 2**24
@@ -90,8 +95,9 @@ def same_drawing(one: bytes, other: bytes) -> bool:
     texts = one.decode("latin-1"), other.decode("latin-1")
     if abs(len(texts[0]) - len(texts[1])) > len(texts[1]) / 10:
         return False
-    shapes = [NUMBER.sub("0", text) for text in texts]
-    numbers = [[float(number) for number in NUMBER.findall(text)] for text in texts]
+    shapes = [COORDINATES.sub(lambda at: NUMBER.sub("0", at[0]), text) for text in texts]
+    places = [" ".join(COORDINATES.findall(text)) for text in texts]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in places]
     return shapes[0] == shapes[1] and all(
         abs(a - b) <= POINTS for a, b in zip(*numbers, strict=True)
     )
