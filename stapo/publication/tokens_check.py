@@ -29,6 +29,8 @@ PASSES = 0.5
 """Largest difference, in nats, of a token's log-probs in two passes of the same weights."""
 RESOLUTION = 2.0**-10
 """That of entropies in a token selection (`ENTROPY_RESOLUTION` of stapo.objective)."""
+CUTS = frozenset(CHARACTERS["token"] >> halvings for halvings in range(8))
+"""Lengths to which texts of tokens are cut."""
 CURRENT = ["ratio", "current_probability", "current_entropy"]
 OF_LOGITS = ["collision", "top_tokens", "top_probabilities"]
 
@@ -48,6 +50,8 @@ class _Records:
     too_long: int
     """Number of these that are longer than the limit, and so not used."""
     vocab_size: int
+    texts: Mapping[int, str] | None
+    """Text of every token, if it is known."""
 
     def where(self, wrong: Any, what: str) -> Faults:
         """Yield the first row for which `wrong` is true."""
@@ -65,6 +69,7 @@ def token_faults(
     method: Method,
     prompts: int,
     too_long: int,
+    texts: Mapping[int, str] | None = None,
 ) -> Faults:
     """Yield what is impossible in the token records of a training.
 
@@ -76,6 +81,7 @@ def token_faults(
         method: method of the training.
         prompts: number of lines of the file of prompts.
         too_long: number of these that are longer than the limit.
+        texts: token id -> text; None if the vocabulary is not known.
     """
     if about.get("version") != VERSION:
         yield f"of version {str(about.get('version'))[:20]!r}, expected {VERSION}"
@@ -84,8 +90,15 @@ def token_faults(
     if len(rows) and not (type(vocab_size) is int and 2 <= vocab_size <= 2**31):
         yield "its metadata says no size of the vocabulary"
         return
-    records = _Records(rows, steps, training, method, prompts, too_long, vocab_size or 2)
-    for check in (_form_faults, _size_faults, _kind_faults, _policy_faults, _gradient_faults):
+    records = _Records(rows, steps, training, method, prompts, too_long, vocab_size or 2, texts)
+    for check in (
+        _form_faults,
+        _text_faults,
+        _size_faults,
+        _kind_faults,
+        _policy_faults,
+        _gradient_faults,
+    ):
         faults = list(check(records))
         yield from faults
         if faults:  # The next checks need what this one has checked.
@@ -127,6 +140,29 @@ def _form_faults(records: _Records) -> Faults:
     groups = rows.groupby("step")["prompt"].nunique()
     if (groups > training.prompts_per_mini_batch).any():
         yield f"a step has more than {training.prompts_per_mini_batch} prompts"
+
+
+def _text_faults(records: _Records) -> Faults:
+    """Yield tokens with another text than in the vocabulary; ids beyond it have none."""
+    if records.texts is None:
+        return
+    texts, rows = records.texts, records.rows
+    wrong = [
+        not _is_cut(text, texts.get(token_id, ""))
+        for token_id, text in zip(rows["token_id"], rows["token"], strict=True)
+    ]
+    yield from records.where(wrong, "its token is another one in the vocabulary")
+    known = {"", *(text[: CHARACTERS["token"]] for text in texts.values())}
+    foreign = [
+        top is not None and any(text not in known and len(text) not in CUTS for text in top)
+        for top in rows["top_tokens"]
+    ]
+    yield from records.where(foreign, "a most likely token that is not in the vocabulary")
+
+
+def _is_cut(text: str, whole: str) -> bool:
+    """Return whether a text is another one, or its beginning where texts are cut."""
+    return text == whole or (len(text) in CUTS and whole.startswith(text))
 
 
 def _size_faults(records: _Records) -> Faults:

@@ -11,9 +11,10 @@ from stapo.publication.commands import command_faults
 from stapo.publication.folder import Results
 from stapo.publication.metrics_check import Step, metrics_faults
 from stapo.publication.tokens_check import token_faults
+from stapo.publication.vocabulary import token_texts
 from stapo.records.step import PHASES, from_line
 from stapo.records.tokens import METADATA_KEY
-from stapo.study import Study, TrainingRun, identity
+from stapo.study import Checkpoint, Study, TrainingRun, identity
 from stapo.study.titles import title_faults
 
 SECONDS = 1.0
@@ -72,12 +73,22 @@ def _token_faults(results: Results, run: TrainingRun, record: dict[str, Any]) ->
     """Yield what is impossible in the token records of a training."""
     training, method = results.study.training_of(run.method), results.study.method(run.method)
     table = results.tokens(run)
-    about = untrusted.parse_json((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
-    if not isinstance(about, dict):
-        about = {}
-    steps = [from_line(line) for line in results.metrics(run)]
     rows, too_long = table.to_pandas(), record["prompts_too_long"]
-    yield from token_faults(rows, about, steps, training, method, results.num_prompts, too_long)
+    steps = [from_line(line) for line in results.metrics(run)]
+    try:
+        about = untrusted.parse_json((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        yield from token_faults(
+            rows,
+            about if isinstance(about, dict) else {},
+            steps,
+            training,
+            method,
+            results.num_prompts,
+            too_long,
+            token_texts(results, Checkpoint(run.size)),
+        )
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+        yield f"impossible content: {error!r}"
 
 
 def _objective(study: Study, run: TrainingRun) -> tuple[Any, ...]:

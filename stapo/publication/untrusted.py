@@ -224,7 +224,11 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
                 raise RefusedError(f"other columns than {', '.join(schema.names)}")
             if about.num_rows > rows:
                 raise RefusedError(f"has {about.num_rows} rows, at most {rows} are expected")
-            for field in schema:
+            for field, found_field in zip(schema, file.schema_arrow, strict=True):
+                if _without_dictionary(found_field.type) != field.type:
+                    raise RefusedError(
+                        f"column {field.name} is of type {str(found_field.type)[:40]}"
+                    )
                 parts = file.read(columns=[field.name], use_threads=False).column(0)
                 if (found := _unpacked_bytes(parts)) > unpacked:
                     raise RefusedError(f"column {field.name} unpacks to {found} bytes")
@@ -232,7 +236,8 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
         except (pa.ArrowException, OSError, KeyError) as error:
             reason = (str(error).splitlines() or [repr(error)])[0]
             raise RefusedError(f"truncated or corrupt: {reason}") from error
-        metadata = file.schema_arrow.metadata
+        # Metadata of pandas could make a column the index.
+        metadata = {k: v for k, v in (file.schema_arrow.metadata or {}).items() if k != b"pandas"}
     try:
         table = pa.Table.from_arrays(columns, schema=schema)
         table.validate(full=True)
@@ -249,6 +254,13 @@ def _leaf(field: pa.Field) -> str | None:
     if field.type == pa.string():
         return str(field.name)
     return f"{field.name}.list.element" if field.type == pa.list_(pa.string()) else None
+
+
+def _without_dictionary(found: pa.DataType) -> pa.DataType:
+    """Return the type of a column whose texts were not read as dictionaries."""
+    if pa.types.is_list(found):
+        return pa.list_(_without_dictionary(found.value_type))
+    return found.value_type if pa.types.is_dictionary(found) else found
 
 
 def _unpacked_bytes(column: pa.ChunkedArray) -> int:

@@ -15,11 +15,13 @@ the gradient that it has if it is kept, so that silenced and retained tokens can
 responses that it does not read.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stapo.files import DamagedFileError
@@ -85,6 +87,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+FINITE = ("weight", "probability", "entropy", "advantage", "reward")
+"""Columns of finite numbers. A huge importance ratio has bounds that are infinite in single precision."""
+
 
 def rows_per_step(megabytes: int, steps: int) -> int:
     """Return how many tokens are sampled in a step, at most, for a size limit of the file."""
@@ -110,15 +115,53 @@ def read_token_file(path: Path) -> pa.Table:
     """Return the token records of a training.
 
     Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns.
+        DamagedFileError: the file is truncated or corrupt, or has other columns or impossible values.
         FileNotFoundError: there is no such file.
     """
     try:
-        table = pq.read_table(path)
+        # Not a data set: a directory such as q=0.75 in the path is no column.
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise DamagedFileError(f"{path}: truncated or corrupt, no token records") from error
     if not table.schema.equals(SCHEMA):
         raise DamagedFileError(f"{path}: not the columns of token records of version {VERSION}")
-    return table
+    # Metadata of pandas could make a column the index.
+    about = (table.schema.metadata or {}).get(METADATA_KEY, b"{}")
+    if (fault := _fault(table, about)) is not None:
+        raise DamagedFileError(f"{path}: {fault}")
+    return table.replace_schema_metadata({METADATA_KEY: about})
+
+
+def _fault(table: pa.Table, about: bytes) -> str | None:
+    """Return which values of a file no estimate can be made from, None without such values."""
+    try:
+        found = json.loads(about)
+    except (ValueError, RecursionError):
+        found = None
+    size = found.get("vocab_size") if isinstance(found, dict) else None
+    if table.num_rows and not (type(size) is int and size > 1):
+        return "its metadata says no size of the vocabulary"
+    for field in SCHEMA:
+        values = table.column(field.name)
+        if not field.nullable and values.null_count:
+            return f"{field.name} has nulls"
+        if field.name in FINITE and pc.any(pc.invert(pc.is_finite(values))).as_py():
+            return f"{field.name} is not finite everywhere"
+    column = {name: table.column(name) for name in ("weight", "position", "length", "kind")}
+    possible = {
+        "weight": pc.and_(pc.greater_equal(column["weight"], 1), pc.less(column["weight"], 2**53)),
+        "position": pc.and_(
+            pc.greater_equal(column["position"], 0), pc.less(column["position"], column["length"])
+        ),
+        "kind": pc.is_in(column["kind"], pa.array(KINDS)),
+    }
+    return next(
+        (
+            f"{name} has impossible values"
+            for name, right in possible.items()
+            if pc.any(pc.invert(right)).as_py()
+        ),
+        None,
+    )

@@ -14,6 +14,7 @@ from training_jobs import job_in
 
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
+from stapo.models.arithmetic import VOCABULARY as TINY
 from stapo.models.tiny import build_tiny
 from stapo.publication.tokens_check import token_faults
 from stapo.records.step import from_line
@@ -138,3 +139,48 @@ def test_a_file_without_rows_is_one_of_a_study_without_a_budget(trained) -> None
         training = TRAINING.model_copy(update={"token_records_mb": megabytes})
         found = list(token_faults(empty, about, steps, training, METHODS["stapo"], PROMPTS, 0))
         assert (found == []) == right
+
+
+VOCABULARY = dict(enumerate(TINY))
+
+
+def renamed(rows: pd.DataFrame, place: int = 0, text: str = "$") -> pd.DataFrame:
+    """Rename a token everywhere."""
+    rows["token"] = rows["token"].where(rows["token_id"] != rows["token_id"].iloc[place], text)
+    return rows
+
+
+def named(rows: pd.DataFrame, place: int = 0) -> pd.DataFrame:
+    """Name a most likely token that the vocabulary does not have."""
+    rows.at[place, "top_tokens"] = ["$$$", *rows.at[place, "top_tokens"][1:]]
+    return rows
+
+
+def cut(rows: pd.DataFrame) -> pd.DataFrame:
+    """Cut texts as where the file would be too large."""
+    rows["token"] = rows["token"].str[:2]
+    rows["top_tokens"] = rows["top_tokens"].map(lambda top: top and [one[:2] for one in top])
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (lambda rows: rows, None),
+        (cut, None),
+        (renamed, "another one in the vocabulary"),
+        (named, "most likely token that is not in the vocabulary"),
+    ],
+)
+def test_texts_are_those_of_the_vocabulary(trained, forge, words) -> None:
+    table = read_token_file(trained / "tokens.parquet")
+    rows, about = table.to_pandas(), json.loads(table.schema.metadata[METADATA_KEY])
+    rows["top_tokens"] = [None if top is None else list(top) for top in rows["top_tokens"]]
+    rows = rows[rows["top_tokens"].notna()].reset_index(drop=True) if forge is named else rows
+    steps = [from_line(line) for line in read_jsonl(trained / "metrics.jsonl")]
+    given = steps, TRAINING, method_of("stapo"), PROMPTS, 0, VOCABULARY
+    with patch("stapo.records.tokens.ROW_BYTES", 2500):
+        found = list(token_faults(forge(rows), about, *given))
+    assert bool(found) == bool(words)
+    if words:
+        assert words in found[0]

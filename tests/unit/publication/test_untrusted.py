@@ -11,7 +11,6 @@ from stapo.publication import untrusted, weights
 from stapo.publication.untrusted import RefusedError
 from stapo.records.scores import SCHEMA, ScoreRow
 from stapo.records.tokens import SCHEMA as TOKENS
-from stapo.records.tokens import read_token_file
 
 ROW = vars(ScoreRow(0, 0, "1", "1", "correct", True, 3, False, False, "not_asked", False, True))
 
@@ -159,7 +158,7 @@ def test_token_records_are_read_as_they_were_written(tmp_path):
     rows = [TOKEN, {**TOKEN, "before": "b\0é", "top_tokens": None, "ratio": 0.5}] * 50
     path = token_records(tmp_path / "tokens.parquet", rows)
     found = untrusted.read_parquet(path, TOKENS, 100, 10**5, 10**5)
-    assert found.equals(read_token_file(path))
+    assert found.equals(pq.read_table(path))
     assert found.to_pylist() == rows
     empty = token_records(tmp_path / "empty.parquet", [])
     assert untrusted.read_parquet(empty, TOKENS, 0, 10**5, 10**5).num_rows == 0
@@ -197,11 +196,16 @@ def test_token_records_with_other_columns_nulls_or_too_many_rows_are_refused(tmp
         (table.drop_columns(["kept"]), "other columns"),
         (table.append_column("more", pa.array([1] * 3)), "other columns"),
         (pa.Table.from_pylist([{**TOKEN, "advantage": None}] * 3, loose), "advantage has nulls"),
-        (table.set_column(0, "step", pa.array(["x"] * 3)), "truncated or corrupt|other types"),
+        (table.set_column(0, "step", pa.array(["x"] * 3)), "column step is of type string"),
+        # Types that could be converted are not those that were written either.
+        (table.set_column(0, "step", pa.array(["1"] * 3)), "column step is of type string"),
+        (table.set_column(0, "step", pa.array([1] * 3)), "column step is of type int64"),
     ):
         pq.write_table(changed, path, compression="zstd")
         with pytest.raises(RefusedError, match=words):
             untrusted.read_parquet(path, TOKENS, 3, 10**5, 10**6)
+    pq.write_table(table.replace_schema_metadata({b"pandas": b"junk", b"mine": b"1"}), path)
+    assert untrusted.read_parquet(path, TOKENS, 3, 10**5, 10**6).schema.metadata == {b"mine": b"1"}
     path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     with pytest.raises(RefusedError, match="truncated or corrupt"):
         untrusted.read_parquet(path, TOKENS, 3, 10**5, 10**6)
