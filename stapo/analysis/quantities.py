@@ -127,8 +127,10 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Mea
         late = [
             _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
         ]
-        high = max(late[0])
-        low = max((level for level in late[0] if level <= PERCENTILE), default=high)
+        levels = set.intersection(*(set(one) for one in late))
+        if not min(levels, default=1.0) <= PERCENTILE < max(levels, default=0.0):
+            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+        high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
         what = f"entropy at the {low:.0%} / {high:.0%} quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
         found.append(Measured(size, what, ratio_of_seeds(ratios), ".3f"))
@@ -145,7 +147,7 @@ def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float
     try:
         late = [one["entropy_quantiles"] for one in records[-ceil(LATE * len(records)) :]]
         return {float(level): fsum(one[level] for one in late) / len(late) for level in late[0]}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
         raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
 

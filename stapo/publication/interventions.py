@@ -121,11 +121,13 @@ def token_faults(study: Study, one: Repetition, rows: Tokens) -> Iterator[str]:
         place = (
             f"repetition {one.repetition}, response {row['response']}, position {row['position']}"
         )
-        inside = 0 <= row["response"] < own and 0 <= row["position"] < training.max_response_tokens
         known = all(row[name] is not None and isfinite(row[name]) for name in SCHEMA.names)
-        if not known or not inside or row["logp"] > ROUNDING or row["advantage"] == 0:
+        inside = known and (
+            0 <= row["response"] < own and 0 <= row["position"] < training.max_response_tokens
+        )
+        if not inside or row["logp"] > ROUNDING or row["advantage"] == 0:
             yield f"{place}: impossible values"
-            continue
+            return
         candidate = row["advantage"] > 0 and exp(row["logp"]) < tau_p
         if row["candidate"] != candidate or (row["silenced"] and not candidate):
             yield f"{place}: not a candidate or not silenced, by its own columns"

@@ -8,8 +8,8 @@ nats.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any
 
 import pyarrow as pa
@@ -126,7 +126,7 @@ def repetition_of(found: Any) -> Repetition:
     for part in (plain, *arms.values()):
         for name, value in part.items():
             kinds = (int,) if name in COUNTS else (int, float)
-            if type(value) not in kinds or not isfinite(value):
+            if type(value) not in kinds or not abs(value) <= float_info.max:
                 raise ValueError(f"{name} is not a finite number")
     return Repetition(**plain, arms={name: ArmRecord(**arms[name]) for name in ARMS})
 

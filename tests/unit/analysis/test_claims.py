@@ -22,7 +22,7 @@ from stapo.analysis.claims import (
     table,
     verdicts,
 )
-from stapo.analysis.quantities import Measured
+from stapo.analysis.quantities import Measured, UnmeasuredError, entropy_below_80th_percentile
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
@@ -122,6 +122,24 @@ def finished(raw, root, world, seeds=3, **change):
             rate = (0.5 if decoding == T1 else 0.53) if rate is None else float(rate)
             write_score(root, study, checkpoint, benchmark, decoding, rate=rate)
     return Artefacts(study, root)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [{"0.5": 0.1, "0.8": 0.2}, {"0.95": 1.0}, {}],
+    ids=["none above", "none below", "none"],
+)
+def test_without_quantiles_on_both_sides_nothing_is_said_of_the_80th(raw_study, tmp_path, levels):
+    """Also where only one of the trainings lacks them."""
+    raw_study["run"] |= {"methods": ["stapo"], "seeds": [0, 1]}
+    study = parse_study(raw_study)
+    for path, own in zip(
+        paths.metrics_paths(study), ({"0.5": 0.1, "0.95": 1.0}, levels), strict=True
+    ):
+        steps = range(1, study.training.steps + 1)
+        write_jsonl(tmp_path / path, [{"step": step, "entropy_quantiles": own} for step in steps])
+    with pytest.raises(UnmeasuredError, match="were not recorded"):
+        entropy_below_80th_percentile(Artefacts(study, tmp_path), "stapo")
 
 
 def of_metrics_and_scores(rows):

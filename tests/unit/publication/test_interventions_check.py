@@ -60,6 +60,8 @@ def arm(name: str, **values: Any) -> Callable[[Any], Any]:
         (lambda one: one.update(more=1), "other fields than those of a repetition"),
         (lambda one: one["arms"].pop("s2t"), "other arms than none, s2t"),
         (arm("s2t", silenced=True), "silenced is not a finite number"),
+        (arm("s2t", kl=10**400), "kl is not a finite number"),
+        (lambda one: one.update(tokens=10**400), "tokens is not a finite number"),
     ],
 )
 def test_changed_numbers_are_noticed(results, change, fault):
@@ -107,6 +109,21 @@ def test_changed_tokens_are_noticed(results, name, value, fault):
     pq.write_table(pa.table(arrays, schema=SCHEMA), path)
     errors = [*intervention_errors(results)]
     assert any(fault in line for line in errors), errors
+
+
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_a_token_with_an_unknown_value_is_noticed(results, name):
+    path = results.folder / TOKENS
+    table = pq.ParquetFile(path).read()
+    columns = table.to_pydict()
+    columns[name][0] = None
+    pq.write_table(
+        pa.table([pa.array(columns[f.name], f.type) for f in SCHEMA], SCHEMA.names), path
+    )
+    errors = [*intervention_errors(results)]
+    assert any("impossible values" in line or "other repetitions" in line for line in errors), (
+        errors
+    )
 
 
 def test_only_files_of_the_right_form_are_admitted(results):
