@@ -6,7 +6,7 @@ clipped), and by how many percent it exceeds that of the quadrant of high probab
 share in the sum of squared norms over all tokens with A > 0. Thresholds are those of `recorded`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan, nan
 
 import numpy as np
@@ -16,8 +16,10 @@ from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
 from stapo.analysis.columns import Column
 from stapo.analysis.evidence.cells import LEADING, estimated
 from stapo.analysis.evidence.estimates import (
+    Array,
     Estimate,
     Mask,
+    Sample,
     count,
     mean,
     ratio,
@@ -82,10 +84,18 @@ def quadrants(one: Recorded) -> list[Quadrant]:
             against=relative(sample, norm, part & known, found[-1] & known)
             if name != NAMES[-1]
             else Estimate(nan, nan, nan, 0),
-            gradient_share=ratio(sample, np.where(part, squares, 0.0), squares),
+            gradient_share=_part_of(sample, squares, part),
         )
         for name, part, kind in zip(NAMES, found, kinds, strict=True)
     ]
+
+
+def _part_of(sample: Sample, squares: Array, part: Mask) -> Estimate:
+    """Return the share of a class in a sum; its interval ends at 1, and a class without a record has none."""
+    found = ratio(sample, np.where(part, squares, 0.0), squares)
+    if not part.any():
+        return replace(found, low=nan, high=nan)
+    return replace(found, high=min(found.high, 1.0))
 
 
 COLUMNS: list[Column[Quadrant]] = [

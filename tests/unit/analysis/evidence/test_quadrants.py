@@ -1,5 +1,7 @@
 """Quadrants of tokens whose truth is known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,14 @@ def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
                 assert low - 1e-9 <= getattr(true, name).value <= high + 1e-9, (found.name, name)
 
 
+def test_a_share_of_the_squared_gradient_ends_at_all_of_it(complete):
+    one, _ = recorded(complete[0])
+    (place, *_) = np.flatnonzero(true_quadrants(one.frame)[-1] & one.measured)
+    few = one.frame["gradient_norm_sq"].where(one.frame.index != place, 1e4)
+    found = quadrants(dataclasses.replace(one, frame=one.frame.assign(gradient_norm_sq=few)))[-1]
+    assert 0.9 < found.gradient_share.value < found.gradient_share.high == 1.0
+
+
 def test_a_mini_batch_without_a_candidate_has_the_median_threshold(complete):
     one, _ = recorded(complete[0])
     frame = one.frame.copy()
@@ -74,6 +84,9 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
         assert np.average(below, weights=one.sample.weight) == pytest.approx(0.8, abs=0.02)
         rows = quadrants(one)
         assert rows[0].tokens.value == 0 < rows[0].tokens.high < 4
+        # Nothing recorded does not say that nothing is there.
+        assert rows[0].gradient_share.value == 0
+        assert np.isnan([rows[0].gradient_share.low, rows[0].gradient_share.high]).all()
     assert NO_SILENCED in quadrant_table(without_candidates).notes
 
 
