@@ -149,6 +149,10 @@ def _fault(table: pa.Table, about: bytes) -> str | None:
             return f"{field.name} has nulls"
         if field.name in FINITE and pc.any(pc.invert(pc.is_finite(values))).as_py():
             return f"{field.name} is not finite everywhere"
+    tops = [table.column(name) for name in ("top_tokens", "top_probabilities")]
+    unlike = pc.not_equal(*map(pc.list_value_length, tops))
+    if pc.any(unlike).as_py() or any(pc.list_flatten(one).null_count for one in tops):
+        return "a most likely token without a text or a probability"
     column = {name: table.column(name) for name in ("weight", "position", "length", "kind")}
     possible = {
         "weight": pc.and_(pc.greater_equal(column["weight"], 1), pc.less(column["weight"], 2**53)),

@@ -61,6 +61,37 @@ def test_values_without_a_meaning_are_damage(path, name, value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("top_tokens", ["a"]),
+        ("top_tokens", []),
+        ("top_tokens", [None] * 5),
+        ("top_probabilities", [0.5]),
+        ("top_probabilities", [None] * 5),
+    ],
+)
+def test_most_likely_tokens_without_a_partner_are_damage(path, name, value):
+    table = pq.ParquetFile(path).read()
+    index = SCHEMA.get_field_index(name)
+    values = [value, *table.column(name).to_pylist()[1:]]
+    changed = table.set_column(index, SCHEMA.field(name), pa.array(values, SCHEMA.field(name).type))
+    pq.write_table(changed, path)
+    with pytest.raises(DamagedFileError, match="most likely token"):
+        read_token_file(path)
+
+
+def test_unknown_most_likely_tokens_are_no_damage(path):
+    table = pq.ParquetFile(path).read()
+    for name in ("top_tokens", "top_probabilities"):
+        index = SCHEMA.get_field_index(name)
+        values = [None, *table.column(name).to_pylist()[1:]]
+        field = SCHEMA.field(name)
+        table = table.set_column(index, field, pa.array(values, field.type))
+    pq.write_table(table, path)
+    assert read_token_file(path).column("top_tokens").null_count == 1
+
+
+@pytest.mark.parametrize(
     "about", [b"junk", b"\xff", b"[1]", b"{}", b'{"vocab_size": "x"}', b'{"vocab_size": 1}', b"[" * 10**5]
 )  # fmt: skip
 def test_metadata_without_a_vocabulary_are_damage(path, about):
