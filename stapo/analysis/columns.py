@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from stapo.analysis.against_paper import Compared, ComparedCell, ComparedGain
 from stapo.analysis.cells import Cell
-from stapo.analysis.paper_audit import AuditedRow
+from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.analysis.selection import Choice
 from stapo.evaluation.statistics import Interval, pass_at_k
@@ -284,7 +284,12 @@ GAINS_AGAINST_PAPER: list[Column[ComparedGain]] = [
 ]
 
 AUDIT: list[Column[AuditedRow]] = [
-    Column("Decoding", lambda row: row.decoding, text=True, terminal={"header": "decoding"}),
+    Column(
+        "Decoding",
+        lambda row: decoding_title(row.decoding),
+        text=True,
+        terminal={"header": "decoding"},
+    ),
     Column("Size", lambda row: row.size, text=True, terminal={"header": "size"}),
     Column("Method", lambda row: row.title, text=True, terminal={"header": "method"}),
     Column("Avg stated", lambda row: row.stated, ".2f", terminal={"header": "stated"}),

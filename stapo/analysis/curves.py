@@ -10,7 +10,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
 from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.exhibits import FIGURES
+from stapo.exhibits import FIGURES, Figure
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
@@ -34,8 +34,7 @@ def quantity(artefacts: Artefacts, name: str) -> Chart:
         lines.append(Line(value=height, label=text))
     return Chart(
         groups=artefacts.titles(),
-        caption=f"{shown.title} over the optimiser steps. Behind each line, a moving mean over "
-        f"{width_of(study.training.steps)} steps, are the values of the steps.",
+        caption=_caption(shown, study.training.steps),
         panels=[
             Panel(
                 title=size,
@@ -52,6 +51,18 @@ def quantity(artefacts: Artefacts, name: str) -> Chart:
             for size in study.run.sizes
         ],
     )
+
+
+def _caption(shown: Figure, steps: int) -> str:
+    parts = [f"{shown.title} over the optimiser steps."]
+    if width_of(steps) > 1:
+        parts.append(f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps.")
+    if shown.log:
+        parts.append(
+            "A logarithmic axis has no 0: where a value is 0, its line leaves the figure at the bottom, and "
+            "a training in which all are 0 has no line."
+        )
+    return " ".join(parts)
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
@@ -77,16 +88,25 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
 
 
 def over_steps(values: Values, title: str, seed: int | None) -> Iterator[Series]:
-    """Yield the raw values of a training and their moving mean."""
+    """Yield the raw values of a training and their moving mean; only the values if they are the same."""
     steps = list(range(1, len(values) + 1))
-    smooth = moving_mean(values, width_of(len(values)))
-    yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, values)], faint=True)
+    width = width_of(len(values))
+    smooth = moving_mean(values, width)
+    if width > 1:
+        raw = [*map(float, values)]
+        yield Series(name=title, group=title, seed=seed, x=steps, y=raw, faint=True)
     yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, smooth)])
 
 
 def width_of(steps: int) -> int:
     """Return the number of steps of the moving mean."""
     return max(1, steps // SMOOTHING)
+
+
+def smoothing(steps: int) -> str:
+    """Return what lines over the steps show, for captions."""
+    width = width_of(steps)
+    return f"moving mean over {width} steps" if width > 1 else "values of the steps"
 
 
 def moving_mean(values: Values, width: int) -> Values:

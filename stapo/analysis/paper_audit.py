@@ -56,6 +56,12 @@ def decodings() -> list[str]:
     return [name for name in paper()["table"] if name not in ("revision", "confidence")]
 
 
+def decoding_title(name: str) -> str:
+    """Return a decoding of the paper's table as people say it, such as `T = 1.0, top-p = 1.0`."""
+    title: str = paper()["decodings"][name]
+    return title
+
+
 def audit_rows() -> list[AuditedRow]:
     """Return each row of the paper's table with its recomputed average."""
     return [
@@ -101,7 +107,7 @@ def headline_line(found: AuditedHeadline) -> str:
     """Return a headline with its recomputed values as one line."""
     sizes = ", ".join(f"{size} {gain:.2f} %" for size, gain in found.gains.items())
     line = (
-        f"{found.title}, {found.revision}, {found.decoding}: stated {found.stated:.2f} %"
+        f"{found.title}, {found.revision}, {decoding_title(found.decoding)}: stated {found.stated:.2f} %"
         + (f" ({sizes})" if sizes else "")
         + f" [{confidence(found.confidence)}]"
     )
@@ -117,7 +123,8 @@ def audit_text() -> str:
     """Return the number of stated averages that equal the mean of their components, and list the others."""
     rows, table = audit_rows(), paper()["table"]
     odd = [
-        f"{row.title} {row.size} at {row.decoding} (stated {row.stated:.2f}, components {row.recomputed:.2f})"
+        f"{row.title} {row.size} at {decoding_title(row.decoding)} (stated {row.stated:.2f}, components "
+        f"{row.recomputed:.2f})"
         for row in rows
         if not row.follows
     ]

@@ -66,7 +66,8 @@ def need_methods(study: Study, methods: Iterable[str]) -> None:
 def _need_decodings(study: Study, names: Iterable[str]) -> None:
     for name in names:
         if name not in study.run.decodings:
-            raise UnmeasuredError(f"the study does not evaluate at {name}")
+            title = paper()["decodings"][name]
+            raise UnmeasuredError(f"the study does not evaluate at {title}")
 
 
 def _of_entropy(
@@ -131,7 +132,7 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Mea
         if not min(levels, default=1.0) <= PERCENTILE < max(levels, default=0.0):
             raise UnmeasuredError("quantiles below and above 80 % were not recorded")
         high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
-        what = f"entropy at the {low:.0%} / {high:.0%} quantile of {study.method(method).title}"
+        what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
         found.append(Measured(size, what, ratio_of_seeds(ratios), ".3f"))
     return found
@@ -216,7 +217,8 @@ def gain_between_decodings(
         _relative(artefacts, method, name, study.run.sizes) for name in (decoding, other)
     )
     value = interval(first[0] - second[0], first[1] - second[1])
-    what = f"relative gain of {study.method(method).title} at {decoding} minus at {other} [%]"
+    here, there = (study.decodings[name].title for name in (decoding, other))
+    what = f"relative gain of {study.method(method).title} at {here} minus at {there} [%]"
     return [Measured(_all(study.run.sizes), what, value, "+.2f")]
 
 
@@ -313,7 +315,8 @@ def change(
     values = [ends[to]] if to in ends else [*members]
     pairs = [(members[value], method) for value in values if value != own]
     if not pairs:
-        raise UnmeasuredError(f"the study has no {to} value of {argument}")
+        which = {"highest": "a higher", "lowest": "a lower", "others": "another"}[to]
+        raise UnmeasuredError(f"the study trains no method with {which} {argument}")
     return _differences(artefacts, pairs, decoding)
 
 

@@ -17,7 +17,7 @@ from stapo.analysis.formats import template
 from stapo.analysis.grids import Grid
 from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
-from stapo.analysis.page.plots import PALETTES, plot
+from stapo.analysis.page.plots import PALETTES, plot, thinned
 from stapo.analysis.page.responses import response_choice
 from stapo.analysis.page.tokens import token_records, token_rows
 from stapo.analysis.paper_audit import (
@@ -184,6 +184,7 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "name": name,
         "title": FIGURES[name].title,
         "chart": chart,
+        "thinned": thinned(chart),
         "data": document.json_block(plot(chart, study.run.sizes)),
         "image": document.static_image(
             {suffix: artefacts.root / path for suffix, path in files.items()}

@@ -87,7 +87,7 @@ def print_table(table: MainTable, console: Console) -> None:
     shown = terminal_table(
         columns.accuracy(table),
         sizes,
-        title=Text(f"{table.study}, {table.decoding}, {', '.join(samples)} in %"),
+        title=Text(f"{table.study}, {table.title}, {', '.join(samples)} in %"),
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )

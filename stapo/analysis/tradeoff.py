@@ -12,8 +12,8 @@ from stapo.analysis.curves import (
     accuracy_label,
     over_steps,
     shares_of,
+    smoothing,
     values_of,
-    width_of,
 )
 from stapo.analysis.stability import entropies, late_curve, warm_up_steps
 from stapo.evaluation.statistics import Interval
@@ -48,9 +48,8 @@ def pareto(artefacts: Artefacts) -> Chart:
         columns=len(study.run.sizes),
         caption=(
             "Accuracy of every training, with 95 % intervals over problems, against the stability of its "
-            "entropy: standard deviation / mean of the moving mean over "
-            f"{width_of(study.training.steps)} steps, after {warm_up_steps(study)} steps of warm-up. Further "
-            "up and further left is better."
+            f"entropy: standard deviation / mean of the {smoothing(study.training.steps)}, without the "
+            f"first {warm_up_steps(study)} (docs/stability.md). Further up and further left is better."
         ),
     )
 
@@ -94,9 +93,8 @@ def full_mask(artefacts: Artefacts) -> Chart:
     return Chart(
         groups=artefacts.titles(),
         panels=panels,
-        caption=f"Policy entropy (moving mean over {width_of(study.training.steps)} steps, raw values behind "
-        f"it){about} of JustRL and of JustRL-FullMask, which silences every token of low probability in "
-        "correct answers.",
+        caption=f"Policy entropy ({smoothing(study.training.steps)}){about} of JustRL and of "
+        "JustRL-FullMask, which silences every token of low probability in correct answers.",
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Axis, Chart, Panel
-from stapo.analysis.curves import STEPS, Values, over_steps, width_of
+from stapo.analysis.curves import STEPS, Values, over_steps, smoothing
 from stapo.files import AGAIN, DamagedFileError
 from stapo.reference import paper
 from stapo.study import TrainingRun
@@ -42,8 +42,8 @@ def quantile_chart(artefacts: Artefacts) -> Chart:
             for size in study.run.sizes
             for level in levels
         ],
-        caption="Quantiles of the entropies of the response tokens of each mini-batch, and their moving "
-        f"mean over {width_of(study.training.steps)} steps. The paper ({stated['revision']}) finds the "
+        caption="Quantiles of the entropies of the response tokens of each mini-batch. Lines: "
+        f"{smoothing(study.training.steps)}. The paper ({stated['revision']}) finds the "
         "entropies of STAPO above those of the baselines only from the "
         f"{100 * stated['level']:.0f}th percentile on.",
     )

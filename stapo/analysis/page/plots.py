@@ -80,6 +80,18 @@ def plot(chart: Chart, sizes: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def thinned(chart: Chart) -> str:
+    """Return a note on the lines of which not all points are shown; empty if there is none."""
+    if max((_every(one) for panel in chart.panels for one in panel.series), default=1) == 1:
+        return ""
+    return f"Lines of more than {MAX_POINTS:,} points show every k-th here, and all in the files."
+
+
+def _every(one: Series) -> int:
+    """Return k if every k-th point of a series is shown."""
+    return -(-len(one.x) // MAX_POINTS) if one.kind == "line" and len(one.x) else 1
+
+
 def _size_of(title: str, sizes: Sequence[str]) -> str:
     found = [size for size in sizes if title == size or title.startswith((f"{size},", f"{size} "))]
     return max(found, key=len, default="")
@@ -87,7 +99,7 @@ def _size_of(title: str, sizes: Sequence[str]) -> str:
 
 def _traces(panel: Panel, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
     for one in panel.series:
-        every = -(-len(one.x) // MAX_POINTS) if one.kind == "line" else 1
+        every = _every(one)
         meta = {"colour": groups.index(one.group or one.name), "seed": one.seed}
         common = {
             "name": literal(one.name),

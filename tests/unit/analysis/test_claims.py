@@ -189,7 +189,7 @@ def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
     assert rows["justrl-explodes"].verdict == HOLDS
     assert "does not train GRPO and 20-Entropy" in rows["stapo-above-baselines-t1.0"].reason
     assert "does not train High-entropy mask" in rows["low-entropy-mask-best"].reason
-    assert "no others value of tau_p" in rows["insensitive-to-tau-p"].reason
+    assert "no method with another tau_p" in rows["insensitive-to-tau-p"].reason
     unmeasured = [row for row in rows.values() if not row.measured]
     assert {row.verdict for row in unmeasured} == {OPEN}
 

@@ -66,6 +66,26 @@ def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
         assert line.x == [*range(1, study.training.steps + 1)]
 
 
+def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(raw_study, finished):
+    raw_study |= {"name": "demo"}
+    captions = {}
+    for steps in (12, 96):
+        raw_study["training"]["steps"] = steps
+        found = Artefacts(parse_study(raw_study), finished)
+        found.metrics = lambda run, steps=steps: [  # type: ignore[method-assign]
+            {name: 1.0 for name in OF_METRICS} for _ in range(steps)
+        ]
+        for name in ("entropy", "silenced_fraction"):
+            chart = quantity(found, name)
+            captions[steps, name] = chart.caption
+            assert any(one.faint for one in chart.panels[0].series) == (steps > 20)
+    assert "moving mean over 4 steps" in captions[96, "entropy"]
+    assert "moving mean" not in captions[12, "entropy"]
+    assert [name for (_, name), text in captions.items() if "has no 0" in text] == [
+        "silenced_fraction"
+    ] * 2
+
+
 def test_files_are_the_same_bytes_every_time(study, finished):
     first = [path.read_bytes() for path in write_figure(study, "entropy", finished)]
     second = [path.read_bytes() for path in write_figure(study, "entropy", finished)]

@@ -7,11 +7,14 @@ from stapo.analysis.paper_audit import (
     audit_headlines,
     audit_rows,
     audit_text,
+    decoding_title,
+    decodings,
     headline_line,
     independent_lines,
 )
 from stapo.analysis.tables import print_audit
 from stapo.methods import METHODS
+from stapo.study import parse_study
 
 
 def test_the_one_row_that_does_not_add_up_is_named():
@@ -21,7 +24,7 @@ def test_the_one_row_that_does_not_add_up_is_named():
     assert (odd.size, odd.method, odd.stated) == ("14B", "stapo-v2", 64.38)
     assert odd.recomputed == pytest.approx(64.905)
     assert "Table of v1 to v3 [from secondary copies that agree]: 23 of 24" in audit_text()
-    assert f"{METHODS['stapo-v2'].title} 14B at t1.0-p1.0" in audit_text()
+    assert f"{METHODS['stapo-v2'].title} 14B at T = 1.0, top-p = 1.0" in audit_text()
 
 
 def test_headlines_of_a_revision_without_table_are_not_recomputed():
@@ -36,7 +39,13 @@ def test_headlines_of_a_revision_without_table_are_not_recomputed():
     assert found["v4 and v5", "t0.7-p0.9"].gains == {}
     for (revision, _), one in found.items():
         method = "stapo" if revision == "v4 and v5" else "stapo-v2"
-        assert headline_line(one).startswith(f"{METHODS[method].title}, {revision}, ")
+        assert headline_line(one).startswith(f"{METHODS[method].title}, {revision}, T = ")
+
+
+def test_decodings_are_called_as_in_a_study(raw_study):
+    smoke = parse_study(raw_study)
+    titles = {name: decoding_title(name) for name in decodings()}
+    assert titles == {name: smoke.decodings[name].title for name in titles}
 
 
 def test_everything_that_is_printed_names_its_revision_and_how_sure_it_is():

@@ -6,7 +6,7 @@ from math import nan
 import pytest
 
 from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.analysis.page.plots import MAX_POINTS, literal, plot, rounded
+from stapo.analysis.page.plots import MAX_POINTS, literal, plot, rounded, thinned
 
 
 def panel_of(*series, **about):
@@ -96,6 +96,11 @@ def test_long_lines_are_thinned_and_numbers_are_short():
     (line,) = panel_of(Series(name="n", x=steps, y=[1 / step for step in steps]))["data"]
     assert len(line["x"]) == len(line["y"]) == MAX_POINTS
     assert line["x"][:3] == [1, 4, 7]
+    for kind, note in {"line": True, "points": False}.items():
+        found = Series(name="n", x=steps, y=[*steps], kind=kind)
+        assert bool(thinned(Chart(panels=[Panel(series=[found])]))) == note
+    short = Series(name="n", x=steps[:MAX_POINTS], y=steps[:MAX_POINTS])
+    assert not thinned(Chart(panels=[Panel(series=[short])]))
     assert [rounded(x) for x in (1 / 3, 5e-324, 12345678.9, True, float("inf"))] == [
         0.333333, 5e-324, 12345700, True, None,
     ]  # fmt: skip
