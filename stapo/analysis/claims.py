@@ -1,5 +1,6 @@
 """A verdict on each claim of the paper: holds, does not hold, or cannot be decided."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -178,13 +179,13 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
 
 COLUMNS: list[Column[Decided]] = [
     Column("Claim", lambda row: row.claim.text, text=True),
-    Column("Revision", lambda row: row.claim.revision, text=True),
-    Column("The paper says so", lambda row: confidence(row.claim.confidence), text=True),
-    Column("Size", lambda row: row.where, text=True),
-    Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
-    Column("Training seeds", lambda row: row.seeds),
     Column("Verdict", lambda row: row.verdict, text=True),
+    Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
     Column("Reason", lambda row: row.reason, text=True),
+    Column("Size", lambda row: row.where, text=True),
+    Column("Revision", lambda row: row.claim.revision, text=True),
+    Column("Source of the claim", lambda row: confidence(row.claim.confidence), text=True),
+    Column("Training seeds", lambda row: row.seeds),
 ]
 
 
@@ -195,13 +196,28 @@ def table(artefacts: Artefacts) -> Grid:
         DamagedFileError: files of the study are missing, damaged or incomplete.
         StaleScoreError: as for `read_scores`.
     """
+    rows = verdicts(artefacts)
+    rule = (
+        "Each claim is decided by a rule from measured intervals (95 %): it holds if all intervals agree "
+        "with it, does not hold if one contradicts it, and cannot be decided otherwise. Rules and limits: "
+        "stapo/reference/claims.yaml."
+    )
     return Grid(
         columns=COLUMNS,
-        rows=verdicts(artefacts),
-        caption="Claims of the paper, each decided by a rule from measured intervals (95 %): it holds if all "
-        "intervals agree with it, does not hold if one contradicts it, and cannot be decided otherwise. "
-        "Rules and limits: stapo/reference/claims.yaml.",
-        notes=_notes(artefacts.study),
+        rows=rows,
+        caption=tally(rows),
+        notes=[rule, *_notes(artefacts.study)],
+    )
+
+
+def tally(rows: Sequence[Decided]) -> str:
+    """Return how many verdicts there are of each kind, as a sentence."""
+    count = Counter(row.verdict for row in rows)
+    counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
+    unmeasured = sum(not row.measured for row in rows)
+    return (
+        f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
+        "the last ones, the study does not measure what the claim is about."
     )
 
 

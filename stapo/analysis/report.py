@@ -52,6 +52,8 @@ SECTIONS = {
 """Anchor of a section -> its heading, in the order of the page."""
 ELSEWHERE = ("verdicts", "hyperparameters")
 """Tables of evidence that other sections show."""
+MANY_ROWS = 24
+"""Longer tables of evidence are folded."""
 
 METHODS: list[Column[Method]] = [
     Column("Method", lambda method: method.title, text=True),
@@ -130,6 +132,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         figures=[_figure(artefacts, name) for name in paths.figure_names(study)],
         grids=grids,
         evidence=evidence,
+        many_rows=MANY_ROWS,
         algorithm=algorithm(study),
         tokens=document.json_block(tokens) if tokens else None,
         **_numbers(artefacts),

@@ -37,7 +37,10 @@ def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None
         known = one.measured
         norm = np.where(known, one.norm, 0.0)
         estimate = relative(one.sample, norm, spurious & known, high & known)
-        what = f"gradient norm of spurious tokens of {one.title}, above high/high [%]"
+        what = (
+            f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and high "
+            "entropy [%]"
+        )
         found.append(Measured(one.size, what, estimate, "+.1f"))
     return found
 

@@ -225,6 +225,9 @@ def test_models_that_are_not_the_papers_are_not_compared_with_its_numbers(raw_st
     assert any("STAPO is not as in the paper: here tau_p 0.01" in note for note in grid.notes)
     for row in grid.rows:
         assert all(isinstance(column.shown(row), str) for column in grid.columns)
+    verdicts_of = [row.verdict for row in grid.rows]
+    for verdict in (HOLDS, REFUTED, OPEN):
+        assert f"{verdict} {verdicts_of.count(verdict)}" in grid.caption
 
 
 def claim(rule, *limits, about="method"):

@@ -218,3 +218,14 @@ def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, mo
     assert "nan" not in table
     assert table.count("<td>\u2013</td>") == 2
     assert "\u2013: not measured." in page
+
+
+def test_long_tables_of_evidence_are_folded(study, finished, monkeypatch):
+    numbers = Column[int]("n", lambda row: row)
+    for name, rows in {"stability": report.MANY_ROWS, "cases": report.MANY_ROWS + 1}.items():
+        grid = Grid(columns=[numbers], rows=range(rows), caption=f"All of {name}.")
+        monkeypatch.setitem(report.GRIDS, name, lambda artefacts, grid=grid: grid)
+    page = without_scripts(drawn(study, finished))
+    for name, folded in {"stability": False, "cases": True}.items():
+        before = page[page.index(f'id="table-{name}"') : page.index(f"All of {name}.")]
+        assert ("<details><summary>Table of 25 rows</summary>" in before) == folded
