@@ -165,10 +165,10 @@ RESPONSES: list[Column[TableRow]] = [
     METHOD,
     Column("Training seeds", lambda row: row.seeds),
     Column("Mean tokens", _mean(lambda cell: cell.num_tokens), ".1f"),
-    Column("Truncated %", _percent(lambda cell: cell.truncated_fraction), ".2f"),
-    Column("No box %", _percent(lambda cell: cell.no_box_fraction), ".2f"),
-    Column("Duplicate %", _percent(lambda cell: cell.duplicate_fraction), ".2f"),
-    Column("Grader failed %", _percent(lambda cell: cell.failed_fraction), ".2f"),
+    Column("Truncated [%]", _percent(lambda cell: cell.truncated_fraction), ".2f"),
+    Column("No box [%]", _percent(lambda cell: cell.no_box_fraction), ".2f"),
+    Column("Duplicate [%]", _percent(lambda cell: cell.duplicate_fraction), ".2f"),
+    Column("Grader failed [%]", _percent(lambda cell: cell.failed_fraction), ".2f"),
 ]
 
 

@@ -60,7 +60,7 @@ METHODS: list[Column[Method]] = [
     Column("Tokens", lambda method: _selection(method), text=True),
     Column("Mean over", lambda method: method.aggregation.replace("_", " "), text=True),
     Column("Clip", lambda method: f"{method.clip_low} / {method.clip_high}"),
-    Column("KL", lambda method: method.kl_coefficient),
+    Column("KL", lambda method: method.kl_coefficient, "g"),
     Column("Source", lambda method: method.source, text=True),
 ]
 
@@ -82,7 +82,7 @@ def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
         ),
         Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
         Column("Questions", lambda one: one.difference.questions, "+.1f"),
-        Column("Detectable", lambda one: 100 * one.difference.detectable, ".2f"),
+        Column("Detectable [points]", lambda one: 100 * one.difference.detectable, ".2f"),
     ]
 
 
@@ -222,5 +222,6 @@ def _paper() -> dict[str, Any]:
 
 
 def _selection(method: Method) -> str:
-    arguments = "".join(f" {name}={value}" for name, value in method.selection_args.items())
-    return method.selection.replace("_", " ") + arguments
+    words = method.selection.replace("_", " ")
+    arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
+    return f"{words}: {arguments}" if arguments else words

@@ -54,7 +54,7 @@ COLUMNS: list[Column[Case]] = [
     Column("Chosen", lambda row: row.chosen, text=True),
     Column("Context", lambda row: row.context, text=True),
     Column("Token", lambda row: row.token, text=True),
-    Column("p %", lambda row: 100 * row.probability, ".3g"),
+    Column("p [%]", lambda row: 100 * row.probability, ".3g"),
     Column("Entropy [nats]", lambda row: row.entropy, ".3f"),
     Column("Advantage", lambda row: row.advantage, "+.2f"),
     Column("Gradient norm", lambda row: row.norm, ".3g"),

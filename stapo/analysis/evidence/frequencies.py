@@ -83,7 +83,7 @@ COLUMNS: list[Column[Frequency]] = [
     Column("Rank", lambda row: row.rank),
     Column("Token", lambda row: row.token, text=True),
     Column("Recorded", lambda row: row.share.records),
-    estimated("Share %", lambda row: row.share, unit=100),
+    estimated("Share [%]", lambda row: row.share, unit=100),
     Column("In the paper's cloud", lambda row: row.cloud, text=True),
 ]
 

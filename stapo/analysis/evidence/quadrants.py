@@ -101,12 +101,12 @@ def _part_of(sample: Sample, squares: Array, part: Mask) -> Estimate:
 COLUMNS: list[Column[Quadrant]] = [
     *LEADING,
     Column("Quadrant", lambda row: row.name, text=True),
-    Column("Recorded", lambda row: row.tokens.records),
+    Column("Recorded", lambda row: row.tokens.records, ",d"),
     estimated("Tokens", lambda row: row.tokens, ",.0f"),
-    estimated("Density %", lambda row: row.density, unit=100),
+    estimated("Density [%]", lambda row: row.density, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
-    estimated("Against high/high %", lambda row: row.against, "+.1f"),
-    estimated("Of the squared gradient %", lambda row: row.gradient_share, unit=100),
+    estimated("Against high/high [%]", lambda row: row.against, "+.1f"),
+    estimated("Of the squared gradient [%]", lambda row: row.gradient_share, unit=100),
 ]
 
 

@@ -91,8 +91,8 @@ ADVANTAGE: Column[TokenClass] = Column("Advantage", lambda row: row.advantage, t
 ENTROPY: Column[TokenClass] = Column("Entropy", lambda row: row.entropy, text=True)
 MEASURED: list[Column[TokenClass]] = [
     Column("By S2T", lambda row: row.role, text=True),
-    Column("Recorded", lambda row: row.share.records),
-    estimated("Share %", lambda row: row.share, unit=100),
+    Column("Recorded", lambda row: row.share.records, ",d"),
+    estimated("Share [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
     estimated("Predicted entropy change", lambda row: row.entropy_change, "+.2g"),
 ]

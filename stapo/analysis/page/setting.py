@@ -38,7 +38,7 @@ def _number(form: str, value: float | None) -> str:
 
 
 def _phase(name: str) -> Column[Cost]:
-    return Column(f"{name.capitalize()} s", lambda cost: _number(",.0f", cost.phases.get(name)))
+    return Column(f"{name.capitalize()} [s]", lambda cost: _number(",.0f", cost.phases.get(name)))
 
 
 COSTS: list[Column[Cost]] = [
@@ -46,11 +46,11 @@ COSTS: list[Column[Cost]] = [
     METHOD,
     Column("Seed", lambda cost: cost.seed),
     Column("Started (UTC)", lambda cost: cost.started, text=True),
-    Column("Wall time s", lambda cost: _number(",.0f", cost.seconds)),
+    Column("Wall time [s]", lambda cost: _number(",.0f", cost.seconds)),
     *map(_phase, ("rollout", "update")),
     Column("GPU-hours", lambda cost: _number(",.2f", cost.gpu_hours)),
     Column(
-        "Energy kWh", lambda cost: _number(",.2f", cost.joules and cost.joules / 3_600_000)
+        "Energy [kWh]", lambda cost: _number(",.2f", cost.joules and cost.joules / 3_600_000)
     ),
 ]  # fmt: skip
 
