@@ -72,6 +72,28 @@ def test_a_header_sorts_its_table_by_keyboard(opened):
     assert names != sorted(names, reverse=True)
 
 
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        ["-1.5", "2", "1,024", "30,000"],
+        ["1.7B", "8B", "14B", "tiny"],
+        ["2026-11-09 23:59", "2026-11-10 00:00", "2026-11-10 00:01", "2027-01-01 00:00"],
+        ["1e-06", "0.0003", "0.1", "1"],
+        ["20-Entropy", "GRPO", "JustRL", "STAPO"],
+    ],
+)
+def test_numbers_sizes_dates_and_names_are_sorted_as_what_they_are(opened, ascending):
+    page = opened()
+    table = page.locator("#tables ~ .scroll table").first
+    rows = table.locator("tbody tr")
+    mixed = [ascending[place] for place in (2, 0, 3, 1)]
+    fill = "(all, texts) => all.forEach((row, i) => { row.cells[0].textContent = texts[i % 4]; })"
+    rows.evaluate_all(fill, mixed)
+    table.locator("thead button", has_text="Size").click()
+    shown = rows.evaluate_all("(all) => all.map((row) => row.cells[0].textContent)")
+    assert [*dict.fromkeys(shown)] == ascending
+
+
 def test_methods_seeds_and_sizes_can_be_switched(opened):
     page = opened()
     show_all(page)

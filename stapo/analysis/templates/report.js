@@ -14,11 +14,14 @@
 
   const valueOf = (cell) => {
     const text = cell.dataset.value ?? cell.textContent.trim();
-    const number = parseFloat(text.replace(/,/g, "").replace("\u2212", "-"));
-    return Number.isNaN(number) ? text : number;
+    const plain = text.replace(/,/g, "").replace("\u2212", "-");
+    // Neither a date nor a name such as 20-Entropy.
+    return /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?(?![\w.-])/.test(plain) ? parseFloat(plain) : text;
   };
   const compare = (a, b) =>
-    typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
+    typeof a === "number" && typeof b === "number"
+      ? a - b
+      : String(a).localeCompare(String(b), "en", { numeric: true });
 
   function makeSortable(table) {
     const heads = [...table.tHead.rows[0].cells];
