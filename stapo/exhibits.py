@@ -20,6 +20,16 @@ Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
 and full-mask, methods that differ from each other only in one argument of their token selection."""
 
 
+NEEDS: dict[Need, str] = {
+    "vllm": "rollouts by vLLM (training.rollouts)",
+    "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
+    "interventions": "interventions (interventions.checkpoints)",
+    "full-mask": "the methods justrl and full-mask (run.methods)",
+    "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
+}
+"""What a study must have, in words, with the settings that add it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
     """A figure or table that is computed from files of a study."""

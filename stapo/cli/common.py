@@ -1,11 +1,12 @@
 """Options and helper functions of several commands."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stapo.exhibits import NEEDS, Exhibit
 from stapo.study import Checkpoint, Study, StudyError, read_study
 from stapo.study.resolved import read_resolved
 from stapo.study.schema import Verifier
@@ -57,6 +58,20 @@ def require(option: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names:
         raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
+
+
+def require_exhibit(
+    study: Study, name: str, all_of_them: Mapping[str, Exhibit], shown: list[str]
+) -> None:
+    """Check that a study has a figure or table.
+
+    Raises:
+        StudyError: the name is unknown, or the study lacks what it shows.
+    """
+    require("--name", name, all_of_them if name in all_of_them else shown)
+    needed = all_of_them[name].needs
+    if name not in shown and needed is not None:
+        raise StudyError([f"--name: {name} needs {NEEDS[needed]}, which this study lacks"])
 
 
 def checkpoint_of(study: Study, name: str) -> Checkpoint:

@@ -23,9 +23,11 @@ from stapo.cli.common import (
     checkpoint_of,
     list_paths,
     require,
+    require_exhibit,
     study_of,
     verifier_of,
 )
+from stapo.exhibits import FIGURES, TABLES
 from stapo.files import write_json
 from stapo.paths import figure_names, table_names
 from stapo.study import Study, StudyError, TrainingRun, identity
@@ -310,20 +312,24 @@ def table(study: StudyOption, decoding: DecodingOption) -> None:
 
 
 @app.command()
-def figure(study: StudyOption, name: Annotated[str, typer.Option(help="Which one")]) -> None:
-    """Write one figure of the trainings.
+def figure(
+    study: StudyOption, name: Annotated[str, typer.Option(help=f"One of {', '.join(FIGURES)}")]
+) -> None:
+    """Write one figure of a study as SVG, PDF and PNG.
 
     Example: stapo figure --study workflows/studies/smoke.yaml --name entropy
     """
     from stapo.analysis.draw import write_figure
 
     found = study_of(study)
-    require("--name", name, figure_names(found))
+    require_exhibit(found, name, FIGURES, figure_names(found))
     list_paths(write_figure(found, name))
 
 
 @app.command()
-def evidence(study: StudyOption, name: Annotated[str, typer.Option(help="Which one")]) -> None:
+def evidence(
+    study: StudyOption, name: Annotated[str, typer.Option(help=f"One of {', '.join(TABLES)}")]
+) -> None:
     """Write one table of evidence as Markdown, LaTeX and CSV.
 
     Example: stapo evidence --study workflows/studies/smoke.yaml --name stability
@@ -331,7 +337,7 @@ def evidence(study: StudyOption, name: Annotated[str, typer.Option(help="Which o
     from stapo.analysis.evidence_tables import write_evidence
 
     found = study_of(study)
-    require("--name", name, table_names(found))
+    require_exhibit(found, name, TABLES, table_names(found))
     list_paths(write_evidence(found, name))
 
 

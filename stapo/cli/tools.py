@@ -10,7 +10,7 @@ import typer
 from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths, require
 from stapo.methods import CONFORMANCE_METHODS
 from stapo.operations.costs import DEVICES
-from stapo.study import read_study, study_schema
+from stapo.study import StudyError, read_study, study_schema
 from stapo.tasks import benchmark_definitions
 
 
@@ -267,7 +267,7 @@ def compare(
 ) -> None:
     """Compare finished studies with the first one: settings, accuracies, and their differences.
 
-    Differences are paired by problem where the problems are the same.
+    Differences are paired by problem where the problems are the same. --csv and --json exclude each other.
 
     Example: stapo compare results/smoke elsewhere/results/smoke
     """
@@ -280,6 +280,8 @@ def compare(
         print_comparison,
     )
 
+    if csv and as_json:
+        raise StudyError(["--csv and --json exclude each other; leave one out"])
     found = compare_folders(results)
     if csv:
         typer.echo(comparison_csv(found), nl=False)

@@ -190,7 +190,9 @@ def print_comparison(found: StudyComparison, console: Console) -> None:
         say(line)
     for decoding, rows in groupby(found.rows, lambda row: row.decoding):
         groups = [list(group) for _, group in groupby(rows, lambda row: (row.size, row.method))]
-        title = Text(visible(f"{decoding}: accuracy in %, differences with 95 % intervals"))
+        titles = [one.study.decodings[decoding].title for one in (found.first, found.second)]
+        said = " / ".join(dict.fromkeys(titles))
+        title = Text(visible(f"{said}: accuracy in %, differences with 95 % intervals"))
         columns = _columns(found)
         console.print(
             terminal_table(columns, groups, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -46,8 +46,8 @@ ALLOWED = {
     },
     "conformance": {"methods", "models.tiny", "training", "files", "study"},
     "cli": {
-        "canonical", "files", "locks", "paths", "study", "tasks", "gpus", "methods", "models", "evaluation",
-        "training", "analysis", "conformance", "publication", "operations",
+        "canonical", "exhibits", "files", "locks", "paths", "study", "tasks", "gpus", "methods", "models",
+        "evaluation", "training", "analysis", "conformance", "publication", "operations",
     },
     "__main__": {"cli"},
     "__init__": set(),

@@ -58,7 +58,7 @@ def static_image(files: Mapping[str, Path]) -> str:
     """Return the smaller one of a figure's SVG and PNG as an address for an image.
 
     Raises:
-        DamagedFileError: one of them is truncated or corrupt.
+        DamagedFileError: one of them is missing, truncated or corrupt.
     """
     images = {suffix: _image(path, suffix) for suffix, path in files.items() if suffix in FORMS}
     suffix = min(images, key=lambda found: len(images[found]))
@@ -66,7 +66,10 @@ def static_image(files: Mapping[str, Path]) -> str:
 
 
 def _image(path: Path, suffix: str) -> bytes:
-    image = path.read_bytes()
+    try:
+        image = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DamagedFileError(f"{path}: missing; run snakemake") from error
     start, end, _ = FORMS[suffix]
     if not (image.startswith(start) and image.rstrip().endswith(end)):
         raise DamagedFileError(f"{path}: truncated or corrupt, no {suffix.upper()}; {AGAIN}")

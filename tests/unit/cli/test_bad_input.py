@@ -47,6 +47,17 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         ),
         (f"table --study {STUDY} --decoding hot", 2, "--decoding: unknown name 'hot'"),
         (f"figure --study {STUDY} --name nope", 2, "--name: unknown name 'nope'; known: entropy"),
+        (
+            f"figure --study {STUDY} --name accuracy",
+            2,
+            "--name: accuracy needs intermediate checkpoints (training.evaluate_every",
+        ),
+        (
+            f"evidence --study {STUDY} --name interventions",
+            2,
+            "--name: interventions needs interventions (interventions.checkpoints), which this study lacks",
+        ),
+        ("compare a b --csv --json", 2, "--csv and --json exclude each other; leave one out"),
         ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
         ("overlap --prompts nope --benchmark chain-9 --out o", 2, "--benchmark: unknown name"),
         ("regrade nope --benchmark chain-9", 2, "--benchmark: unknown name"),
