@@ -80,11 +80,11 @@ def latex_table(label: Sequence[str], grid: Grid, made_by: str, title: str) -> s
         made_by=made_by,
         label=latex_label(*label),
         preamble=found.preamble,
-        long=bool(found.paragraphs),
+        long=bool(found.size),
         size=found.size,
         turned=found.turned,
         heading=heading_line(shown, found.paragraphs),
-        lines=table_lines(shown, grid.rows, found.paragraphs),
+        lines=table_lines(shown, grid.rows, found),
     )
 
 

@@ -66,6 +66,10 @@ GAP = 2
 """Characters between two columns, about."""
 NARROWEST = 9
 """Characters in a line of a paragraph, at least."""
+READABLE = 16
+"""The same where smaller letters or a turned page allow it."""
+MANY_LINES = 48
+"""Lines of a table that fit on a page."""
 
 
 def latex(text: object, paragraph: bool = False) -> str:
@@ -122,26 +126,29 @@ class Layout:
     """Layout of a table: the argument of `tabular`, and the columns that are set as paragraphs."""
 
     preamble: str
-    paragraphs: frozenset[int]
+    paragraphs: frozenset[int] = frozenset()
     size: str = ""
-    """Command for the size of the letters in a table with paragraphs."""
+    """Command for the size of the letters in a table that may have several pages; empty for others."""
     turned: bool = False
     """Whether it needs a page in landscape format."""
 
 
 def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
-    """Return the layout of a table: long texts are paragraphs, which share what others leave of the line."""
+    """Return the layout of a table: long texts are paragraphs, which share what others leave of the line.
+
+    Tables of long texts or of many lines may have several pages; others are made as narrow as the line.
+    """
     widths = [max(map(len, (*c.heading.split(), *_texts(c, rows))), default=0) for c in columns]
     texts = {i: w for i, w in enumerate(widths) if columns[i].text}
     long = {i: w for i, w in texts.items() if w > LONG}
     if not long:
-        return Layout("".join(map(_side, columns)), frozenset())
+        return _layout_of_numbers(columns, rows, sum(widths) + GAP * len(widths))
     # In a wide table, shorter texts are paragraphs too, and then the letters are smaller.
     size, line, turned = SIZES[0]
     for least, (size, line, turned) in ((LONG, SIZES[0]), *((SHORT, one) for one in SIZES)):  # noqa: B007
         long = {i: w for i, w in texts.items() if w > least}
         left = line - sum(w + GAP for i, w in enumerate(widths) if i not in long)
-        if left >= len(long) * (NARROWEST + GAP):
+        if left >= sum(min(w, READABLE) + GAP for w in long.values()):
             break
     left = max(left, len(long) * (NARROWEST + GAP)) - len(long) * (NARROWEST + GAP)
     kinds = [_side(column) for column in columns]
@@ -151,6 +158,19 @@ def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
         part = (NARROWEST + left * share) / line
         kinds[i] = rf">{{\raggedright\arraybackslash}}p{{{part:.2f}\linewidth}}"
     return Layout("".join(kinds), frozenset(long), size, turned)
+
+
+def _layout_of_numbers(columns: Sequence[Column[Any]], rows: Sequence[Any], width: int) -> Layout:
+    preamble = "".join(map(_side, columns))
+    intervals = any(
+        not isinstance(cell, str) and column.bounds(cell)
+        for column in columns
+        for cell in map(column.shown, rows)
+    )
+    if len(rows) * (1 + intervals) <= MANY_LINES:
+        return Layout(preamble)
+    size, _, turned = next((one for one in SIZES if width <= one[1]), SIZES[-1])
+    return Layout(preamble, size=size, turned=turned)
 
 
 def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
@@ -163,7 +183,7 @@ def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
 
 
 def table_lines(
-    columns: Sequence[Column[Any]], rows: Sequence[Any], paragraphs: frozenset[int] = frozenset()
+    columns: Sequence[Column[Any]], rows: Sequence[Any], found: Layout
 ) -> Iterator[str]:
     """Yield the lines of a table's body, with rules between sizes if they are the first column."""
     before = None
@@ -173,10 +193,12 @@ def table_lines(
             yield r"\midrule"
         before = cells[0]
         pairs = list(zip(columns, cells, strict=True))
-        values = [_value(column, cell, i in paragraphs) for i, (column, cell) in enumerate(pairs)]
+        values = [
+            _value(column, cell, i in found.paragraphs) for i, (column, cell) in enumerate(pairs)
+        ]
         intervals = [_interval(column, cell) for column, cell in pairs]
-        if paragraphs:
-            # A line of its own would stand below the last line of the paragraphs.
+        if found.size:
+            # A line of its own would stand below the last line of the paragraphs, or on the next page.
             yield _line(map(_stacked, values, intervals))
             continue
         yield _line(values)

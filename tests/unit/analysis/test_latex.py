@@ -130,6 +130,21 @@ def test_every_table_of_a_study_with_hostile_titles_compiles(raw_study, tmp_path
     assert shown.count("Context") > 1  # On each page of the long table.
 
 
+@needs_pdflatex
+def test_a_table_of_many_rows_loses_none_at_the_end_of_the_page(tmp_path):
+    columns = [
+        Column[int]("Token", lambda row: f"row{row:03d}", text=True),
+        *[Column[int](f"Share {i}", lambda row: Estimate(0.1, -0.2, 0.2), ".4f") for i in range(5)],
+    ]
+    grid = Grid(columns=columns, rows=range(80), caption="Frequencies.", notes=["The end."])
+    shown = typeset(tmp_path, [render_grid("demo", "token_frequencies", grid, "tex", "f")], "")
+    assert [f"row{i:03d}" for i in range(80) if f"row{i:03d}" not in shown] == []
+    assert "The end." in shown
+    log = (tmp_path / "main.log").read_text(errors="replace")
+    assert "too large" not in log
+    assert "Overfull" not in log
+
+
 def test_numbers_get_a_minus_and_words_keep_their_hyphen():
     assert latex("-1.5, [-2, 3-4] a-1 x -y 1e-06") == "$-$1.5, [$-$2, 3-4] a-1 x -y 1e$-$06"
     assert latex("(-3) --5") == "($-$3) -{}-5"
