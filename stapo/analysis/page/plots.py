@@ -194,7 +194,7 @@ def _layout(panel: Panel, shared: list[float] | None) -> dict[str, Any]:
     bars = any(one.kind == "bars" for one in panel.series)
     lines = not bars and all(one.kind == "line" for one in panel.series)
     y = _axis(panel.y)
-    if shared is not None and "range" not in y:
+    if shared is not None and not {"range", "autorangeoptions"} & {*y}:
         y["range"] = shared
     if bars:
         y |= {"type": "category", "autorange": "reversed"}
@@ -207,7 +207,8 @@ def _layout(panel: Panel, shared: list[float] | None) -> dict[str, Any]:
     if bars:
         layout["barmode"] = "group"
     if panel.second is not None:
-        second = {"overlaying": "y", "side": "right", "showgrid": False}
+        # Ticks of its own: those in line with the left axis would be crooked numbers.
+        second = {"overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto"}
         layout["yaxis2"] = {**_axis(panel.second), **second}
     return layout
 
@@ -219,9 +220,14 @@ def _axis(axis: Axis) -> dict[str, Any]:
     elif axis.whole:
         # The page keeps the distance of ticks whole, which Plotly has no setting for.
         found |= {"tickformat": ",d", "hoverformat": ",d", "tick0": 0}
-    ends = [None if end is None else _end(end, axis.log) for end in (axis.low, axis.high)]
-    if ends != [None, None]:
-        found |= {"range": ends}
+    if axis.low is not None and axis.high is not None:
+        found |= {"range": [_end(axis.low, axis.log), _end(axis.high, axis.log)]}
+    else:
+        # Plotly forgets a range with one end when ticks change.
+        ends = {"minallowed": axis.low, "maxallowed": axis.high}
+        for limit, end in ends.items():
+            if end is not None:
+                found |= {"autorangeoptions": {limit: rounded(end), "include": rounded(end)}}
     return found
 
 

@@ -79,8 +79,16 @@ def test_whole_axes_limits_lines_and_the_second_axis():
     assert (layout["xaxis"]["tickformat"], layout["xaxis"]["range"]) == (",d", [0, 10])
     assert (layout["yaxis"]["type"], layout["yaxis"]["range"]) == ("log", [-2, 2])
     assert (layout["yaxis2"]["side"], layout["yaxis2"]["title"]["text"]) == ("right", "right")
+    assert layout["yaxis2"]["tickmode"] == "auto"
     assert layout["shapes"][0]["y0"] == 0.1
     assert layout["annotations"][0]["y"] == -1
+
+
+def test_an_axis_with_one_limit_begins_or_ends_there_whatever_is_drawn_again():
+    layout = panel_of(x=Axis(low=0), y=Axis(high=3))["layout"]
+    assert layout["xaxis"]["autorangeoptions"] == {"minallowed": 0, "include": 0}
+    assert layout["yaxis"]["autorangeoptions"] == {"maxallowed": 3, "include": 3}
+    assert not {"range"} & {*layout["xaxis"], *layout["yaxis"]}
 
 
 @pytest.mark.parametrize(
