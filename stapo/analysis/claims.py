@@ -172,6 +172,8 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
     ):
         found = [*group]
         verdict, reason = decide(claim, found, seeds)
+        if seeds == 1 and verdict != OPEN:
+            reason += " This is about the tokens of one training, not about its method."
         yield Decided(
             claim=claim, where=where, measured=found, seeds=seeds, verdict=verdict, reason=reason
         )

@@ -169,7 +169,11 @@ def test_every_claim_is_decided_as_the_truth_is(raw_study, tmp_path, world, expe
 
 
 def test_one_training_seed_decides_nothing_about_a_method(raw_study, tmp_path):
-    rows = of_metrics_and_scores(verdicts(finished(raw_study, tmp_path, TRUE, seeds=1)))
+    everything = verdicts(finished(raw_study, tmp_path, TRUE, seeds=1))
+    of_tokens = [row for row in everything if row.claim.about == "tokens" and row.verdict != OPEN]
+    assert of_tokens
+    assert all("of one training, not about its method" in row.reason for row in of_tokens)
+    rows = of_metrics_and_scores(everything)
     assert Counter(row.verdict for row in rows) == {OPEN: len(rows)}
     reasons = {row.reason for row in rows if row.measured}
     assert reasons == {"One training seed decides nothing about a method."}
