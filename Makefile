@@ -32,7 +32,7 @@ smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
 test: setup lint ## run lint, type checks, unit and numerical tests, and a small run of the DAG
-	$(RUN) pytest -n 2 --dist loadgroup
+	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-cpus: setup ## run the numerical tests with the instructions of other CPUs
 	tests/other_cpus.sh

@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
 
 with() {
     echo "other CPUs: $*"
-    env "$@" python -P -m pytest -q -n 2 --dist loadgroup -m rounding tests
+    env "$@" python -P -m pytest -q -n 2 --dist loadfile -m rounding tests
 }
 
 with OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Prescott

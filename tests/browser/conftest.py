@@ -27,6 +27,7 @@ EVIL = (
     "<a href='https://example.org'>link</a> </script> <!-- \x1b[31m \u202e &lt; %{x} {{ 7 * 7 }}"
 )
 TOKENS = 45
+MILLISECONDS = 180_000
 
 
 def tokens(study: Study) -> list[dict[str, Any]]:
@@ -146,6 +147,8 @@ def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
     def open_(width: int = 1280, scheme: str = "light", **options: Any) -> Any:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=True, **options)
+        # The page has 10 MB, and the machine may be busy.
+        context.set_default_timeout(MILLISECONDS)
         one = Opened(context.new_page())
         made.append((context, one))
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 # One worker makes the report for all of them.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 
 

@@ -19,7 +19,7 @@ import pytest
 from stapo.repository import ROOT
 
 # One process: the copy and the run of its study are shared.
-pytestmark = [pytest.mark.slow, pytest.mark.pipeline, pytest.mark.xdist_group("extensions")]
+pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 
 PAGE = (ROOT / "docs" / "extend.md").read_text()
 EXAMPLE = re.compile(

@@ -1,4 +1,4 @@
-"""One complete run of the DAG at reduced size, shared by the tests of this folder."""
+"""One complete run of the DAG at reduced size, shared by the tests of a process."""
 
 import copy
 import json
@@ -102,9 +102,5 @@ def edited(finished: Workspace) -> Iterator[Workspace]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep this folder in one process: its run of the DAG is shared.
-
-    Not in `pytest_collection_modifyitems`, which comes after the one in which xdist looks for groups.
-    """
+    """Mark the tests of this folder."""
     item.add_marker(pytest.mark.pipeline)
-    item.add_marker(pytest.mark.xdist_group("pipeline"))

@@ -38,7 +38,7 @@ TOLERANCES = {
 FSDP = str(ROOT / "workflows" / "accelerate" / "cpu-2.yaml")
 LAUNCH = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
+pytestmark = pytest.mark.slow
 
 
 def free_port() -> str:

@@ -22,7 +22,7 @@ from stapo.training.trainer import StapoTrainer
 
 PROGRAM = Path(__file__).with_name("sharded_ranks.py")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=["no", "bf16"])
