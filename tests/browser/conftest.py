@@ -124,7 +124,10 @@ def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
+    api = pytest.importorskip("playwright.sync_api")
+    # The page has 10 MB, and the machine may be busy.
+    api.expect.set_options(timeout=MILLISECONDS)
+    with api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield found
         found.close()
@@ -147,7 +150,6 @@ def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
     def open_(width: int = 1280, scheme: str = "light", **options: Any) -> Any:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=True, **options)
-        # The page has 10 MB, and the machine may be busy.
         context.set_default_timeout(MILLISECONDS)
         one = Opened(context.new_page())
         made.append((context, one))

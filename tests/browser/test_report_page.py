@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-# One worker makes the report for all of them.
 pytestmark = pytest.mark.slow
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 
@@ -119,8 +118,7 @@ def test_ticks_of_steps_stay_whole_when_zoomed(opened):
     page = opened()
     show_all(page)
     plot = page.locator("#figure-entropy .plot").first
-    plot.evaluate("(one) => Plotly.relayout(one, {'xaxis.range': [2, 4.5]})")
-    page.wait_for_timeout(300)
+    plot.evaluate("async (one) => { await Plotly.relayout(one, {'xaxis.range': [2, 4.5]}); }")
     ticks = plot.locator(".xtick text").all_text_contents()
     assert len(ticks) == len({*ticks}) >= 2
     assert all(tick.isdigit() for tick in ticks)
@@ -134,8 +132,8 @@ def test_colours_follow_the_scheme_when_it_changes(opened):
     read = "(one) => getComputedStyle(one).fill"
     light, own = label.evaluate(read), line.evaluate("(o) => o.style.getPropertyValue('--colour')")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(500)
-    assert label.evaluate(read) != light
+    drawn_again = "([one, light]) => getComputedStyle(one).fill !== light"
+    page.wait_for_function(drawn_again, arg=[label.element_handle(), light])
     assert line.evaluate("(o) => o.style.getPropertyValue('--colour')") != own
 
 
@@ -238,8 +236,7 @@ def test_a_narrow_screen_scrolls_tables_and_says_so(opened):
     expect(hint).to_be_visible()
     region.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(400)
-    assert region.evaluate("(one) => one.scrollLeft") > 0
+    page.wait_for_function("(one) => one.scrollLeft > 0", arg=region.element_handle())
     # The name of the row stays in view.
     region.evaluate("(one) => { one.scrollLeft = 300; }")
     name, box = region.locator("tbody th").first.bounding_box(), region.bounding_box()
@@ -270,6 +267,6 @@ def test_print_has_every_figure(opened):
     page = opened()
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.wait_for_timeout(1500)
-    assert page.locator(".plot .main-svg:first-child").count() == page.locator(".plot").count() == 8
+    expect(page.locator(".plot .main-svg:first-child")).to_have_count(8)
+    assert page.locator(".plot").count() == 8
     assert not page.locator("nav").is_visible()
