@@ -1,6 +1,7 @@
-"""One complete run of the DAG at reduced size, shared by the tests of a process."""
+"""One complete run of the DAG at reduced size, shared by the tests of this folder."""
 
 import copy
+import fcntl
 import json
 import os
 import shutil
@@ -77,14 +78,31 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Workspace:
     """The reduced study, run to its end. Not to be changed: see `workspace`."""
     smoke = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
-    finished = Workspace(tmp_path_factory.mktemp("study"), merge(smoke, REDUCED))
-    finished.write()
-    done = finished.snakemake("--show-failed-logs")
+    study = merge(smoke, REDUCED)
+    if worker_id == "master":
+        return run_to_its_end(Workspace(tmp_path_factory.mktemp("study"), study))
+    # Processes of pytest-xdist: the first one runs it, each has a copy.
+    shared = Workspace(tmp_path_factory.getbasetemp().parent / "study", study)
+    done = shared.path.with_name("study-done")
+    with shared.path.with_name("study-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shared.path.mkdir(exist_ok=True)
+            run_to_its_end(shared)
+            done.touch()
+    own = tmp_path_factory.getbasetemp() / "study"
+    shutil.copytree(shared.path, own)
+    return Workspace(own, study)
+
+
+def run_to_its_end(workspace: Workspace) -> Workspace:
+    workspace.write()
+    done = workspace.snakemake("--show-failed-logs")
     assert done.returncode == 0, done.stdout + done.stderr
-    return finished
+    return workspace
 
 
 @pytest.fixture
