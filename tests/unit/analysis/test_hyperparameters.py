@@ -4,7 +4,7 @@ import pytest
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.hyperparameters import LABELS, NOT_STATED, OWN, algorithm, table
-from stapo.methods import METHODS, SELECTION_SPECS
+from stapo.methods import METHODS
 from stapo.reference import confidence, paper
 from stapo.repository import ROOT
 from stapo.study import merge, parse_study, read_study
@@ -70,13 +70,12 @@ def test_the_algorithm_has_the_studys_own_numbers():
 
 def test_equal_algorithms_are_one_and_every_selection_has_words(raw_study):
     same = {"again": {"base": "stapo", "title": "Again"}}
-    change = {"methods": same, "run": {"methods": [*METHODS, "again"]}}
+    published = [name for name, method in METHODS.items() if method.source != "our choice"]
+    change = {"methods": same, "run": {"methods": [*published, "again"]}}
     lines = algorithm(parse_study(merge(raw_study, change)))
     assert "STAPO, Again" in lines
-    assert lines.count("") == len(METHODS) - 1
+    assert lines.count("") == len(published) - 1
     assert not [line for line in lines if "select tokens by" in line]
-    used = {method.selection for method in METHODS.values()}
-    assert used <= set(SELECTION_SPECS)
 
 
 def test_the_reference_is_complete():
