@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -208,7 +209,8 @@ def test_a_file_system_is_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now() + 60)
     _, clocks = doctor.file_system(tmp_path)
     assert clocks.level == "warning"
-    assert "clock differs from this host's by -60 s" in clocks.what
+    # A busy machine takes a second or more between the two clocks.
+    assert re.search(r"clock differs from this host's by -6\d s", clocks.what)
 
 
 def test_locks_that_exclude_nobody_are_found(tmp_path, monkeypatch):
