@@ -33,6 +33,24 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
     return tasks
 
 
+def own_definition(name: str, rows: int, sha256: str, instruction: bool) -> dict[str, Any]:
+    """Return the task of a study's own benchmark, in the form of those in `benchmarks/`.
+
+    Args:
+        name: name of the benchmark.
+        rows: number of its problems.
+        sha256: checksum of its questions and answers.
+        instruction: whether the paper's instruction follows each question.
+    """
+    prompt = "math_question" if instruction else "question"
+    return {
+        **_read_task(BENCHMARKS / "math" / "_base.yaml"),
+        "task": TASK_PREFIX + name,
+        "doc_to_text": f"!function stapo.evaluation.task.{prompt}",
+        "metadata": {"version": 1, "rows": rows, "sha256": sha256},
+    }
+
+
 def _read_task(path: Path) -> dict[str, Any]:
     definition: dict[str, Any] = yaml.load(path.read_text(), Loader=_TaskLoader)
     include = definition.pop("include", None)

@@ -31,7 +31,7 @@ from stapo.exhibits import FIGURES, TABLES
 from stapo.files import write_json
 from stapo.paths import figure_names, table_names
 from stapo.study import Study, StudyError, TrainingRun, identity
-from stapo.study.reading import resolved_content
+from stapo.study.reading import published_content
 from stapo.study.schema import HubData
 from stapo.tasks import benchmark_definitions
 from stapo.training.launch import LAUNCHED
@@ -69,21 +69,31 @@ def overlap(
     published: Annotated[
         bool, typer.Option("--published", help="Somebody else's prompts: count, do not refuse")
     ] = False,
+    study: Annotated[
+        Path | None, typer.Option(help="Study file, for benchmarks that are the study's own")
+    ] = None,
 ) -> None:
     """Count the problems of benchmarks that are training prompts, and refuse prompts of our own.
 
     Example: stapo overlap --prompts p.jsonl --benchmark chain-3 --out overlap.json
     """
-    write_json(out, _overlap(prompts, benchmark, published))
+    found = study_of(study) if study else None
+    for name in benchmark:
+        require("--benchmark", name, found.benchmarks if found else benchmark_definitions())
+    write_json(out, _overlap(prompts, benchmark, published, found))
 
 
-def _overlap(prompts: Path, benchmarks: list[str], published: bool) -> dict[str, Any]:
+def _overlap(
+    prompts: Path, benchmarks: list[str], published: bool, study: Study | None
+) -> dict[str, Any]:
     from stapo.evaluation.task import benchmark_questions
     from stapo.training.prompts import check_overlap
 
-    for name in benchmarks:
-        require("--benchmark", name, benchmark_definitions())
-    questions = {name: benchmark_questions(name) for name in benchmarks}
+    files = {name: study.rows_file(name) if study else None for name in benchmarks}
+    questions = {
+        name: [row["question"] for row in file.read()] if file else benchmark_questions(name)
+        for name, file in files.items()
+    }
     return check_overlap(prompts, questions, published)
 
 
@@ -159,7 +169,7 @@ def train(
 
         if fault := reward_fault(found.training):
             raise StudyError([fault])
-        _overlap(prompts, found.evaluated(), isinstance(found.data, HubData))
+        _overlap(prompts, found.evaluated(), isinstance(found.data, HubData), found)
         if gpus is not None:
             _launch(found, size, gpus, nodes)
     from stapo.training import run
@@ -177,7 +187,7 @@ def train(
         metrics_path=metrics,
         kept_steps=found.kept_steps(),
         engine=found.engine_of(size),
-        study=resolved_content(found),
+        study=published_content(found),
     )
     run.train(job)
     run.leave()
@@ -228,7 +238,12 @@ def generate(
     from stapo.evaluation.generate import generate as run
 
     benchmarks = [
-        Benchmark(name, identity.benchmark_config(found, name), out / f"{name}.jsonl")
+        Benchmark(
+            name,
+            identity.benchmark_config(found, name),
+            out / f"{name}.jsonl",
+            found.rows_file(name),
+        )
         for name in found.answered(of, decoding)
     ]
     config = identity.generate_config(found, of, decoding)
@@ -282,7 +297,7 @@ def score(
         judge = partial(asked.judge, asked.JudgeModel(verifier, *how))
     cell = identity.score_identity(found, of, decoding, benchmark)
     _begin(cell["fingerprint"])
-    average = run(completions, cell, out, judge)
+    average = run(completions, cell, out, judge, found.task(benchmark))
     typer.echo(f"{completions}: {100 * average:.2f} %")
 
 

@@ -23,13 +23,13 @@ def check(study: StudyFile) -> None:
     from rich.console import Console
 
     from stapo.operations.methods_table import print_methods
+    from stapo.operations.own import own_lines
     from stapo.study.titles import title_faults
 
     found = read_study(study)
 
     def responses(benchmarks: list[str]) -> int:
-        rows = {name: benchmark_definitions()[name]["metadata"]["rows"] for name in benchmarks}
-        return sum(rows[name] * found.benchmarks[name].samples for name in benchmarks)
+        return sum(found.problems(name) * found.benchmarks[name].samples for name in benchmarks)
 
     runs = list(found.runs())
     full = [name for name in found.checkpoints() if found.is_full(name)]
@@ -43,6 +43,8 @@ def check(study: StudyFile) -> None:
         each = f"{responses(curve.benchmarks)} responses each at {curve.decoding}"
         typer.echo(f"curve: {points} more checkpoints of each training, {each}")
     print_methods(found, Console())
+    for line in own_lines(found):
+        typer.echo(line)
     from stapo.training.rewards import reward_doubt, reward_fault
 
     # `stapo verify` would report these only after all trainings.

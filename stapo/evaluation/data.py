@@ -6,7 +6,6 @@ layout, `OWNER/DATASET/**`. The files may be those of the Hub, of `stapo fetch`,
 In all cases, the number of rows and their checksum must be those of the task.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,16 +14,14 @@ from typing import Any, cast
 
 from datasets import load_dataset
 
-from stapo.canonical import canonical
 from stapo.evaluation.grading import last_boxed
 from stapo.hub import with_retries
+from stapo.study.rows import Row, checksum
 
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
 ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
 """Columns with the answer, by priority; of a worked solution, only the box is used."""
-
-Row = dict[str, str]
 
 
 def benchmark_rows(
@@ -119,9 +116,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return _text(value[-1]) if value else ""
     return str(value)
-
-
-def checksum(rows: Iterable[Mapping[str, str]]) -> str:
-    """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
-    plain = [{name: " ".join(row[name].split()) for name in ("question", "answer")} for row in rows]
-    return hashlib.sha256(canonical(plain).encode()).hexdigest()

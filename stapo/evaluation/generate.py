@@ -17,6 +17,7 @@ from tqdm import tqdm
 from stapo.canonical import fingerprint
 from stapo.evaluation.engines import Answers, engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
+from stapo.evaluation.task import asked_of
 from stapo.files import DamagedFileError
 from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
@@ -29,6 +30,7 @@ from stapo.records.responses import (
     write_responses,
 )
 from stapo.repository import BENCHMARKS
+from stapo.study.rows import RowsFile
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.tasks import TASK_PREFIX
 
@@ -41,6 +43,8 @@ class Benchmark:
     config: dict[str, Any]
     """Result of `identity.benchmark_config`: the task and the number of samples."""
     output: Path
+    file: RowsFile | None = None
+    """File with its problems, if the task is not in `benchmarks/`."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +124,7 @@ def _prepare(
         benchmark: benchmark to answer.
         work: directory of the stores.
     """
-    name = TASK_PREFIX + benchmark.name
-    task = tasks.load([name])["tasks"][name]
-    rows = [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
+    rows = _rows(tasks, benchmark)
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # In the order of samples, so that more samples add batches and change few of them.
     requests = [
@@ -140,6 +142,15 @@ def _prepare(
     # on the weights: retraining with the same configuration may not reproduce them bit for bit.
     store = f"{benchmark.name}-{fingerprint([determined_by, benchmark.config['task']])}.jsonl"
     return Asked(benchmark, rows, requests, work / store)
+
+
+def _rows(tasks: TaskManager, benchmark: Benchmark) -> list[tuple[str, str]]:
+    """Return the question, as the model reads it, and the gold answer of each problem."""
+    if benchmark.file:
+        return asked_of(benchmark.config["task"], benchmark.file.read())
+    name = TASK_PREFIX + benchmark.name
+    task = tasks.load([name])["tasks"][name]
+    return [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
 
 
 def _answer(

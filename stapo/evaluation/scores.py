@@ -132,7 +132,11 @@ def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
 
 
 def score(
-    completions: Path, identity: Mapping[str, Any], output: Path, judge: Judge | None = None
+    completions: Path,
+    identity: Mapping[str, Any],
+    output: Path,
+    judge: Judge | None = None,
+    task: Mapping[str, Any] | None = None,
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
@@ -143,13 +147,14 @@ def score(
         identity: metadata of the scores, without engine and provenance.
         output: parquet file, written atomically.
         judge: verifier for the responses that the rules reject.
+        task: lm-eval task of the benchmark; None for that of `benchmarks/`.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
-    benchmark = identity.get("benchmark", "")
-    rows_of_task = benchmark_definitions().get(benchmark, {}).get("metadata", {}).get("rows")
+    task = task or benchmark_definitions().get(identity.get("benchmark", ""), {})
+    rows_of_task = task.get("metadata", {}).get("rows")
     problems = read_responses(completions, rows_of_task, identity.get("samples"))
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
@@ -157,7 +162,7 @@ def score(
     _judge_failures(completions, grades)
     rows = score_rows(problems, grades)
     if judge is not None:
-        rows = _judged(rows, problems, benchmark, judge)
+        rows = _judged(rows, problems, task, judge)
     found = {**identity, "engine": engines_of(problems)[0], "provenance": provenance()}
     write_score_file(output, rows, cast("ScoreIdentity", found))
     return sum(row.correct for row in rows) / len(rows)
@@ -186,12 +191,15 @@ def _judge_failures(completions: Path, grades: Sequence[Grade]) -> None:
 
 
 def _judged(
-    rows: Sequence[ScoreRow], problems: Sequence[AnsweredProblem], benchmark: str, judge: Judge
+    rows: Sequence[ScoreRow],
+    problems: Sequence[AnsweredProblem],
+    task: Mapping[str, Any],
+    judge: Judge,
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
     questions = [
         Question(question, problem.gold, text)
-        for question, problem in zip(_bare_questions(problems, benchmark), problems, strict=True)
+        for question, problem in zip(_bare_questions(problems, task), problems, strict=True)
         for text in problem.responses
     ]
     asked = [i for i, row in enumerate(rows) if not row.correct]
@@ -200,11 +208,11 @@ def _judged(
     return [with_judgement(row, found[i]) if i in found else row for i, row in enumerate(rows)]
 
 
-def _bare_questions(problems: Sequence[AnsweredProblem], benchmark: str) -> list[str]:
+def _bare_questions(problems: Sequence[AnsweredProblem], task: Mapping[str, Any]) -> list[str]:
     """Return the questions of a benchmark's rows, without the instruction that responses contain."""
-    if benchmark not in benchmark_definitions():
+    if not task:
         return [problem.question for problem in problems]
     # Imported here, since it loads `datasets`, which takes seconds and is only needed with a verifier.
     from stapo.evaluation.task import rows_of
 
-    return [row["question"] for row in rows_of(benchmark, problems)]
+    return [row["question"] for row in rows_of(task, problems)]

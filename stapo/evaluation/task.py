@@ -1,20 +1,23 @@
 """Functions that the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset, DatasetDict
 
-from stapo.evaluation.data import benchmark_rows, checksum
+from stapo.evaluation.data import benchmark_rows
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
 from stapo.records.responses import AnsweredProblem
+from stapo.study.rows import Row, checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
 PROMPTS = {"question": "", "math_question": INSTRUCTION}
 """Functions for `doc_to_text` of a task -> text that they append to the question."""
+Task = Mapping[str, Any]
+"""lm-eval task, from `benchmarks/` or of a study's own benchmark."""
 SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
 
@@ -52,28 +55,39 @@ def benchmark_questions(benchmark: str) -> list[str]:
     return [str(row["question"]) for row in load_rows(**metadata)["test"]]
 
 
-def rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> list[dict[str, str]]:
+def asked_of(task: Task, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the question as a model reads it, and the gold answer, of each row of a benchmark."""
+    instruction = _instruction(task)
+    return [(row["question"] + instruction, row["answer"]) for row in rows]
+
+
+def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
     """Return the benchmark rows of answered problems, without the instruction after the question.
 
     Raises:
         ValueError: `doc_to_text` of the task is not a function of `PROMPTS`.
     """
-    function = str(benchmark_definitions()[benchmark]["doc_to_text"]).rpartition(".")[2]
-    if function not in PROMPTS:
-        raise ValueError(f"{benchmark}: doc_to_text {function}: known are {', '.join(PROMPTS)}")
+    instruction = _instruction(task)
     return [
-        {"question": one.question.removesuffix(PROMPTS[function]), "answer": one.gold}
-        for one in problems
+        {"question": one.question.removesuffix(instruction), "answer": one.gold} for one in problems
     ]
 
 
-def are_rows_of(benchmark: str, problems: Sequence[AnsweredProblem]) -> bool:
+def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions, as a model read them, and golds are the rows of a benchmark.
 
     The rows are not loaded, since the task contains their checksum.
     """
-    expected: str = benchmark_definitions()[benchmark]["metadata"]["sha256"]
-    return checksum(rows_of(benchmark, problems)) == expected
+    expected: str = task["metadata"]["sha256"]
+    return checksum(rows_of(task, problems)) == expected
+
+
+def _instruction(task: Task) -> str:
+    function = str(task["doc_to_text"]).rpartition(".")[2]
+    if function not in PROMPTS:
+        known = ", ".join(PROMPTS)
+        raise ValueError(f"{task['task']}: doc_to_text {function}: known are {known}")
+    return PROMPTS[function]
 
 
 def question(doc: dict[str, str]) -> str:

@@ -40,7 +40,7 @@ def needs(study: Study) -> Iterator[Item]:
         data = study.data
         yield f"prompts: {data.hub} at {data.revision[:8]}", lambda: _prompts(data)
     for name in study.evaluated():
-        metadata = benchmark_definitions()[name]["metadata"]
+        metadata = study.task(name)["metadata"]
         if "hub" in metadata:
             yield f"benchmark {name}: {metadata['hub']}", _rows(name)
 

@@ -12,7 +12,6 @@ from stapo.models.shapes import Shape, shape_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
-from stapo.tasks import benchmark_definitions
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 MARGIN = 1.5
@@ -165,10 +164,7 @@ def _generate_seconds(
 
 
 def _responses(study: Study, benchmarks: Iterable[str]) -> int:
-    tasks = benchmark_definitions()
-    return sum(
-        tasks[name]["metadata"]["rows"] * study.benchmarks[name].samples for name in benchmarks
-    )
+    return sum(study.problems(name) * study.benchmarks[name].samples for name in benchmarks)
 
 
 def _prompt(study: Study) -> float:

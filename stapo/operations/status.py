@@ -35,7 +35,6 @@ from stapo.operations.job_logs import (
 )
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
 from stapo.study import Checkpoint, Study, TrainingRun, identity
-from stapo.tasks import benchmark_definitions
 
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
@@ -233,7 +232,7 @@ def _benchmark(
         after = max(after, modified(root / scores))
     if not made:
         after = math.inf
-    asked = benchmark_definitions()[name]["metadata"]["rows"] * study.benchmarks[name].samples
+    asked = study.problems(name) * study.benchmarks[name].samples
     collected = modified(root / paths.COMPLETIONS.format(**at))
     stores = [(modified(path), path) for path in work.glob(f"{name}-{'[0-9a-f]' * 16}.jsonl")]
     news, store = max(stores, default=(0.0, work))

@@ -23,7 +23,6 @@ from stapo.records.scores import SCHEMA
 from stapo.records.tokens import SCHEMA as TOKENS
 from stapo.records.tokens import rows_per_step
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
-from stapo.tasks import benchmark_definitions
 
 FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
@@ -102,7 +101,7 @@ class Results:
             RefusedError: a line does not have the expected content.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        lines, samples = rows_of_benchmark(benchmark), self.samples(benchmark)
+        lines, samples = self.study.problems(benchmark), self.samples(benchmark)
         found: list[AnsweredProblem] = []
         for number, record in enumerate(untrusted.json_lines(path, LINE_BYTES, lines), 1):
             if not isinstance(record, dict) or record.keys() != FIELDS.keys():
@@ -122,12 +121,6 @@ class Results:
         for decoding in self.study.run.decodings:
             for checkpoint, benchmark in self.study.cells(decoding):
                 yield checkpoint, decoding, benchmark
-
-
-def rows_of_benchmark(benchmark: str) -> int:
-    """Return the number of problems of a benchmark."""
-    rows: int = benchmark_definitions()[benchmark]["metadata"]["rows"]
-    return rows
 
 
 def read_published_study(folder: Path) -> Study:
@@ -204,7 +197,7 @@ def _size_errors(study: Study, files: int) -> Iterator[str]:
         yield f"the study needs at least {needed} files, the folder has {files}"
     for name in study.evaluated():
         samples = study.benchmarks[name].samples
-        if samples * rows_of_benchmark(name) > MAX_RESPONSES:
+        if samples * study.problems(name) > MAX_RESPONSES:
             yield f"benchmarks.{name}.samples: {samples} give more than {MAX_RESPONSES} responses"
 
 
@@ -264,7 +257,7 @@ class _Limits:
     def _cell(self, path: str) -> tuple[int, int]:
         """Return the numbers of problems and samples of a cell."""
         benchmark = Path(path).stem
-        return rows_of_benchmark(benchmark), self.study.benchmarks[benchmark].samples
+        return self.study.problems(benchmark), self.study.benchmarks[benchmark].samples
 
     def _lines(self, file: Path, problems: int, samples: int) -> str | None:
         tokens = self.study.evaluation.max_response_tokens

@@ -80,7 +80,7 @@ def _overlap_errors(results: Results) -> Iterator[str]:
     decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
     questions = {}
     for benchmark in study.evaluated():
-        rows = rows_of(benchmark, results.responses(checkpoint, decoding, benchmark))
+        rows = rows_of(study.task(benchmark), results.responses(checkpoint, decoding, benchmark))
         questions[benchmark] = [row["question"] for row in rows]
     published = not isinstance(study.data, TinyData)
     try:

@@ -11,7 +11,7 @@ from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.study import Study, TrainingRun, identity
-from stapo.tasks import benchmark_definitions
+from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
 KINDS = ("models", "runs", "completions", "scores", "interventions")
@@ -144,9 +144,9 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
     runs = {run: read_run(study, root, run) for run in study.runs()}
     joules = [record["joules"] for record in runs.values()]
     return {
-        "study": study.model_dump(mode="json", exclude_none=True),
+        "study": published_content(study),
         "models": _sources(study, root),
-        "benchmarks": {n: benchmark_definitions()[n]["metadata"] for n in study.evaluated()},
+        "benchmarks": {n: study.task(n)["metadata"] for n in study.evaluated()},
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {

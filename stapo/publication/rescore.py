@@ -17,7 +17,7 @@ from stapo.evaluation.scores import (
 )
 from stapo.evaluation.task import are_rows_of
 from stapo.files import DamagedFileError
-from stapo.publication.folder import Results, rows_of_benchmark
+from stapo.publication.folder import Results
 from stapo.publication.vocabulary import Vocabulary, vocabulary
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
@@ -75,7 +75,7 @@ def score_errors(results: Results) -> Iterator[str]:
     """Yield a line for each cell with incorrect responses or scores."""
     cells = list(results.cells())
     study = results.study
-    grader = Grader(sum(results.samples(b) * rows_of_benchmark(b) for _, _, b in cells))
+    grader = Grader(sum(results.samples(b) * results.study.problems(b) for _, _, b in cells))
     words = {c: vocabulary(results, c) for c in study.checkpoints()}
     for checkpoint, decoding, benchmark in cells:
         at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
@@ -118,12 +118,13 @@ def identity_errors(results: Results) -> Iterator[str]:
 def _response_fault(
     results: Results, benchmark: str, problems: list[AnsweredProblem], words: Vocabulary | None
 ) -> str:
-    rows, limit = rows_of_benchmark(benchmark), results.study.evaluation.max_response_tokens
+    study = results.study
+    rows, limit = study.problems(benchmark), study.evaluation.max_response_tokens
     if [problem.problem for problem in problems] != list(range(rows)):
         return f"not the {rows} problems of {benchmark} in their order"
-    if not are_rows_of(benchmark, problems):
+    if not are_rows_of(study.task(benchmark), problems):
         return f"questions or golds are not those of {benchmark}"
-    exact = results.study.evaluation.backend == "hf"
+    exact = study.evaluation.backend == "hf"
     beyond = 0
     for problem in problems:
         for response in problem.samples():

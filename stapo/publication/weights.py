@@ -20,7 +20,6 @@ from stapo.publication.manifest import WEIGHTS
 from stapo.publication.trainings import acts_alike, recorded_steps
 from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.schema import TinyModel
-from stapo.tasks import benchmark_definitions
 
 HEADER_BYTES = 2**24
 COMPARED_BYTES = 2**28
@@ -159,8 +158,7 @@ def is_looked_at(results: Results, checkpoint: Checkpoint) -> bool:
     if shapes is None or study.evaluation.max_response_tokens > MAX_TOKENS:
         return False
     tokens = study.evaluation.max_response_tokens * sum(
-        results.samples(name) * benchmark_definitions()[name]["metadata"]["rows"]
-        for _, _, name in results.cells()
+        results.samples(name) * study.problems(name) for _, _, name in results.cells()
     )
     work = tokens * sum(map(prod, shapes.values()))
     return work <= MAX_WORK and bool(weight_files(results, checkpoint))

@@ -51,6 +51,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _equal_names(raw)
     yield from _reserved_names(raw)
     yield from _few_samples(raw, tasks)
+    yield from _own_benchmarks(raw, tasks)
     yield from _selection(raw)
     yield from _curve(raw)
     yield from _verdict(raw)
@@ -111,9 +112,9 @@ def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             if name not in choices:
                 yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
     for name in known["benchmarks"]:
-        if name not in tasks:
+        if name not in tasks and _section(raw, "benchmarks", name).get("file") is None:
             about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield ("benchmarks", name), about
+            yield ("benchmarks", name), f"{about}; or name a `file` of your own"
 
 
 def _listed(raw: Mapping[str, Any], *keys: str) -> list[Any]:
@@ -167,6 +168,26 @@ def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
         if samples is not None and 0 < samples < least:
             about = f"{samples} are too few for its number of problems; use at least {least}"
             yield ("benchmarks", name, "samples"), about
+
+
+def _own_benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
+    """Report benchmarks from files of the study's own that are incomplete."""
+    used = {*_names(_section(raw, "run"), "benchmarks")}
+    used |= {*_names(_section(raw, "evaluation"), "development")}
+    for name in _names(_section(raw, "benchmarks")):
+        given, place = _given(_section(raw, "benchmarks", name)), ("benchmarks", name)
+        if "file" not in given:
+            for key in ("question", "answer", "rows", "sha256"):
+                if key in given:
+                    yield (*place, key), "only for a benchmark with `file`; add it, or remove this"
+            continue
+        if name in tasks:
+            yield place, "is also a benchmark of benchmarks/; choose another name"
+        columns = [key for key in ("question", "answer") if key not in given]
+        for key in columns:
+            yield (*place, key), f"missing; name the column of `file` that has the {key}s"
+        if name in used and not columns and not {"rows", "sha256"} <= given.keys():
+            yield (*place, "file"), f"{given['file']} was not read; its rows and sha256 are missing"
 
 
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:

@@ -120,6 +120,11 @@ Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible
 HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
 """A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
+LocalFile = Annotated[
+    str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_visible)
+]
+"""A path; a relative one means the folder of the study file that contains it."""
+Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
 EndTokens = Annotated[
     list[Line],

@@ -13,7 +13,6 @@ from stapo.exhibits import Exhibit
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.schema import Model
 from stapo.study.study import Study
-from stapo.tasks import benchmark_definitions
 
 RECIPES = {
     "data": 1,
@@ -175,7 +174,7 @@ def interventions_fingerprint(study: Study) -> str:
 def benchmark_config(study: Study, benchmark: str) -> dict[str, Any]:
     """Return what determines the problems of a benchmark and how many responses each gets."""
     return {
-        "task": benchmark_definitions()[benchmark],
+        "task": study.task(benchmark),
         "samples": study.benchmarks[benchmark].samples,
     }
 

@@ -15,8 +15,10 @@ from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
+from stapo.study.contents import with_contents
 from stapo.study.interventions import intervention_problems
 from stapo.study.loader import MAX_BYTES, Document, StudyError, document_of, line_of, load_yaml
+from stapo.study.places import place_files
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
 from stapo.tasks import benchmark_definitions
@@ -47,9 +49,9 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     Raises:
         StudyError: with every error, one line each, with place and line.
     """
-    documents = [load_yaml(path) for path in paths]
-    found = reduce(_over, documents, Document())
-    return _study(_over(found, document_of(changes or {}, "--config")))
+    documents = [_loaded(path) for path in paths]
+    documents.append(place_files(document_of(changes or {}, "--config"), Path.cwd()))
+    return _study(with_contents(_extended(reduce(_over, documents, Document()))))
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
@@ -60,7 +62,11 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     """
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(document_of(raw))
+    return _study(_extended(document_of(raw)))
+
+
+def _loaded(path: Path) -> Document:
+    return place_files(load_yaml(path), path.parent)
 
 
 def _over(base: Document, update: Document) -> Document:
@@ -93,14 +99,13 @@ def _extended(document: Document) -> Document:
             about = f"{problem}: {name!r}; known: {', '.join(known)}"
             raise StudyError([f"extends: {about}{line}"])
         seen.append(name)
-        chain.append(load_yaml(STUDIES / f"{name}.yaml"))
+        chain.append(_loaded(STUDIES / f"{name}.yaml"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
     return merged
 
 
 def _study(document: Document) -> Study:
-    document = _extended(document)
     raw, study = document.content, None
     problems: list[Problem] = []
     try:
@@ -125,6 +130,11 @@ def _study(document: Document) -> Study:
 def resolved_content(study: Study) -> dict[str, Any]:
     """Return a study as JSON has it, from which it can be read again."""
     return study.model_dump(mode="json", exclude_none=True)
+
+
+def published_content(study: Study) -> dict[str, Any]:
+    """Return a study as it is published: without where files lie on this machine."""
+    return study.model_dump(mode="json", exclude_none=True, exclude={"places"})
 
 
 def _too_long(study: Study) -> list[str]:

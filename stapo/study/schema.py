@@ -23,11 +23,13 @@ from stapo.study.fields import (
     REWARD,
     SPLIT,
     Buffer,
+    Column,
     Fraction,
     Gpus,
     HubId,
     LearningRate,
     Line,
+    LocalFile,
     Name,
     OpenUnit,
     Real,
@@ -294,9 +296,28 @@ class Decoding(Strict):
 
 
 class BenchmarkSettings(Strict):
-    """Settings of a benchmark in a study; the rest is in `benchmarks/`."""
+    """Settings of a benchmark in a study; the rest is in `benchmarks/`, or in a file of the study's own."""
 
     samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
+    file: LocalFile | None = Field(
+        None,
+        exclude_if=_unset,
+        description="JSON lines or Parquet with the problems; a relative path means the study's folder",
+    )
+    question: Column | None = Field(
+        None, exclude_if=_unset, description="Column of the questions in `file`"
+    )
+    answer: Column | None = Field(
+        None, exclude_if=_unset, description="Column of the answers in `file`"
+    )
+    rows: Rows | None = Field(
+        None, exclude_if=_unset, description="Expected number of problems in `file`; default: any"
+    )
+    sha256: Sha256 | None = Field(
+        None,
+        exclude_if=_unset,
+        description="Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any",
+    )
 
 
 class Template(Strict):

@@ -1,6 +1,7 @@
 """A study: its methods, its trainings, and its cells."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -8,8 +9,10 @@ from pydantic import Field
 from stapo.methods import PARENTS, Method, compared, origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.checks import BASE_TITLE
-from stapo.study.fields import EndTokens, Name
+from stapo.study.fields import EndTokens, LocalFile, Name
 from stapo.study.interventions import Interventions
+from stapo.study.loader import StudyError
+from stapo.study.rows import RowsFile
 from stapo.study.schema import (
     AllMethods,
     BenchmarkSettings,
@@ -25,6 +28,7 @@ from stapo.study.schema import (
     Strict,
     TrainingSettings,
 )
+from stapo.tasks import benchmark_definitions, own_definition
 
 
 class Study(Strict):
@@ -49,6 +53,11 @@ class Study(Strict):
     compare: Compare = Compare()
     interventions: Interventions = Field(
         Interventions(), exclude_if=lambda given: given == Interventions()
+    )
+    places: dict[str, LocalFile] = Field(
+        {},
+        exclude_if=lambda found: not found,
+        description="Absolute paths of the files that the study names, found when it was read",
     )
 
     def method(self, name: str) -> Method:
@@ -151,6 +160,43 @@ class Study(Strict):
     def table_cells(self, decoding: str) -> Iterator[tuple[Checkpoint, str]]:
         """Return those from which the table of a decoding is computed."""
         return (cell for cell in self.cells(decoding) if self.is_full(cell[0]))
+
+    def task(self, benchmark: str) -> dict[str, Any]:
+        """Return the lm-eval task of a benchmark: that of `benchmarks/`, or one of the study's own."""
+        own = self.benchmarks[benchmark]
+        if own.file is None:
+            return benchmark_definitions()[benchmark]
+        instructed = bool(self.training.instruction)
+        return own_definition(benchmark, own.rows or 0, own.sha256 or "", instructed)
+
+    def problems(self, benchmark: str) -> int:
+        """Return the number of problems of a benchmark."""
+        rows: int = self.task(benchmark)["metadata"]["rows"]
+        return rows
+
+    def rows_file(self, benchmark: str) -> RowsFile | None:
+        """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
+        own = self.benchmarks[benchmark]
+        if own.file is None:
+            return None
+        path = self.place_of(f"benchmarks.{benchmark}.file", own.file)
+        return RowsFile(path, own.question or "", own.answer or "", own.sha256 or "")
+
+    def place_of(self, setting: str, name: str) -> Path:
+        """Return where a file that the study names lies.
+
+        Args:
+            setting: place of the setting that names it, such as `data.file`.
+            name: what the setting says.
+
+        Raises:
+            StudyError: it is unknown, as in the study of a published folder.
+        """
+        if setting not in self.places:
+            raise StudyError(
+                [f"{setting}: {name} is not here; give the study file, beside which it lies"]
+            )
+        return Path(self.places[setting])
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

@@ -31,7 +31,7 @@ rule overlap:
         fingerprint=with_all(identity.overlap_fingerprint(STUDY)),
     shell:
         STAPO
-        + " overlap --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
+        + " overlap --study {STUDY_FILE} --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
 
 
 base_settings = cache(partial(settings.base_settings, STUDY))

@@ -74,14 +74,14 @@ def test_rows_of_another_checksum_are_refused():
 
 def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
     problem = AnsweredProblem(0, "", "7", ["a"], [1], [False], ["e"])
-    for name, definition in benchmark_definitions().items():
+    for definition in benchmark_definitions().values():
         function = definition["doc_to_text"].rpartition(".")[2]
         shown = replace(problem, question=getattr(module, function)({"question": "What?"}))
         assert shown.question == "What?" + module.PROMPTS[function]
-        assert module.rows_of(name, [shown]) == [{"question": "What?", "answer": "7"}]
+        assert module.rows_of(definition, [shown]) == [{"question": "What?", "answer": "7"}]
     monkeypatch.delitem(module.PROMPTS, "question")
     with pytest.raises(ValueError, match="doc_to_text question: known are math_question"):
-        module.rows_of("chain-2", [problem])
+        module.rows_of(benchmark_definitions()["chain-2"], [problem])
 
 
 def test_problems_are_held_out():

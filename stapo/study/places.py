@@ -1,0 +1,52 @@
+"""Files that a study names: relative paths mean the folder of the study file that contains them.
+
+A job may read the resolved study elsewhere, so their absolute paths are kept beside what the file says, in
+`Study.places`. They are not published, and determine no result: the content of a file does.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from stapo.study.loader import Document, Place, StudyError
+
+PATHS: tuple[Place, ...] = (("benchmarks", "*", "file"),)
+"""Settings that name a file, `*` for any name."""
+
+
+def place_files(document: Document, folder: Path) -> Document:
+    """Return a document with the absolute paths of the files that it names.
+
+    Args:
+        document: a study file, before it is merged with others.
+        folder: folder that relative paths mean.
+
+    Raises:
+        StudyError: it contains `places` of its own.
+    """
+    if "places" in document.content:
+        raise StudyError(["places: unknown key; remove it"])
+    found = {
+        ".".join(map(str, place)): os.path.abspath(folder / Path(name).expanduser())
+        for place, name in named_files(document.content)
+    }
+    content = {**document.content, **({"places": found} if found else {})}
+    return Document(content, document.lines, document.problems)
+
+
+def named_files(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Yield the place in a study and the text of each setting that names a file."""
+    for path in PATHS:
+        for place, value in _matching(raw, path, ()):
+            if isinstance(value, str) and value and "\0" not in value:
+                yield place, value
+
+
+def _matching(value: Any, path: Place, place: Place) -> Iterator[tuple[Place, Any]]:
+    if not path:
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key in value if path[0] == "*" else [path[0]]:
+            if key in value:
+                yield from _matching(value[key], path[1:], (*place, key))
