@@ -49,10 +49,11 @@ def prompts(
 
     Example: stapo prompts --study workflows/studies/smoke.yaml --out p.jsonl
     """
-    data = study_of(study).data
+    asked = study_of(study)
+    data = asked.data
     from stapo.training.prompts import write_prompts
 
-    found = write_prompts(data, out, record)
+    found = write_prompts(data, out, record, asked.prompts_file())
     typer.echo(
         "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
         "answers".format(**found)

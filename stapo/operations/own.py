@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 
 from stapo.study import Study
+from stapo.study.schema import FileData
 
 
 def own_lines(study: Study) -> Iterator[str]:
     """Yield a line for each file of a study, with what it has been found to contain."""
+    data = study.data
+    if isinstance(data, FileData):
+        yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"
     for name in dict.fromkeys(study.evaluated()):
         own = study.benchmarks[name]
         if own.file:

@@ -52,6 +52,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _reserved_names(raw)
     yield from _few_samples(raw, tasks)
     yield from _own_benchmarks(raw, tasks)
+    yield from _own_prompts(raw)
     yield from _selection(raw)
     yield from _curve(raw)
     yield from _verdict(raw)
@@ -188,6 +189,12 @@ def _own_benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             yield (*place, key), f"missing; name the column of `file` that has the {key}s"
         if name in used and not columns and not {"rows", "sha256"} <= given.keys():
             yield (*place, "file"), f"{given['file']} was not read; its rows and sha256 are missing"
+
+
+def _own_prompts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    given = _given(_section(raw, "data"))
+    if "file" in given and "hub" not in given and not {"rows", "sha256"} <= given.keys():
+        yield ("data", "file"), f"{given['file']} was not read; its rows and sha256 are missing"
 
 
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:

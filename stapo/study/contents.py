@@ -46,6 +46,7 @@ def _used(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, Conten
     run, evaluation = _section(raw, ("run",)) or {}, _section(raw, ("evaluation",)) or {}
     for name in [*_texts(run.get("benchmarks")), *_texts(evaluation.get("development"))]:
         yield ("benchmarks", name), "file", _benchmark
+    yield ("data",), "file", _prompts
 
 
 def _section(raw: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
@@ -82,4 +83,12 @@ def _benchmark(section: dict[str, Any], path: Path) -> dict[str, Any]:
     rows = read_rows(path, *map(str, columns))
     if errors := repeated(rows, path):
         raise StudyError(errors)
+    return {"rows": len(rows), "sha256": checksum(rows)}
+
+
+def _prompts(section: dict[str, Any], path: Path) -> dict[str, Any]:
+    columns = section.get("question", "question"), section.get("answer", "answer")
+    if not all(isinstance(one, str) for one in columns):
+        return {}
+    rows = read_rows(path, *map(str, columns))
     return {"rows": len(rows), "sha256": checksum(rows)}

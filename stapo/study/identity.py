@@ -11,7 +11,7 @@ from typing import Any
 from stapo.canonical import fingerprint
 from stapo.exhibits import Exhibit
 from stapo.study.checkpoint import Checkpoint, TrainingRun
-from stapo.study.schema import Model
+from stapo.study.schema import FileData, Model
 from stapo.study.study import Study
 
 RECIPES = {
@@ -40,7 +40,11 @@ def study_fingerprint(study: Study) -> str:
 def data_config(study: Study) -> dict[str, Any]:
     """Return what determines the training prompts."""
     # Number and checksum only check: to write them into a study trains nothing anew.
-    data = study.data.model_dump(exclude={"unique_prompts", "sha256"})
+    without = {"unique_prompts", "sha256"}
+    if isinstance(study.data, FileData):
+        # Of a file, its content.
+        without = {"file", "question", "answer"}
+    data = study.data.model_dump(exclude=without)
     return {"recipe": RECIPES["data"], "data": data}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stapo.study.loader import Document, Place, StudyError
 
-PATHS: tuple[Place, ...] = (("benchmarks", "*", "file"),)
+PATHS: tuple[Place, ...] = (("benchmarks", "*", "file"), ("data", "file"))
 """Settings that name a file, `*` for any name."""
 
 

@@ -29,7 +29,8 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
 
     So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
     """
-    if any(one in base and other in update for one, other in (KINDS, KINDS[::-1])):
+    kinds, others = (set(KINDS) & one.keys() for one in (base, update))
+    if kinds and others and kinds.isdisjoint(others):
         return dict(update)
     merged = dict(base)
     for key, value in update.items():

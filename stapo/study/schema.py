@@ -110,16 +110,35 @@ class TinyData(Strict):
     seed: Seed = 0
 
 
+class FileData(Strict):
+    """Training prompts in a file of the study's own."""
+
+    file: LocalFile = Field(
+        description="JSON lines or Parquet; a relative path means the study's folder"
+    )
+    question: Column = Field("question", description="Column of the questions")
+    answer: Column = Field("answer", description="Column of the answers")
+    rows: Rows | None = Field(None, description="Expected number of rows; default: any")
+    sha256: Sha256 | None = Field(
+        None, description="Expected SHA-256 of the rows, as printed by `stapo check`; default: any"
+    )
+
+
 def _source(value: Any) -> str:
-    has_hub = "hub" in value if isinstance(value, Mapping) else hasattr(value, "hub")
-    return "hub" if has_hub else "builder"
+    for kind in ("hub", "file"):
+        if kind in value if isinstance(value, Mapping) else hasattr(value, kind):
+            return kind
+    return "builder"
 
 
 Model = Annotated[
     Annotated[HubModel, Tag("hub")] | Annotated[TinyModel, Tag("builder")], Discriminator(_source)
 ]
 Data = Annotated[
-    Annotated[HubData, Tag("hub")] | Annotated[TinyData, Tag("builder")], Discriminator(_source)
+    Annotated[HubData, Tag("hub")]
+    | Annotated[FileData, Tag("file")]
+    | Annotated[TinyData, Tag("builder")],
+    Discriminator(_source),
 ]
 
 

@@ -23,7 +23,8 @@ def _settings(config: dict[str, Any]) -> Settings:
 
 def data_settings(study: Study) -> Settings:
     """Return all that determines the training prompts, and what they are checked against."""
-    return _settings({**identity.data_config(study), "data": study.data.model_dump()})
+    data = study.data.model_dump(exclude={"file", "question", "answer"})
+    return _settings({**identity.data_config(study), "data": data})
 
 
 def overlap_settings(study: Study) -> Settings:

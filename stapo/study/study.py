@@ -21,6 +21,7 @@ from stapo.study.schema import (
     Decoding,
     EngineSettings,
     Evaluation,
+    FileData,
     HubData,
     MethodSettings,
     Model,
@@ -181,6 +182,14 @@ class Study(Strict):
             return None
         path = self.place_of(f"benchmarks.{benchmark}.file", own.file)
         return RowsFile(path, own.question or "", own.answer or "", own.sha256 or "")
+
+    def prompts_file(self) -> RowsFile | None:
+        """Return the file of the training prompts, None if they are not in a file of the study's own."""
+        data = self.data
+        if not isinstance(data, FileData):
+            return None
+        path = self.place_of("data.file", data.file)
+        return RowsFile(path, data.question, data.answer, data.sha256 or "")
 
     def place_of(self, setting: str, name: str) -> Path:
         """Return where a file that the study names lies.

@@ -14,6 +14,7 @@ from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.arithmetic import training_problems
 from stapo.study import StudyError
+from stapo.study.rows import RowsFile
 from stapo.study.schema import Data, HubData, TinyData
 from stapo.text import plain
 
@@ -27,13 +28,16 @@ RUN_OF_WORDS = 13
 """Length in words of a common run that counts as contamination, as usual."""
 
 
-def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[str, Any]:
+def write_prompts(
+    data: Data, path: Path, record: Path | None = None, file: RowsFile | None = None
+) -> dict[str, Any]:
     """Write the unique prompts as JSON lines with question and answer, in a fixed order.
 
     Args:
         data: source of the prompts, with their expected number and checksum.
         path: file of the prompts.
         record: file for the returned mapping.
+        file: file of the study's own with the prompts, for `FileData`.
 
     Returns:
         The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
@@ -46,7 +50,7 @@ def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[st
         records = list(tiny_prompts(data))
         found = {"rows": len(records), "unique": len(records)}
     else:
-        answers = hub_answers(data)
+        answers = hub_answers(data) if isinstance(data, HubData) else _file_answers(file)
         # With conflicting answers the reward would be random.
         records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
         found = {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
@@ -54,6 +58,8 @@ def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[st
     about = {**found, "sha256": checksum(records)}
     if isinstance(data, HubData):
         _require(data, about)
+    if not records:
+        raise StudyError(["data: no prompt has a single answer; choose other data"])
     write_jsonl(path, records)
     if record:
         write_json(record, about)
@@ -119,6 +125,8 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
 def hub_answers(data: HubData) -> dict[str, Counter[str]]:
     """Return question -> its answers with their number of rows, in the order of the data.
 
+    The columns are question and answer, or those of DAPO-Math-17k.
+
     Raises:
         StudyError: a row has no question and answer, or lacks the wrapper that is to be removed.
     """
@@ -128,16 +136,29 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
     answers: dict[str, Counter[str]] = {}
     for index, row in enumerate(rows):
         place = f"data: row {index} of {data.hub} at {data.revision[:8]}"
+        plain = {"question", "answer"} <= row.keys()
         try:
-            question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
+            if plain:
+                question, answer = row["question"], row["answer"]
+            else:
+                question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
         except (LookupError, TypeError) as error:
-            about = "no prompt[0].content or no reward_model.ground_truth"
-            raise StudyError([f"{place}: {about}; choose data of this layout"]) from error
+            about = "no question and answer, and no prompt[0].content and reward_model.ground_truth"
+            raise StudyError([f"{place}: {about}; choose data of one of these layouts"]) from error
         if not (isinstance(question, str) and isinstance(answer, str)):
             raise StudyError([f"{place}: question or answer is not text; choose other data"])
-        if data.wrapper == "strip":
+        if data.wrapper == "strip" and not plain:
             question = _stripped(question, place)
         answers.setdefault(question, Counter())[answer] += 1
+    return answers
+
+
+def _file_answers(file: RowsFile | None) -> dict[str, Counter[str]]:
+    if file is None:
+        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
+    answers: dict[str, Counter[str]] = {}
+    for row in file.read():
+        answers.setdefault(row["question"], Counter())[row["answer"]] += 1
     return answers
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stapo import paths
@@ -11,7 +12,7 @@ from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.rows import TableRow
 from stapo.files import read_json
 from stapo.study import Checkpoint, Study, TrainingRun
-from stapo.study.schema import HubData, HubModel
+from stapo.study.schema import FileData, HubData, HubModel
 
 UNMEASURED = "unmeasured"
 PROFILES = {"smoke": "workflows/profiles/smoke"}
@@ -146,14 +147,13 @@ def _what(study: Study) -> Iterator[tuple[str, str]]:
             layers = f"{model.layers} layers of width {model.hidden_size}"
             yield f"Base model, {size}", f"{model.builder}: {layers}, made by the study itself"
     data = study.data
-    yield (
-        "Training prompts",
-        (
-            f"{data.hub} at {data.revision[:12]}"
-            if isinstance(data, HubData)
-            else f"{data.prompts:,} of {data.builder}"
-        ),
-    )
+    if isinstance(data, HubData):
+        prompts = f"{data.hub} at {data.revision[:12]}"
+    elif isinstance(data, FileData):
+        prompts = f"{data.rows:,} rows of {Path(data.file).name}"
+    else:
+        prompts = f"{data.prompts:,} of {data.builder}"
+    yield "Training prompts", prompts
     yield "Methods", ", ".join(study.method(name).title for name in run.methods)
     yield "Training seeds", ", ".join(map(str, run.seeds))
     warmup = "no warm-up"

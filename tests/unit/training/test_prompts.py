@@ -10,7 +10,7 @@ import pytest
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
 from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.study import StudyError
+from stapo.study import StudyError, identity, read_study
 from stapo.study.schema import HubData, TinyData
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import (
@@ -159,6 +159,42 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
 def test_rows_of_another_layout_are_a_line_not_a_traceback(hub, broken):
     with pytest.raises(StudyError, match=r"data: row 1 of a/b at 00000000: .*; choose "):
         hub([ROWS[0], broken])
+
+
+def test_columns_question_and_answer_are_taken_as_they_are(hub):
+    prompts, _, about = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
+    assert prompts == KEPT
+    assert about["conflicting"] == 1
+    with pytest.raises(StudyError, match="question or answer is not text"):
+        hub([{"question": "1+1?", "answer": 2}])
+
+
+def test_prompts_of_a_file_of_the_studys_own(tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(f'{{"Q": "{q}", "A": {a}}}\n' for q, a in PAIRS))
+    (tmp_path / "mine.yaml").write_text(
+        "extends: smoke\nname: mine\ndata: {file: q.jsonl, question: Q, answer: A}\n"
+    )
+    study = read_study(tmp_path / "mine.yaml")
+    assert study.data.rows == 5
+    out = tmp_path / "prompts.jsonl"
+    about = write_prompts(study.data, out, None, study.prompts_file())
+    assert read_jsonl(out) == KEPT
+    assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
+    before = identity.data_config(study)
+    path.write_text(path.read_text() + '{"Q": "5+5?", "A": 10}\n')
+    with pytest.raises(StudyError, match="its rows changed since the study was read"):
+        write_prompts(study.data, out, None, study.prompts_file())
+    after = identity.data_config(read_study(tmp_path / "mine.yaml"))
+    assert before != after
+    assert "q.jsonl" not in str(after)
+    path.write_text('{"Q": "1+1?", "A": 2}\n{"Q": "1+1?", "A": 3}\n')
+    conflicting = read_study(tmp_path / "mine.yaml")
+    with pytest.raises(StudyError, match="no prompt has a single answer"):
+        write_prompts(conflicting.data, out, None, conflicting.prompts_file())
+    path.unlink()
+    with pytest.raises(StudyError, match=r"data\.file: .*q\.jsonl: No such file"):
+        read_study(tmp_path / "mine.yaml")
 
 
 def test_data_without_a_single_prompt_are_an_error(hub):
