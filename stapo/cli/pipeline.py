@@ -118,8 +118,8 @@ def base(
     template = None
     if size is not None:
         require("--size", size, found.run.sizes)
-        settings = found.models[size].model_dump()
-        made_from = settings
+        settings = found.model(size).model_dump()
+        made_from = identity.model_settings(found.models[size])
     else:
         judge = verifier_of(found)
         settings = judge.model_dump(include={"hub", "revision"})

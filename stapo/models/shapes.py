@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stapo.models.arithmetic import VOCABULARY
 from stapo.study import Study, StudyError
-from stapo.study.schema import HubModel, TinyModel, Verifier
+from stapo.study.schema import FolderModel, HubModel, TinyModel, Verifier
 
 TINY_HEAD_SIZE = 32
 
@@ -62,8 +62,12 @@ SHAPES = {
 """Shapes by Hub id, from the models' config.json; the verifier is assumed to have that of Qwen2.5-3B."""
 
 
-def shape_of(model: HubModel | TinyModel | Verifier) -> Shape:
-    """Return the shape of a model: from its settings, `SHAPES`, or config.json in the Hub's cache.
+def shape_of(model: HubModel | FolderModel | TinyModel | Verifier) -> Shape:
+    """Return the shape of a model: from its settings, `SHAPES`, or its config.json.
+
+    Args:
+        model: a model on the Hub, whose config.json is in the Hub's cache; one in a folder, by its absolute
+            path; a tiny one; or a verifier.
 
     Raises:
         StudyError: the shape is unknown.
@@ -71,22 +75,31 @@ def shape_of(model: HubModel | TinyModel | Verifier) -> Shape:
     if isinstance(model, TinyModel):
         sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
         return Shape(*sizes, TINY_HEAD_SIZE, model.intermediate_size, True, len(VOCABULARY))
+    if isinstance(model, FolderModel):
+        config = Path(model.path) / "config.json"
+        if not config.is_absolute():
+            raise StudyError([f"models: shape of {model.path} unknown; it is not on this machine"])
+        return _shape(config, f"models: shape of {model.path} unknown by its config.json")
     if model.hub in SHAPES:
         return SHAPES[model.hub]
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
+    unknown = f"models: shape of {model.hub} unknown, its config.json is not in the Hub's cache"
+    known = f"run `stapo fetch` first, or choose from {', '.join(SHAPES)}"
+    return _shape(Path(str(found)), f"{unknown}; {known}")
+
+
+def _shape(path: Path, error_line: str) -> Shape:
     try:
-        config = json.loads(Path(str(found)).read_text())
+        config = json.loads(path.read_text())
         heads, hidden = config["num_attention_heads"], config["hidden_size"]
         kv_heads, head_dim = config.get("num_key_value_heads"), config.get("head_dim")
         sizes = (config["num_hidden_layers"], hidden, heads, kv_heads or heads)
         last = (config.get("tie_word_embeddings", False), config["vocab_size"])
         return Shape(*sizes, head_dim or hidden // heads, config["intermediate_size"], *last)
-    except (OSError, ValueError, KeyError) as error:
-        line = f"models: shape of {model.hub} unknown, its config.json is not in the Hub's cache;"
-        known = f"run `stapo fetch` first, or choose from {', '.join(SHAPES)}"
-        raise StudyError([f"{line} {known}"]) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StudyError([error_line]) from error
 
 
 def shapes_of(study: Study) -> dict[str, Shape]:
@@ -98,7 +111,7 @@ def shapes_of(study: Study) -> dict[str, Shape]:
     shapes, errors = {}, []
     for size in study.run.sizes:
         try:
-            shapes[size] = shape_of(study.models[size])
+            shapes[size] = shape_of(study.model(size))
         except StudyError as error:
             errors += error.errors
     if errors:

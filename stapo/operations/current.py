@@ -42,7 +42,7 @@ def is_built(study: Study, root: Path, size: str) -> bool:
     Weights that were removed since, to make space, do not count: nothing is built again for them alone.
     """
     place, settings = paths.BASE_RECORD, study.models.get(size)
-    wanted = settings.model_dump(mode="json") if settings else {}
+    wanted = identity.model_settings(settings) if settings else {}
     if size == "verifier":
         place, wanted = paths.VERIFIER_RECORD, identity.verifier_config(study)
     with suppress(ValueError, RecursionError):

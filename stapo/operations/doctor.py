@@ -29,6 +29,7 @@ from stapo.operations.file_system import Check, disk, file_system, places, share
 from stapo.provenance import LOCK, provenance
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
+from stapo.study.schema import TinyModel
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
 from stapo.training.server import (
@@ -166,7 +167,7 @@ def reward(study: Study) -> Iterator[Check]:
 
 def shapes(study: Study) -> Iterator[Check]:
     """Check that time, disk space and memory of every model can be estimated."""
-    models = [study.models[size] for size in study.run.sizes]
+    models = [study.model(size) for size in study.run.sizes]
     unknown = []
     for model in [*models, *([study.evaluation.verifier] if study.evaluation.verifier else [])]:
         try:
@@ -194,7 +195,7 @@ def gpus(study: Study) -> Iterator[Check]:
     build = f"torch {torch.__version__} ({f'CUDA {built}' if built else 'no CUDA'})"
     what = f"{build}, driver {driver or 'none'}, {count} GPUs"
     fault = toolchain.driver_fault(driver, int(built.split(".")[0])) if built and driver else None
-    tiny = all(not hasattr(study.models[size], "hub") for size in study.run.sizes)
+    tiny = all(isinstance(study.models[size], TinyModel) for size in study.run.sizes)
     level: Literal["ok", "warning", "error"] = "error" if needs_vllm(study) else "warning"
     if driver and built is None:
         remedy = "install the CUDA build of torch: `make setup-gpu`"

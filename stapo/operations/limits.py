@@ -174,6 +174,6 @@ def _prompt(study: Study) -> float:
 def _shape(study: Study, size: str) -> Shape | None:
     """Return the shape of a size, None where it is unknown before the model is downloaded."""
     try:
-        return shape_of(study.models[size])
+        return shape_of(study.model(size))
     except StudyError:
         return None

@@ -305,8 +305,8 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
 
 
 def _print_scale(study: Study, device: Device, console: Console) -> None:
-    """Print how to divide GPUs among trainings, for a study of Hub models on GPUs."""
-    if device.is_gpu and any(isinstance(study.models[size], HubModel) for size in study.run.sizes):
+    """Print how to divide GPUs among trainings, for a study of models that are not tiny."""
+    if device.is_gpu and any(not isinstance(study.models[s], TinyModel) for s in study.run.sizes):
         table, lines = recommendation(study, device)
         console.print(table)
         for line in lines:

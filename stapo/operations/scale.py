@@ -82,7 +82,7 @@ def choices(study: Study, size: str, shape: Shape, device: Device, most: int) ->
 
 def training_hours(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the hours of one training."""
-    shape = shape_of(study.models[size])
+    shape = shape_of(study.model(size))
     step = costs.training_step_seconds(study, size, method, shape, device, gpus)
     return study.training_of(method).steps * step / 3600
 

@@ -106,7 +106,8 @@ def _origin_errors(results: Results) -> Iterator[str]:
     """Yield the models whose recorded source differs from the study's."""
     study = results.study
     made_from = {
-        f"models/{size}/base.json": study.models[size].model_dump() for size in study.run.sizes
+        f"models/{size}/base.json": identity.model_settings(study.models[size])
+        for size in study.run.sizes
     }
     if study.evaluation.verifier:
         made_from["models/verifier.json"] = identity.verifier_config(study)

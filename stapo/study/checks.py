@@ -53,6 +53,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _few_samples(raw, tasks)
     yield from _own_benchmarks(raw, tasks)
     yield from _own_prompts(raw)
+    yield from _own_models(raw)
     yield from _selection(raw)
     yield from _curve(raw)
     yield from _verdict(raw)
@@ -195,6 +196,13 @@ def _own_prompts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     given = _given(_section(raw, "data"))
     if "file" in given and "hub" not in given and not {"rows", "sha256"} <= given.keys():
         yield ("data", "file"), f"{given['file']} was not read; its rows and sha256 are missing"
+
+
+def _own_models(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    for size in _names(_section(raw, "run"), "sizes"):
+        given = _given(_section(raw, "models", size))
+        if "path" in given and "hub" not in given and "sha256" not in given:
+            yield ("models", size, "path"), f"{given['path']} was not read; its sha256 is missing"
 
 
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from stapo.study import model_folder
 from stapo.study.loader import Document, Place, StudyError, line_of
 from stapo.study.places import named_files
 from stapo.study.rows import checksum, read_rows, repeated
@@ -47,6 +48,8 @@ def _used(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, Conten
     for name in [*_texts(run.get("benchmarks")), *_texts(evaluation.get("development"))]:
         yield ("benchmarks", name), "file", _benchmark
     yield ("data",), "file", _prompts
+    for size in _texts(run.get("sizes")):
+        yield ("models", size), "path", _model
 
 
 def _section(raw: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
@@ -92,3 +95,9 @@ def _prompts(section: dict[str, Any], path: Path) -> dict[str, Any]:
         return {}
     rows = read_rows(path, *map(str, columns))
     return {"rows": len(rows), "sha256": checksum(rows)}
+
+
+def _model(section: dict[str, Any], path: Path) -> dict[str, Any]:
+    if errors := model_folder.faults(path):
+        raise StudyError(errors)
+    return {"sha256": model_folder.checksum(path)}

@@ -33,6 +33,13 @@ def visible_lines(text: str) -> str:
     return text
 
 
+def raw_or_template(text: str) -> str:
+    """Return `raw`, or the text of a chat template; raise an error if it cannot be one."""
+    if text != "raw" and "{{" not in text:
+        raise ValueError("expected raw, or a file that ends in .jinja and contains a template")
+    return visible_lines(text)
+
+
 def _hub_id(text: str) -> str:
     if any(part in text for part in NOT_IN_HUB_IDS) or text.endswith(".git"):
         raise ValueError("the Hub does not allow --, .. or a final .git in a name")
@@ -98,7 +105,7 @@ REWARD = rf"^({'|'.join(REWARDS)}|{_WORD}(\.{_WORD})*:{_WORD})$"
 IN_WORDS = {
     NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
     TITLE: "1 to 40 characters in one line, without spaces at its ends",
-    HUB_ID: "a repository of the Hub as owner/name",
+    HUB_ID: "a repository of the Hub as owner/name; of your own, `path:` is a model, `file:` data",
     REVISION: "a commit, 40 hex digits, or main",
     SPLIT: "a split, such as train or train[:50%]",
     COMMIT: "a commit, 40 hex digits",

@@ -59,9 +59,14 @@ def overlap_fingerprint(study: Study) -> str:
     return fingerprint(overlap_config(study))
 
 
+def model_settings(model: Model) -> dict[str, Any]:
+    """Return the settings of a base model; of one in a folder, its content and not its place."""
+    return model.model_dump(mode="json", exclude={"path"})
+
+
 def model_config(model: Model) -> dict[str, Any]:
     """Return what determines a base model."""
-    return {"recipe": RECIPES["base"], "model": model.model_dump()}
+    return {"recipe": RECIPES["base"], "model": model_settings(model)}
 
 
 def model_fingerprint(model: Model) -> str:

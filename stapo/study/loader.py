@@ -67,7 +67,7 @@ def load_yaml(path: Path) -> Document:
     Raises:
         StudyError: the file is missing, not YAML, not a mapping, or exceeds a limit.
     """
-    name = _shown(path)
+    name = shown_path(path)
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -179,7 +179,7 @@ def line_of(place: Place, lines: Mapping[Place, str]) -> str:
     return f" ({line})" if line else ""
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Return a path relative to the working directory if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

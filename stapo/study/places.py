@@ -6,12 +6,17 @@ A job may read the resolved study elsewhere, so their absolute paths are kept be
 
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from stapo.study.loader import Document, Place, StudyError
+from stapo.study.loader import Document, Place, StudyError, line_of, shown_path
 
-PATHS: tuple[Place, ...] = (("benchmarks", "*", "file"), ("data", "file"))
+PATHS: tuple[Place, ...] = (
+    ("benchmarks", "*", "file"),
+    ("data", "file"),
+    ("models", "*", "path"),
+)
 """Settings that name a file, `*` for any name."""
 
 
@@ -27,12 +32,32 @@ def place_files(document: Document, folder: Path) -> Document:
     """
     if "places" in document.content:
         raise StudyError(["places: unknown key; remove it"])
+    content, problems = _with_templates(document, folder)
     found = {
         ".".join(map(str, place)): os.path.abspath(folder / Path(name).expanduser())
-        for place, name in named_files(document.content)
+        for place, name in named_files(content)
     }
-    content = {**document.content, **({"places": found} if found else {})}
-    return Document(content, document.lines, document.problems)
+    if found:
+        content = {**content, "places": found}
+    return Document(content, document.lines, document.problems + problems)
+
+
+def _with_templates(
+    document: Document, folder: Path
+) -> tuple[dict[str, Any], list[tuple[Place, str]]]:
+    """Return the content with the text of chat templates in place of their files, and problems."""
+    content, problems = deepcopy(document.content), []
+    for place, name in list(_matching(content, ("models", "*", "chat_template"), ())):
+        if not (isinstance(name, str) and name.endswith(".jinja")):
+            continue
+        path = folder / Path(name).expanduser()
+        try:
+            content["models"][place[1]]["chat_template"] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            line = f"{shown_path(path)}: {reason}{line_of(place, document.lines)}"
+            problems.append((place, line))
+    return content, problems
 
 
 def named_files(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.canonical import canonical
-from stapo.study.loader import StudyError
+from stapo.study.loader import StudyError, shown_path
 from stapo.text import shorten
 
 Row = dict[str, str]
@@ -58,25 +58,26 @@ def read_rows(path: Path, question: str, answer: str) -> list[Row]:
     Raises:
         StudyError: one line for each fault, with its line or row.
     """
+    name = shown_path(path)
     if path.suffix not in KINDS_OF_FILE:
-        raise StudyError([f"{path}: expected a file that ends in {' or '.join(KINDS_OF_FILE)}"])
+        raise StudyError([f"{name}: expected a file that ends in {' or '.join(KINDS_OF_FILE)}"])
     columns = {"question": question, "answer": answer}
     try:
         records = list(_parquet(path) if path.suffix == ".parquet" else _json_lines(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise StudyError([f"{path}: {reason}"]) from error
+        raise StudyError([f"{name}: {reason}"]) from error
     known = dict.fromkeys(key for _, record in records for key in record)
     absent = [name for name in columns.values() if name not in known]
     if absent or not records:
         missing = f"no column {', '.join(map(repr, absent))}; its columns: {', '.join(known)}"
-        raise StudyError([f"{path}: {shorten(missing, 300) if records else 'no rows'}"])
+        raise StudyError([f"{name}: {shorten(missing, 300) if records else 'no rows'}"])
     rows, faults = [], []
     for place, record in records:
         row = {key: _text(record.get(name)) for key, name in columns.items()}
         empty = [repr(columns[key]) for key, text in row.items() if not text]
         if empty:
-            faults.append(f"{path}, {place}: no text or number in column {', '.join(empty)}")
+            faults.append(f"{name}, {place}: no text or number in column {', '.join(empty)}")
         rows.append({key: text or "" for key, text in row.items()})
     if faults:
         raise StudyError(faults)
@@ -90,7 +91,9 @@ def repeated(rows: Iterable[Row], path: Path) -> list[str]:
     for number, row in enumerate(rows, 1):
         earlier = first.setdefault(checksum([row]), number)
         if earlier != number:
-            found.append(f"{path}: row {number} repeats row {earlier}; remove one of them")
+            found.append(
+                f"{shown_path(path)}: row {number} repeats row {earlier}; remove one of them"
+            )
     return found
 
 
@@ -110,9 +113,13 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             try:
                 record = json.loads(line, parse_float=str, parse_int=str)
             except (ValueError, RecursionError) as error:
-                raise StudyError([f"{path}, line {number}: not JSON: {error}"]) from error
+                raise StudyError(
+                    [f"{shown_path(path)}, line {number}: not JSON: {error}"]
+                ) from error
             if not isinstance(record, dict):
-                raise StudyError([f"{path}, line {number}: expected an object with columns"])
+                raise StudyError(
+                    [f"{shown_path(path)}, line {number}: expected an object with columns"]
+                )
             yield f"line {number}", record
 
 
@@ -125,6 +132,6 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         records = pq.read_table(path).to_pylist()
     except (pa.ArrowException, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise StudyError([f"{path}: not a Parquet file: {reason}"]) from error
+        raise StudyError([f"{shown_path(path)}: not a Parquet file: {reason}"]) from error
     for number, record in enumerate(records, 1):
         yield f"row {number}", record

@@ -45,6 +45,7 @@ from stapo.study.fields import (
     address,
     even_heads,
     in_list,
+    raw_or_template,
     visible_lines,
 )
 
@@ -60,11 +61,33 @@ def _unset(value: Any) -> bool:
     return value is None
 
 
-class HubModel(Strict):
+class _OwnTemplate(Strict):
+    """A model whose chat template a study may replace."""
+
+    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = Field(
+        None,
+        min_length=1,
+        max_length=20_000,
+        exclude_if=_unset,
+        description="Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
+        "default: the tokenizer's chat template",
+    )
+
+
+class HubModel(_OwnTemplate):
     """A model on the Hugging Face Hub."""
 
     hub: HubId = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
+
+
+class FolderModel(_OwnTemplate):
+    """A model in a folder, in the Hub's format: safetensors, config.json, tokenizer; no code."""
+
+    path: LocalFile = Field(description="Folder; a relative path means the study's folder")
+    sha256: Sha256 | None = Field(
+        None, description="Expected SHA-256 of the files, as printed by `stapo check`; default: any"
+    )
 
 
 class TinyModel(Strict):
@@ -124,21 +147,32 @@ class FileData(Strict):
     )
 
 
-def _source(value: Any) -> str:
-    for kind in ("hub", "file"):
+def _kind_of_model(value: Any) -> str:
+    return _kind(value, "path")
+
+
+def _kind_of_data(value: Any) -> str:
+    return _kind(value, "file")
+
+
+def _kind(value: Any, own: str) -> str:
+    for kind in ("hub", own):
         if kind in value if isinstance(value, Mapping) else hasattr(value, kind):
             return kind
     return "builder"
 
 
 Model = Annotated[
-    Annotated[HubModel, Tag("hub")] | Annotated[TinyModel, Tag("builder")], Discriminator(_source)
+    Annotated[HubModel, Tag("hub")]
+    | Annotated[FolderModel, Tag("path")]
+    | Annotated[TinyModel, Tag("builder")],
+    Discriminator(_kind_of_model),
 ]
 Data = Annotated[
     Annotated[HubData, Tag("hub")]
     | Annotated[FileData, Tag("file")]
     | Annotated[TinyData, Tag("builder")],
-    Discriminator(_source),
+    Discriminator(_kind_of_data),
 ]
 
 

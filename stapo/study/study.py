@@ -191,6 +191,12 @@ class Study(Strict):
         path = self.place_of("data.file", data.file)
         return RowsFile(path, data.question, data.answer, data.sha256 or "")
 
+    def model(self, size: str) -> Model:
+        """Return the base model of a size; that in a folder with its absolute path, where it is known."""
+        found = self.models[size]
+        place = self.places.get(f"models.{size}.path")
+        return found.model_copy(update={"path": place}) if place else found
+
     def place_of(self, setting: str, name: str) -> Path:
         """Return where a file that the study names lies.
 

@@ -14,7 +14,7 @@ from stapo.text import shorten
 Problem = tuple[Place, str]
 """Place of a problem, and its description with a remedy."""
 
-KINDS = ("hub", "file", "builder")
+KINDS = ("hub", "path", "file", "builder")
 """Tags of models and data that pydantic adds to places; they are not in the file."""
 MOVED: dict[Place, str] = {
     ("evaluation", "end_tokens"): "it now applies to training too; move it to the top level of the "

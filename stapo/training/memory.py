@@ -60,7 +60,7 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
         )
     for size in study.run.sizes:
         try:
-            shape = shape_of(study.models[size])
+            shape = shape_of(study.model(size))
         except StudyError:
             continue  # `stapo doctor` warns of it; nothing can be estimated.
         error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
@@ -79,7 +79,7 @@ def host_errors(study: Study, size: str, gpus: int, nodes: int, host_bytes: floa
         host_bytes: memory of one machine.
     """
     try:
-        shape = shape_of(study.models[size])
+        shape = shape_of(study.model(size))
     except StudyError:
         return []
     here = gpus // nodes

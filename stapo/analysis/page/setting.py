@@ -12,7 +12,7 @@ from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.rows import TableRow
 from stapo.files import read_json
 from stapo.study import Checkpoint, Study, TrainingRun
-from stapo.study.schema import FileData, HubData, HubModel
+from stapo.study.schema import FileData, FolderModel, HubData, HubModel
 
 UNMEASURED = "unmeasured"
 PROFILES = {"smoke": "workflows/profiles/smoke"}
@@ -137,12 +137,24 @@ def setting(
     return [*_what(study), *_made(scores, found)]
 
 
+def _template(model: HubModel | FolderModel) -> str:
+    if model.chat_template is None:
+        return ""
+    raw = model.chat_template == "raw"
+    return ", without chat template" if raw else ", chat template of the study"
+
+
 def _what(study: Study) -> Iterator[tuple[str, str]]:
     training, run = study.training, study.run
     for size in run.sizes:
         model = study.models[size]
         if isinstance(model, HubModel):
-            yield f"Base model, {size}", f"{model.hub} at {model.revision[:12]}"
+            yield f"Base model, {size}", f"{model.hub} at {model.revision[:12]}{_template(model)}"
+        elif isinstance(model, FolderModel):
+            yield (
+                f"Base model, {size}",
+                f"{Path(model.path).name}, SHA-256 {str(model.sha256)[:12]}{_template(model)}",
+            )
         else:
             layers = f"{model.layers} layers of width {model.hidden_size}"
             yield f"Base model, {size}", f"{model.builder}: {layers}, made by the study itself"
