@@ -49,9 +49,14 @@ class SelectionSpec:
     """Whether it draws random numbers; it then has an argument `seed`."""
     silenced: Callable[[int, Args], Silenced] | None = None
     """Function of the number of candidates (A > 0, probability below tau_p) that returns how many of them it
-    silences; None for a selection that does not silence candidates."""
+    silences; None for a selection that does not silence candidates alone, or if unknown."""
     kept: Callable[[int, Args], int] | None = None
     """Function of the number of response tokens that returns how many of them it keeps; None if unknown."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says how many tokens contribute; a selection of a study's own does not."""
+        return self.silenced is not None or self.kept is not None
 
 
 def _scope_reads(args: Args) -> Rows:
@@ -159,19 +164,34 @@ class Method:
     revision: str = ""
     """Revision of the paper, if its revisions define the method differently."""
     selection: str = "keep_all"
-    """Name in `SELECTION_SPECS`."""
+    """Name in `SELECTION_SPECS`, or `FILE.py:function` or `package.module:function` of a study's own."""
     selection_args: Args = field(default_factory=dict)
+    selection_sha256: str = ""
+    """SHA-256 of the file of a selection of a study's own."""
+    selection_path: str = ""
+    """Absolute path of that file, if it is not a module."""
     kl_coefficient: float = 0.0
     """Coefficient of the k3 estimate of the KL divergence from the base model."""
     dual_clip: float | None = None
 
     @property
+    def is_own(self) -> bool:
+        """Whether its selection is a function of a study's own."""
+        return ":" in self.selection
+
+    @property
     def spec(self) -> SelectionSpec:
-        """Declaration of its selection.
+        """Declaration of its selection; of a study's own, only its arguments are known.
 
         Raises:
             ValueError: the selection is not declared.
         """
+        if self.is_own:
+            arguments = {
+                name: Argument(default=value, description="")
+                for name, value in self.selection_args.items()
+            }
+            return SelectionSpec(arguments=arguments)
         if self.selection not in SELECTION_SPECS:
             known = ", ".join(SELECTION_SPECS)
             raise ValueError(f"selection: expected one of {known}, found {self.selection}")
@@ -357,6 +377,10 @@ def _changed(method: Method, given: Settings) -> Method:
     known = selection_arguments()
     args = {key: value for key, value in given.items() if key in known}
     others = {key: value for key, value in given.items() if key not in args}
+    args |= others.pop("selection_args", {})
+    if "selection" in others:
+        # Arguments of another selection are none of this one.
+        return replace(method, **others, selection_args=args)
     return replace(method, **others, selection_args={**method.selection_args, **args})
 
 
@@ -376,7 +400,7 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
 
 def differences(origin: Method, found: Method) -> dict[str, Any]:
     """Return the settings and selection arguments of a method that differ from those of another."""
-    settings = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+    settings = ("selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
     pairs = {
         key: (origin.selection_args.get(key), value) for key, value in found.selection_args.items()
     }

@@ -222,6 +222,6 @@ def _paper() -> dict[str, Any]:
 
 
 def _selection(method: Method) -> str:
-    words = method.selection.replace("_", " ")
+    words = method.selection if method.is_own else method.selection.replace("_", " ")
     arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
     return f"{words}: {arguments}" if arguments else words

@@ -168,7 +168,7 @@ def train(
             return
         from stapo.training.rewards import reward_fault
 
-        if fault := reward_fault(found.training):
+        if fault := reward_fault(found.job_training(method)):
             raise StudyError([fault])
         _overlap(prompts, found.evaluated(), isinstance(found.data, HubData), found)
         if gpus is not None:
@@ -177,7 +177,7 @@ def train(
 
     job = run.TrainingJob(
         config=config,
-        training=found.training_of(method),
+        training=found.job_training(method),
         end_tokens=found.end_tokens,
         method=found.method(method),
         seed=seed,

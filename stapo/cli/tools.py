@@ -50,7 +50,13 @@ def check(study: StudyFile) -> None:
     # `stapo verify` would report these only after all trainings.
     remedy = "choose another name or title; `stapo verify` rejects this one"
     titles = [f"{line}; {remedy}" for line in title_faults(found)]
-    rewards = filter(None, [reward_fault(found.training), reward_doubt(found.training)])
+    rewards = filter(
+        None,
+        [
+            reward_fault(found.job_training(found.run.methods[0])),
+            reward_doubt(found.training),
+        ],
+    )
     for line in [*found.unpinned(), *titles, *rewards]:
         typer.echo(f"warning: {line}")
 

@@ -45,7 +45,10 @@ def write_base(config: dict[str, Any], path: Path, template: Template | None = N
 
             build_tiny(model, aside, state)
         else:
-            (_copy if isinstance(model, FolderModel) else _download)(model, aside)
+            if isinstance(model, FolderModel):
+                _copy(model, aside)
+            else:
+                _download(model, aside)
             if model.chat_template:
                 raw = model.chat_template == "raw"
                 text = RAW_TEMPLATE if raw else model.chat_template

@@ -155,7 +155,7 @@ def revisions(study: Study) -> Iterator[Check]:
 
 def reward(study: Study) -> Iterator[Check]:
     """Check that the reward function of the trainings can be found and is the intended one."""
-    if fault := reward_fault(study.training):
+    if fault := reward_fault(study.job_training(study.run.methods[0])):
         what, _, remedy = fault.rpartition("; ")
         yield Check("error", what, remedy)
     else:

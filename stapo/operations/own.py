@@ -12,6 +12,12 @@ def own_lines(study: Study) -> Iterator[str]:
         model = study.models[size]
         if isinstance(model, FolderModel):
             yield f"models.{size}: {model.path}; sha256: {model.sha256}"
+    for method in map(study.method, study.run.methods):
+        if method.is_own:
+            yield f"{method.title}: runs {method.selection}; sha256: {method.selection_sha256}"
+    if ":" in study.training.reward:
+        checksum = study.training.reward_sha256
+        yield f"training.reward: runs {study.training.reward}; sha256: {checksum}"
     data = study.data
     if isinstance(data, FileData):
         yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"

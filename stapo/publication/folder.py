@@ -138,7 +138,8 @@ def read_published_study(folder: Path) -> Study:
             raise untrusted.RefusedError(
                 f"training.steps: {steps} is not a number up to {MAX_STEPS}"
             )
-        return parse_study(about["study"])
+        # Where files lie on this machine is not for somebody else's folder to say.
+        return parse_study({k: v for k, v in about["study"].items() if k != "places"})
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise StudyError(

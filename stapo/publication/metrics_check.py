@@ -176,8 +176,10 @@ def reward_faults(reward: float, responses: int, training: TrainingSettings) -> 
 
 def silenced_of(num_candidates: int, method: Method) -> Silenced:
     """Return the numbers of candidates that a method can silence."""
-    declared = method.spec.silenced
-    return declared(num_candidates, method.arguments) if declared else Silenced(0, 0, 0)
+    spec = method.spec
+    if spec.silenced:
+        return spec.silenced(num_candidates, method.arguments)
+    return Silenced(0, 0 if spec.is_known else num_candidates, 0)
 
 
 def _selection_faults(record: StepRecord, method: Method) -> Iterator[str]:

@@ -21,7 +21,7 @@ from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.study import StudyError, identity
+from stapo.study import Study, StudyError, identity
 from stapo.text import visible
 
 Errors = Iterator[str]
@@ -225,6 +225,15 @@ CHECKS: dict[str, Callable[[Results], Errors]] = {
 """Question to what answers it, in the order in which they are asked."""
 
 
+def _own_code(study: Study) -> Iterator[str]:
+    """Yield each function of the study's own, which is never run here."""
+    for name in study.run.methods:
+        if (method := study.method(name)).is_own:
+            yield f"{method.title}: the selection {method.selection}"
+    if ":" in study.training.reward:
+        yield f"the reward {study.training.reward}"
+
+
 def _notes(results: Results) -> Iterator[str]:
     from stapo.publication.weights import is_looked_at
 
@@ -242,6 +251,8 @@ def _notes(results: Results) -> Iterator[str]:
     not_drawn = [c for c in results.study.checkpoints() if not is_looked_at(results, c)]
     if not_drawn:
         yield f"responses of {len(not_drawn)} checkpoints were not drawn again from their weights"
+    for line in _own_code(results.study):
+        yield f"{line} is not part of the folder; what it computed is taken as stated"
     if results.study.intervened():
         yield "the updates of interventions were not done again from their weights"
     if results.study.evaluation.verifier:

@@ -51,9 +51,6 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _equal_names(raw)
     yield from _reserved_names(raw)
     yield from _few_samples(raw, tasks)
-    yield from _own_benchmarks(raw, tasks)
-    yield from _own_prompts(raw)
-    yield from _own_models(raw)
     yield from _selection(raw)
     yield from _curve(raw)
     yield from _verdict(raw)
@@ -172,39 +169,6 @@ def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             yield ("benchmarks", name, "samples"), about
 
 
-def _own_benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
-    """Report benchmarks from files of the study's own that are incomplete."""
-    used = {*_names(_section(raw, "run"), "benchmarks")}
-    used |= {*_names(_section(raw, "evaluation"), "development")}
-    for name in _names(_section(raw, "benchmarks")):
-        given, place = _given(_section(raw, "benchmarks", name)), ("benchmarks", name)
-        if "file" not in given:
-            for key in ("question", "answer", "rows", "sha256"):
-                if key in given:
-                    yield (*place, key), "only for a benchmark with `file`; add it, or remove this"
-            continue
-        if name in tasks:
-            yield place, "is also a benchmark of benchmarks/; choose another name"
-        columns = [key for key in ("question", "answer") if key not in given]
-        for key in columns:
-            yield (*place, key), f"missing; name the column of `file` that has the {key}s"
-        if name in used and not columns and not {"rows", "sha256"} <= given.keys():
-            yield (*place, "file"), f"{given['file']} was not read; its rows and sha256 are missing"
-
-
-def _own_prompts(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    given = _given(_section(raw, "data"))
-    if "file" in given and "hub" not in given and not {"rows", "sha256"} <= given.keys():
-        yield ("data", "file"), f"{given['file']} was not read; its rows and sha256 are missing"
-
-
-def _own_models(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    for size in _names(_section(raw, "run"), "sizes"):
-        given = _given(_section(raw, "models", size))
-        if "path" in given and "hub" not in given and "sha256" not in given:
-            yield ("models", size, "path"), f"{given['path']} was not read; its sha256 is missing"
-
-
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report settings with which checkpoints cannot be chosen, or are chosen on test benchmarks."""
     evaluation, training = _section(raw, "evaluation"), _section(raw, "training")
@@ -300,10 +264,20 @@ def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         origin = next(one for one in line if one in METHODS and _base(raw, one) == one)
         takes = METHODS[origin].spec.arguments
+        own = has_own_selection(raw, line)
         for key in selection_arguments():
-            if settings.get(key) is not None and key not in takes:
+            if settings.get(key) is not None and (own or key not in takes):
                 about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
+                if own:
+                    about = "its selection is your own; set its arguments under selection_args"
                 yield ("methods", name, key), about
+
+
+def has_own_selection(raw: Mapping[str, Any], line: list[Any]) -> bool:
+    """Return whether a method or one of its bases has a token selection of the study's own."""
+    return any(
+        _section(raw, "methods", one).get("selection") for one in line if isinstance(one, str)
+    )
 
 
 def _base(raw: Mapping[str, Any], name: str) -> Any:
@@ -393,7 +367,8 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
     place = ("training", "reward_sha256")
     if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
         if sha256 is None:
-            yield place, f"missing; write what sha256sum prints of the file that holds {reward}"
+            about = f"missing, and {reward} was not found; install its package"
+            yield place, f"{about}, or write what sha256sum prints of its file"
     elif sha256 is not None and reward in (None, *REWARDS):
         yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
 

@@ -45,8 +45,9 @@ def _families(study: Study, argument: str) -> list[Family]:
 
 def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
     first = next(iter(members.values()))
-    title = METHODS[study.origin_of(first)].title
-    return Family(argument, study.method(first).selection, members, title)
+    method = study.method(first)
+    title = method.selection if method.is_own else METHODS[study.origin_of(first)].title
+    return Family(argument, method.selection, members, title)
 
 
 def _others(method: Method, argument: str) -> dict[str, object]:

@@ -101,7 +101,9 @@ PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 REWARDS = ("boxed", "dapo")
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
-REWARD = rf"^({'|'.join(REWARDS)}|{_WORD}(\.{_WORD})*:{_WORD})$"
+_CODE = rf"({_WORD}(\.{_WORD})*|[^:\x00-\x1f]+\.py):{_WORD}"
+CODE = f"^{_CODE}$"
+REWARD = rf"^({'|'.join(REWARDS)}|{_CODE})$"
 IN_WORDS = {
     NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
     TITLE: "1 to 40 characters in one line, without spaces at its ends",
@@ -112,7 +114,8 @@ IN_WORDS = {
     SHA256: "a SHA-256, 64 hex digits",
     REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
     PYTHON_NAME: "a Python name",
-    REWARD: f"{', '.join(REWARDS)}, or package.module:function",
+    CODE: "FILE.py:function, package.module:function, or an entry point of an installed package",
+    REWARD: f"{', '.join(REWARDS)}, FILE.py:function, or package.module:function",
 }
 """Descriptions of the patterns, for errors."""
 
@@ -132,6 +135,15 @@ LocalFile = Annotated[
 ]
 """A path; a relative one means the folder of the study file that contains it."""
 Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
+Code = Annotated[str, StringConstraints(pattern=CODE, max_length=1000), AfterValidator(_visible)]
+"""A function of a study's own; a relative path means the folder of the study file that contains it."""
+Value = Annotated[
+    Annotated[int, Field(strict=True)]
+    | Annotated[float, BeforeValidator(_numeric), Field(strict=True)]
+    | Line,
+    Field(union_mode="left_to_right"),
+]
+"""A number or a text."""
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
 EndTokens = Annotated[
     list[Line],

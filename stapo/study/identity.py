@@ -10,8 +10,10 @@ from typing import Any
 
 from stapo.canonical import fingerprint
 from stapo.exhibits import Exhibit
+from stapo.methods import Method
 from stapo.study.checkpoint import Checkpoint, TrainingRun
-from stapo.study.schema import FileData, Model
+from stapo.study.code import function_name, is_file
+from stapo.study.schema import FileData, Model, TrainingSettings
 from stapo.study.study import Study
 
 RECIPES = {
@@ -94,6 +96,25 @@ def judge_config(study: Study) -> dict[str, Any] | None:
     return verifier.model_dump(exclude={"batch_size"}) if verifier else None
 
 
+def _method_config(method: Method) -> dict[str, Any]:
+    """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
+    found = {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS}
+    del found["selection_path"]
+    if method.is_own:
+        found["selection"] = function_name(method.selection)
+    else:
+        del found["selection_sha256"]
+    return found
+
+
+def _training_config(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
+    """Return training settings; of a reward in a file, the function and not the place of the file."""
+    found = training.model_dump(exclude=without)
+    if is_file(training.reward):
+        found["reward"] = function_name(training.reward)
+    return found
+
+
 def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     """Return what determines the final weights of a training."""
     method = study.method(run.method)
@@ -101,13 +122,12 @@ def train_config(study: Study, run: TrainingRun) -> dict[str, Any]:
     without.add("token_records_mb")  # Weights and metrics do not depend on it.
     if method.reads == "none":
         without.add("statistics")  # They select nothing.
-    training = study.training_of(run.method).model_dump(exclude=without)
     return {
         "recipe": RECIPES["train"],
         "base": base_config(study, run.size),
         "data": data_config(study),
-        "method": {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS},
-        "training": training,
+        "method": _method_config(method),
+        "training": _training_config(study.training_of(run.method), without),
         "end_tokens": sorted(set(study.end_tokens)),
         "seed": run.seed,
     }
@@ -162,8 +182,8 @@ def intervention_config(study: Study, checkpoint: Checkpoint) -> dict[str, Any]:
         "recipe": RECIPES["intervene"],
         "checkpoint": checkpoint_config(study, checkpoint),
         "data": data_config(study),
-        "method": {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS},
-        "training": study.training_of(settings.method).model_dump(exclude=without),
+        "method": _method_config(method),
+        "training": _training_config(study.training_of(settings.method), without),
         "end_tokens": sorted(set(study.end_tokens)),
         "interventions": settings.model_dump(exclude={"checkpoints", "method"}),
     }

@@ -16,6 +16,7 @@ from stapo.study.checks import (
     _read,
     _section,
     _twice,
+    has_own_selection,
     lineage,
 )
 from stapo.study.fields import Name, Rows, Seed, Whole
@@ -62,7 +63,7 @@ def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     origin = next((one for one in known if one in METHODS and _base(raw, one) == one), None)
     if origin is None:
         yield place, f"unknown method {method!r}; choose from {', '.join(METHODS)}"
-    elif METHODS[origin].spec.silenced is None:
+    elif METHODS[origin].spec.silenced is None or has_own_selection(raw, line):
         silencing = [name for name, one in METHODS.items() if one.spec.silenced]
         yield place, f"{method} silences no candidates; choose from {', '.join(silencing)}"
     own = [_section(raw, "methods", one).get("kl_coefficient") for one in known]

@@ -4,6 +4,7 @@ PyYAML alone keeps the last of two equal keys, expands aliases without a limit, 
 dates or octal numbers. This module does not depend on the schema of a study.
 """
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -177,6 +178,12 @@ def line_of(place: Place, lines: Mapping[Place, str]) -> str:
     """Return ` (file:line)` of a place, or of its parent if it is missing; empty if unknown."""
     line = lines.get(place) or lines.get(place[:-1])
     return f" ({line})" if line else ""
+
+
+def require_regular(path: Path) -> None:
+    """Raise an OSError for a directory, or for a device or pipe, which may have no end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def shown_path(path: Path) -> str:

@@ -43,8 +43,8 @@ def checksum(folder: Path, known: Path | None = KNOWN) -> str:
     states = {str(path.resolve()): _state(path) for path in files}
     changed = [path for path, state in states.items() if before.get(path, [])[:2] != state]
     with ThreadPoolExecutor() as pool:  # Hashing releases the GIL.
-        found = dict(zip(changed, pool.map(_sha256, changed), strict=True))
-    found = {path: [*state, found.get(path) or before[path][2]] for path, state in states.items()}
+        hashed = dict(zip(changed, pool.map(_sha256, changed), strict=True))
+    found = {path: [*state, hashed.get(path) or before[path][2]] for path, state in states.items()}
     if known and changed:
         with suppress(OSError):  # They are only computed again.
             write_json(known, {**before, **found})

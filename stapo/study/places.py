@@ -10,14 +10,19 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from stapo.study.loader import Document, Place, StudyError, line_of, shown_path
+from stapo.study.code import is_file
+from stapo.study.loader import Document, Place, StudyError, line_of, require_regular, shown_path
 
 PATHS: tuple[Place, ...] = (
     ("benchmarks", "*", "file"),
     ("data", "file"),
     ("models", "*", "path"),
+    ("methods", "*", "selection"),
+    ("training", "reward"),
 )
 """Settings that name a file, `*` for any name."""
+CODE = PATHS[-2:]
+"""Those that name a function in it, after a colon."""
 
 
 def place_files(document: Document, folder: Path) -> Document:
@@ -34,7 +39,7 @@ def place_files(document: Document, folder: Path) -> Document:
         raise StudyError(["places: unknown key; remove it"])
     content, problems = _with_templates(document, folder)
     found = {
-        ".".join(map(str, place)): os.path.abspath(folder / Path(name).expanduser())
+        ".".join(map(str, place)): os.path.abspath(folder / os.path.expanduser(name))
         for place, name in named_files(content)
     }
     if found:
@@ -50,10 +55,11 @@ def _with_templates(
     for place, name in list(_matching(content, ("models", "*", "chat_template"), ())):
         if not (isinstance(name, str) and name.endswith(".jinja")):
             continue
-        path = folder / Path(name).expanduser()
+        path = folder / os.path.expanduser(name)
         try:
+            require_regular(path)
             content["models"][place[1]]["chat_template"] = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             line = f"{shown_path(path)}: {reason}{line_of(place, document.lines)}"
             problems.append((place, line))
@@ -64,8 +70,12 @@ def named_files(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Yield the place in a study and the text of each setting that names a file."""
     for path in PATHS:
         for place, value in _matching(raw, path, ()):
-            if isinstance(value, str) and value and "\0" not in value:
+            if not isinstance(value, str) or not value or "\0" in value:
+                continue
+            if path not in CODE:
                 yield place, value
+            elif is_file(value):
+                yield place, value.rpartition(":")[0]
 
 
 def _matching(value: Any, path: Place, place: Place) -> Iterator[tuple[Place, Any]]:

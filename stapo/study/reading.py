@@ -18,6 +18,7 @@ from stapo.study.checks import cross_problems
 from stapo.study.contents import with_contents
 from stapo.study.interventions import intervention_problems
 from stapo.study.loader import MAX_BYTES, Document, StudyError, document_of, line_of, load_yaml
+from stapo.study.own_checks import own_problems
 from stapo.study.places import place_files
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
@@ -115,7 +116,11 @@ def _study(document: Document) -> Study:
         problems = field_problems(error, raw, _schema())
     # What could not be read is not judged a second time.
     unread = {place for place, _ in document.problems}
-    problems += [*cross_problems(raw, benchmark_definitions()), *intervention_problems(raw)]
+    problems += [
+        *cross_problems(raw, benchmark_definitions()),
+        *own_problems(raw, benchmark_definitions()),
+        *intervention_problems(raw),
+    ]
     errors = lines(document.problems) + [
         line + line_of(place, document.lines)
         for (place, _), line in zip(problems, lines(problems), strict=True)

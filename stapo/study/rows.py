@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.canonical import canonical
-from stapo.study.loader import StudyError, shown_path
+from stapo.study.loader import StudyError, require_regular, shown_path
 from stapo.text import shorten
 
 Row = dict[str, str]
@@ -63,6 +63,7 @@ def read_rows(path: Path, question: str, answer: str) -> list[Row]:
         raise StudyError([f"{name}: expected a file that ends in {' or '.join(KINDS_OF_FILE)}"])
     columns = {"question": question, "answer": answer}
     try:
+        require_regular(path)
         records = list(_parquet(path) if path.suffix == ".parquet" else _json_lines(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error

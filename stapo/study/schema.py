@@ -1,7 +1,7 @@
 """The sections of a study file: every setting, its type, range and meaning. No torch here."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,10 +12,8 @@ from pydantic import (
     Field,
     StringConstraints,
     Tag,
-    create_model,
 )
 
-from stapo.methods import AggregationName, Argument, selection_arguments
 from stapo.study.fields import (
     COMMIT,
     PYTHON_NAME,
@@ -39,7 +37,6 @@ from stapo.study.fields import (
     Sha256,
     Steps,
     Temperature,
-    Title,
     Tokens,
     Whole,
     address,
@@ -56,7 +53,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _unset(value: Any) -> bool:
+def unset(value: Any) -> bool:
     """Return whether an optional setting is off; it is then in no fingerprint."""
     return value is None
 
@@ -68,7 +65,7 @@ class _OwnTemplate(Strict):
         None,
         min_length=1,
         max_length=20_000,
-        exclude_if=_unset,
+        exclude_if=unset,
         description="Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
         "default: the tokenizer's chat template",
     )
@@ -212,7 +209,7 @@ class TrainingSettings(Strict):
         None,
         gt=0,
         le=100,
-        exclude_if=_unset,
+        exclude_if=unset,
         description="Mean |log p(vLLM) - log p(trainer)| of a mini-batch, in nats per token, above which the "
         "training stops; off by default",
     )
@@ -220,19 +217,22 @@ class TrainingSettings(Strict):
         None,
         ge=1,
         le=1000,
-        exclude_if=_unset,
+        exclude_if=unset,
         description="Multiplies the surrogate of each token by p(trainer) / p(vLLM), at most this number; "
         "off by default, as in the paper",
     )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
-    reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=200)] = Field(
+    reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=1000)] = Field(
         "boxed",
-        description="boxed (the last box), dapo (the last `Answer:`), or package.module:function",
+        description="boxed (the last box), dapo (the last `Answer:`), FILE.py:function beside the study, "
+        "package.module:function, or the name of an entry point in the group stapo.rewards",
     )
     reward_sha256: Sha256 | None = Field(
-        None, description="SHA-256 of the file with the reward function; required for a function"
+        None,
+        description="Expected SHA-256 of the file with the reward function, as printed by `stapo check`; "
+        "default: any",
     )
     overlong_buffer_tokens: Buffer = None
     token_records_mb: Whole = Field(
@@ -283,57 +283,6 @@ class EngineSettings(Strict):
     )
 
 
-class AllMethods(Strict):
-    """Deviations from the methods of `stapo.methods` that all methods of a study share."""
-
-    clip_low: Real | None = Field(None, gt=0, le=1)
-    clip_high: Real | None = Field(None, gt=0, le=1000)
-    aggregation: AggregationName | None = None
-    kl_coefficient: Real | None = Field(None, ge=0, le=1000)
-    dual_clip: Real | None = Field(None, gt=1, le=1e6)
-
-
-class MethodTraining(Strict):
-    """Training settings of one method that differ from those of the study."""
-
-    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
-    group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
-    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
-    overlong_buffer_tokens: Buffer = None
-
-
-class _MethodSettings(AllMethods):
-    """Deviations from a method of `stapo.methods`; with `base`, a variant with its own name."""
-
-    base: Name | None = Field(
-        None, description="Method or variant to start from, with its settings in this study"
-    )
-    title: Title | None = None
-    training: MethodTraining | None = None
-
-
-def _field(argument: Argument) -> Any:
-    """Return type and field of an argument of a selection; None in a study keeps the method's value."""
-    kind: Any = Literal[argument.choices] if argument.choices else Real
-    if isinstance(argument.default, int):
-        kind = Whole
-    bounds = {name: getattr(argument, name) for name in ("gt", "ge", "lt", "le")}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
-    return Annotated[kind, Field(**given)] | None, Field(None, description=argument.description)
-
-
-if TYPE_CHECKING:
-    MethodSettings = _MethodSettings
-else:
-    # Adds a field for each argument of a selection in `stapo.methods`.
-    MethodSettings = create_model(
-        "MethodSettings",
-        __base__=_MethodSettings,
-        __doc__=_MethodSettings.__doc__,
-        **{name: _field(argument) for name, argument in selection_arguments().items()},
-    )
-
-
 class Decoding(Strict):
     """How responses are sampled in evaluation."""
 
@@ -354,21 +303,21 @@ class BenchmarkSettings(Strict):
     samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
     file: LocalFile | None = Field(
         None,
-        exclude_if=_unset,
+        exclude_if=unset,
         description="JSON lines or Parquet with the problems; a relative path means the study's folder",
     )
     question: Column | None = Field(
-        None, exclude_if=_unset, description="Column of the questions in `file`"
+        None, exclude_if=unset, description="Column of the questions in `file`"
     )
     answer: Column | None = Field(
-        None, exclude_if=_unset, description="Column of the answers in `file`"
+        None, exclude_if=unset, description="Column of the answers in `file`"
     )
     rows: Rows | None = Field(
-        None, exclude_if=_unset, description="Expected number of problems in `file`; default: any"
+        None, exclude_if=unset, description="Expected number of problems in `file`; default: any"
     )
     sha256: Sha256 | None = Field(
         None,
-        exclude_if=_unset,
+        exclude_if=unset,
         description="Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any",
     )
 

@@ -9,12 +9,13 @@ from pydantic import Field
 from stapo.methods import PARENTS, Method, compared, origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.checks import BASE_TITLE
+from stapo.study.code import function_name
 from stapo.study.fields import EndTokens, LocalFile, Name
 from stapo.study.interventions import Interventions
 from stapo.study.loader import StudyError
+from stapo.study.method_settings import AllMethods, MethodSettings
 from stapo.study.rows import RowsFile
 from stapo.study.schema import (
-    AllMethods,
     BenchmarkSettings,
     Compare,
     Data,
@@ -23,7 +24,6 @@ from stapo.study.schema import (
     Evaluation,
     FileData,
     HubData,
-    MethodSettings,
     Model,
     Run,
     Strict,
@@ -77,10 +77,14 @@ class Study(Strict):
         return origin_of(method, self._method_settings())
 
     def _method_settings(self) -> dict[str, dict[str, Any]]:
-        return {
+        found = {
             name: settings.model_dump(exclude_none=True, exclude={"training"})
             for name, settings in self.methods.items()
         }
+        for name, settings in found.items():
+            if "selection" in settings:
+                settings["selection_path"] = self.places.get(f"methods.{name}.selection", "")
+        return found
 
     def training_of(self, method: str) -> TrainingSettings:
         """Return what a method is trained with: as all, but for what its settings and its base's say."""
@@ -91,6 +95,14 @@ class Study(Strict):
         inherited = self.training if base == method else self.training_of(base)
         own = given.training.model_dump(exclude_none=True) if given.training else {}
         return inherited.model_copy(update=own)
+
+    def job_training(self, method: str) -> TrainingSettings:
+        """Return the same for a job: a reward in a file by its absolute path, where it is known."""
+        found = self.training_of(method)
+        place = self.places.get("training.reward")
+        if place is None:
+            return found
+        return found.model_copy(update={"reward": f"{place}:{function_name(found.reward)}"})
 
     def engine_of(self, size: str) -> EngineSettings:
         """Return the engine with which a size is trained: as all, but for what its own settings say."""

@@ -54,7 +54,8 @@ def measure(
     entropies = batch.old_entropies[batch.mask].double()
     if num_tokens == 0:
         entropies = torch.zeros(1, dtype=torch.double, device=entropies.device)
-    silenced = int((candidates & ~keep).sum()) if method.spec.silenced else 0
+    silences = method.spec.silenced or not method.spec.is_known
+    silenced = int((candidates & ~keep).sum()) if silences else 0
     levels = quantiles(entropies, QUANTILES).tolist()
     mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
     return StepRecord(

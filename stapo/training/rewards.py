@@ -3,17 +3,15 @@
 No large library is imported here, since `stapo check` and `doctor` use this module.
 """
 
-import hashlib
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stapo.study import StudyError
+from stapo.study.code import load, path_of, sha256_of
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
@@ -189,18 +187,11 @@ def own_reward(training: TrainingSettings) -> Reward:
     """
     if fault := reward_fault(training):
         raise StudyError([fault])
-    module, _, name = training.reward.partition(":")
     try:
-        found = getattr(import_module(module), name)
-    except Exception as error:  # A module may raise anything on import.
-        about = f"{training.reward}: {type(error).__name__}: {error}"
-        raise StudyError([f"training.reward: {about}; fix the module"]) from error
-    if not callable(found):
-        kind = type(found).__name__
-        raise StudyError(
-            [f"training.reward: {training.reward} is not a function, its type is {kind}"]
-        )
-    function: Reward = found
+        place = Path(training.reward.rpartition(":")[0])
+        function: Reward = load(training.reward, place, training.reward_sha256 or "")
+    except StudyError as error:
+        raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
     return function
 
 
@@ -211,12 +202,15 @@ def reward_fault(training: TrainingSettings) -> str | None:
     """
     if training.reward in BUILT_IN:
         return None
-    module = training.reward.partition(":")[0]
-    path = _source(module)
+    module = training.reward.rpartition(":")[0]
+    path = path_of(training.reward, Path(module))
     if path is None:
         about = f"module {module} not found"
         return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    try:
+        found = sha256_of(path)
+    except StudyError as error:
+        return f"training.reward: {error.errors[0]}; put the file there"
     if found != training.reward_sha256:
         about = f"expected {training.reward_sha256}, found {found} ({path})"
         return f"training.reward_sha256: {about}; if this file is intended, write its SHA-256 into the study"
@@ -229,20 +223,3 @@ def reward_doubt(training: TrainingSettings) -> str | None:
         about = 'dapo reads the line "Answer: ...", but training.instruction asks for a box'
         return f"training.reward: {about}: nearly every response would get -1; change one of them"
     return None
-
-
-def _source(module: str) -> Path | None:
-    """Return the file of a module; unlike `importlib.util.find_spec`, without running its parent packages."""
-    where: Any = None
-    parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        name = ".".join(parts[:depth])
-        specs = (finder.find_spec(name, where, None) for finder in sys.meta_path)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:
-            return None
-        where = spec.submodule_search_locations
-        if where is None and depth < len(parts):
-            return None
-    path = Path(spec.origin) if spec and spec.has_location and spec.origin else None
-    return path if path and path.is_file() else None

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from stapo.methods import Method
-from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
+from stapo.objective import at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.ranks import Ranks
+from stapo.training.selections import selection_of
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
@@ -122,8 +123,8 @@ def select(
         mask: (R, T) bool, response tokens.
         seed: seed for a random selection.
     """
-    drawn = {"seed": seed} if method.spec.draws else {}
-    chosen = SELECTIONS[method.selection]
+    chosen, draws = selection_of(method)
+    drawn = {"seed": seed} if draws else {}
     return chosen(
         logps, at_resolution(entropies), advantages, mask, **method.selection_args, **drawn
     )

@@ -16,7 +16,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from stapo.files import write_jsonl
 from stapo.repository import ROOT
+from stapo.study.schema import TinyData
+from stapo.training.prompts import tiny_prompts
 
 # One process: the copy and the run of its study are shared.
 pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
@@ -157,8 +160,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
         made.changed[thing] = [name for name in after if after[name] != before.get(name)]
         before = after
     (made.work / "rows").mkdir()
-    (rows,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    questions, rows = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     (made.work / "rows" / "sums.jsonl").write_text(rows)
+    (made.study.parent / "questions.jsonl").write_text(questions)
+    prompts = tiny_prompts(TinyData(builder="tiny-arithmetic", prompts=64))
+    write_jsonl(made.study.parent / "prompts.jsonl", list(prompts))
     return made
 
 
@@ -188,19 +194,22 @@ def test_a_thing_takes_the_files_that_the_table_says(copy, thing):
 
 def test_a_study_is_checked_with_its_methods_and_planned(copy):
     said = copy.run("stapo", "check", str(copy.study))
-    assert "mine: 2 trainings of 4 steps" in said
+    assert "mine: 3 trainings of 4 steps" in said
     for what in (
         "tight-q50",
         "0.2 / 0.22",
         "dual_clip 10",
         "quantile 0.5",
         "tau_h 2",
+        "rare.py:silence_rare; sha256: ",
+        "benchmarks.own: 2 problems in questions.jsonl; sha256: ",
+        "data: 64 rows in prompts.jsonl; sha256: ",
         "group_size 8",
     ):
         assert what in said, said
     said = copy.snakemake("-n", "--quiet", "rules")
     jobs = dict(re.findall(r"^(\w+) +(\d+)$", said, re.M))
-    assert (jobs["train"], jobs["score"]) == ("2", "3")
+    assert (jobs["train"], jobs["score"]) == ("3", "8")
 
 
 def test_a_size_is_planned_from_the_configuration_in_the_cache(copy, tmp_path):
@@ -229,11 +238,12 @@ def test_a_size_is_planned_from_the_configuration_in_the_cache(copy, tmp_path):
 def test_the_study_runs_to_its_end_and_is_verified(finished):
     checked = finished.run("stapo", "verify", str(finished.results))
     assert "does not hold" not in checked
+    assert "the selection rare.py:silence_rare is not part of the folder" in checked
 
 
 def test_a_method_and_a_token_selection_train(finished):
     silenced = {}
-    for method in ("tight-q50", "fixed-h2"):
+    for method in ("tight-q50", "fixed-h2", "rare"):
         path = finished.results / "runs" / "tiny-wide" / method / "seed0" / "metrics.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
         assert [record["step"] for record in records] == [1, 2, 3, 4]
@@ -241,6 +251,31 @@ def test_a_method_and_a_token_selection_train(finished):
         assert ("mask_scope" in records[0]) == (method == "tight-q50")
     # Of a tau_p of 0.2 there are candidates within 4 steps.
     assert silenced["fixed-h2"] > 0
+    assert silenced["rare"] > 0
+
+
+def test_a_selection_and_a_benchmark_beside_the_study_are_compared_with_p_values(finished):
+    values = pd.read_csv(finished.results / "tables" / "values.csv")
+    compared = values[(values["benchmark"] == "own") & values["p_value"].notna()]
+    assert set(compared["method"]) == {"rare"}
+    assert len(compared) == 2
+    scores = finished.results / "scores" / "tiny-wide" / "rare" / "seed0" / "t0.6-p0.95"
+    assert len(pd.read_parquet(scores / "own.parquet")) == 2 * 4
+    published = (finished.results / "provenance.json").read_text()
+    assert '"selection": "rare.py:silence_rare"' in published
+    assert str(finished.root) not in json.dumps(json.loads(published)["study"])
+
+
+def test_a_file_that_changes_reruns_what_depends_on_it(finished):
+    """A changed selection trains its method again, and nothing else; changed back, nothing runs."""
+    code = finished.study.parent / "rare.py"
+    before = code.read_text()
+    code.write_text(before + "\n")
+    said = finished.snakemake("-n", "--quiet", "rules")
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", said, re.M))
+    assert (jobs["train"], jobs.get("base_model"), jobs["generate"]) == ("1", None, "1")
+    code.write_text(before)
+    assert "Nothing to be done" in finished.snakemake("-n")
 
 
 def test_a_figure_is_drawn_and_reported(finished):
