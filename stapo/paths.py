@@ -43,6 +43,8 @@ INTERVENTION = INTERVENTIONS + "/{checkpoint}.{suffix}"
 """What one update of a checkpoint does: numbers as JSON, tokens as parquet."""
 INTERVENTION_SUFFIXES = ("json", "parquet")
 REPORT = "results/{study}/report.html"
+EVALUATION = "results/{study}/evaluation.json"
+"""What `stapo evaluate` was asked for: a folder holds one evaluation."""
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"

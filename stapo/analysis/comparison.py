@@ -10,6 +10,7 @@ from stapo.analysis.notes import SIGNIFICANT, failure_notes, mark, notes, overla
 from stapo.analysis.rows import AVERAGE, FURTHER, Comparison, Headline, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
+    Difference,
     Interval,
     average_at_n,
     bootstrap_means,
@@ -126,8 +127,10 @@ def _problems(study: Study, scores: Scores) -> dict[str, int]:
     return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
-Draws = Mapping[tuple[str, str], Mapping[str, Array]]
-"""(size, method) -> average -> its resamples, in percent."""
+Row = tuple[str, str]
+"""Size and method of a row."""
+Draws = Mapping[Row, Mapping[str, Array]]
+"""Row -> average -> its resamples, in percent."""
 
 
 def _intervals(
@@ -171,11 +174,7 @@ def _rows(
     rows = []
     for (size, method), cells in intervals.items():
         others = [row for (other, _), row in intervals.items() if other == size]
-        best = frozenset(
-            column
-            for column in cells
-            if _shown(cells[column]) == max(_shown(o[column]) for o in others)
-        )
+        best = best_columns(cells, others)
         rows.append(
             TableRow(
                 size=size,
@@ -193,12 +192,22 @@ def _rows(
     return rows
 
 
+def best_columns(
+    cells: Mapping[str, Interval], others: Sequence[Mapping[str, Interval]]
+) -> frozenset[str]:
+    """Return the columns in which no other row is better; values that are equal as printed are ties."""
+    return frozenset(
+        column
+        for column in cells
+        if _shown(cells[column]) == max(_shown(row[column]) for row in others)
+    )
+
+
 def _mean(values: list[float]) -> float:
     return float(np.mean(values))
 
 
 def _shown(cell: Interval) -> float:
-    # Values that are equal as printed are ties.
     return round(cell.value, 2)
 
 
@@ -230,25 +239,48 @@ def _comparisons(
         for baseline in baselines
         if target != baseline
     ]
+    rows = [((size, target), (size, baseline)) for size, target, baseline in pairs]
+    found = differences(rows, study.run.benchmarks, scores, intervals, draws, rng)
+    return [Comparison(*pair, *one) for pair, one in zip(pairs, found, strict=True)]
+
+
+def differences(
+    pairs: Sequence[tuple[Row, Row]],
+    benchmarks: Sequence[str],
+    scores: Scores,
+    intervals: Mapping[Row, Mapping[str, Interval]],
+    draws: Draws,
+    rng: np.random.Generator,
+) -> list[tuple[Difference, float, dict[str, Interval]]]:
+    """Return the difference of Avg of each pair of rows, adjusted by Holm as one family.
+
+    Args:
+        pairs: two rows each; the second is subtracted from the first.
+        benchmarks: benchmarks of the table.
+        scores: scores of one decoding.
+        intervals: result of `resampled`.
+        draws: the resamples of `resampled`.
+        rng: random generator for the sign flips.
+
+    Returns:
+        Difference, adjusted p-value, and the differences of the averages of `FURTHER`.
+    """
     found = []
-    for size, target, baseline in pairs:
+    for first, second in pairs:
         ours, theirs = (
-            [scores.cells[size, name, b].correct for b in study.run.benchmarks]
-            for name in (target, baseline)
+            [scores.cells[*row, b].correct for b in benchmarks] for row in (first, second)
         )
         gaps = {
-            column: (drawn - draws[size, baseline][column]) / 100
-            for column, drawn in draws[size, target].items()
+            column: (drawn - draws[second][column]) / 100 for column, drawn in draws[first].items()
         }
         difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
         further = {}
         for name in FURTHER:
             if (column := average_column(name)) in gaps:
-                one, other = (intervals[size, m][column].value for m in (target, baseline))
+                one, other = (intervals[row][column].value for row in (first, second))
                 further[name] = interval((one - other) / 100, gaps[column])
         found.append((difference, further))
     adjusted = holm([difference.p_value for difference, _ in found])
     return [
-        Comparison(*pair, difference, p, further)
-        for pair, (difference, further), p in zip(pairs, found, adjusted, strict=True)
+        (difference, p, further) for (difference, further), p in zip(found, adjusted, strict=True)
     ]

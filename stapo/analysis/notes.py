@@ -10,6 +10,12 @@ from stapo.study.schema import Verifier
 
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
+COMPARED = (
+    "Differences are paired by problem; p-values by sign flips, adjusted by Holm over all "
+    "differences of this table. Questions are summed over the benchmarks. "
+    "Detectable: the smallest difference found with a chance of 80 %."
+)
+"""Note on the differences of a table."""
 MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
 """Dagger, double dagger, section sign, pilcrow, double bar: one per target; further targets double them."""
 
@@ -28,11 +34,7 @@ def notes(study: Study) -> list[str]:
         "Avg is the plain mean of the benchmarks.",
     ]
     if targets and baselines:
-        lines[-1] += (
-            " Differences are paired by problem; p-values by sign flips, adjusted by Holm over all "
-            "differences of this table. Questions are summed over the benchmarks. "
-            "Detectable: the smallest difference found with a chance of 80 %."
-        )
+        lines[-1] += f" {COMPARED}"
         lines += [
             f"{mark(i)} Avg of {study.method(name).title} differs from this one "
             f"(adjusted p < {SIGNIFICANT})."
@@ -74,9 +76,9 @@ def _wording(verifier: Verifier) -> str:
 def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
     """Return a note on the cells with answers on which the grader failed; empty without failures."""
     found = [
-        f"{size} {method} {benchmark} {cell.timeouts} timeouts, {cell.crashes} crashes "
+        f"{' '.join(filter(None, place))} {cell.timeouts} timeouts, {cell.crashes} crashes "
         f"of {cell.correct.size}"
-        for (size, method, benchmark), cell in cells.items()
+        for place, cell in cells.items()
         if cell.timeouts or cell.crashes
     ]
     if not found:
@@ -100,7 +102,9 @@ def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def headline_texts(table: MainTable) -> list[str]:
-    """Return the headline of each target as one sentence."""
+    """Return the headline of each target as one sentence; none of a table that compares checkpoints."""
+    if not table.headlines and table.comparisons:
+        return []
     if not table.headlines:
         return ["No headline: no method of this study is compared with others."]
     return [_headline_text(table, target, found) for target, found in table.headlines.items()]
@@ -124,9 +128,10 @@ def _headline_text(table: MainTable, target: str, found: Headline | None) -> str
 def comparison_text(table: MainTable, comparison: Comparison) -> str:
     """Return a paired difference as one sentence."""
     d = comparison.difference
+    size = f"{comparison.size}: " if comparison.size else ""
     target, baseline = (table.titles[n] for n in (comparison.target, comparison.baseline))
     text = (
-        f"{comparison.size}: {target} minus {baseline} {100 * d.value:+.2f} points "
+        f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
         f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )

@@ -59,6 +59,7 @@ class Comparison:
     """Difference of Avg between a target and a baseline at one size, in shares of 1."""
 
     size: str
+    """Empty if the two rows are checkpoints, of whatever size."""
     target: str
     baseline: str
     difference: Difference
@@ -92,6 +93,8 @@ class MainTable:
     """Whether a verifier judged the answers that the rules reject."""
     made_by: str
     """Fingerprint of everything that determines this table."""
+    part: str = ""
+    """Sentence on the problems that were left out; empty if all were evaluated."""
 
     @property
     def titles(self) -> dict[str, str]:

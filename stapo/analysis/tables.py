@@ -42,7 +42,8 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
         grid = Grid(
             columns=columns.accuracy(table),
             rows=table.rows,
-            caption=f"{conditions}: accuracy in %, best of each size in bold, 95 % intervals below.",
+            caption=f"{conditions}: accuracy in %, best of each size in bold, 95 % intervals below."
+            + (table.part and f" {table.part}"),
             notes=[
                 *(f"{title}: {source}." for title, source in sources.items()),
                 *headline_texts(table),
@@ -92,7 +93,7 @@ def print_table(table: MainTable, console: Console) -> None:
         padding=(0, 1, 0, 0),
     )
     console.print(shown)
-    for line in (*_further_averages(table), *headline_texts(table)):
+    for line in filter(None, (table.part, *_further_averages(table), *headline_texts(table))):
         console.print(Text(visible(line)))
     for comparison in table.comparisons:
         console.print(Text("  " + visible(comparison_text(table, comparison))))

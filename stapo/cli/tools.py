@@ -147,25 +147,61 @@ def fetch(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Directory, or owner/name@revision on the Hub")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            help="Directory, owner/name@revision on the Hub, or results folder of a study (all of its last "
+            "checkpoints); LABEL=WHAT calls it LABEL in the table",
+            show_default=False,
+        ),
+    ],
     benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
-    decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
-    backend: Annotated[str, typer.Option(help="hf or vllm")] = "hf",
+    decoding: Annotated[
+        list[str],
+        typer.Option(help="Decoding in the catalogue, or greedy (temperature 0, one response)"),
+    ] = ["t0.7-p0.9"],  # noqa: B006
+    backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
     max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
-    batch_size: Annotated[int, typer.Option(help="Responses generated together")] = 64,
+    samples: Annotated[
+        int | None, typer.Option(help="Responses to each problem; default: those of the benchmark")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only the first problems of each benchmark")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Folder below results/; default: named after checkpoints and settings"),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Responses that hf generates together; default: the largest power of two up to 512 whose "
+            "key-value cache fits into half of the memory that the weights leave free"
+        ),
+    ] = None,
 ) -> None:
-    """Evaluate any checkpoint with the code and tables of the pipeline; a second run resumes.
+    """Evaluate checkpoints with the code and tables of the pipeline, in one table; a second run resumes.
 
-    Example: stapo evaluate Qwen/Qwen3-1.7B-Base --benchmark aime24 --benchmark math500 --backend vllm
+    Below the table, every two checkpoints are compared, paired by problem, with p-values adjusted by Holm.
+
+    Example: stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --backend vllm
     """
+    from stapo.operations.evaluate import Asked
     from stapo.operations.evaluate import evaluate as run
 
-    settings = {
-        "backend": backend,
-        "batch_size": batch_size,
-        "max_response_tokens": max_response_tokens,
-    }
-    list_paths(run(model, benchmark, decoding, settings))
+    asked = Asked(
+        benchmark,
+        decoding,
+        backend=backend,
+        batch_size=batch_size,
+        max_response_tokens=max_response_tokens,
+        seed=seed,
+        samples=samples,
+        limit=limit,
+        name=name,
+    )
+    list_paths(run(models, asked))
 
 
 @app.command(name="compare-engines")

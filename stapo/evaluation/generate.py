@@ -45,6 +45,8 @@ class Benchmark:
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""
+    limit: int | None = None
+    """Number of problems, the first ones; None: all. The configuration of `generate` must contain it."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _prepare(
         benchmark: benchmark to answer.
         work: directory of the stores.
     """
-    rows = _rows(tasks, benchmark)
+    rows = _rows(tasks, benchmark)[: benchmark.limit]
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # In the order of samples, so that more samples add batches and change few of them.
     requests = [
@@ -148,9 +150,39 @@ def _rows(tasks: TaskManager, benchmark: Benchmark) -> list[tuple[str, str]]:
     """Return the question, as the model reads it, and the gold answer of each problem."""
     if benchmark.file:
         return asked_of(benchmark.config["task"], benchmark.file.read())
-    name = TASK_PREFIX + benchmark.name
+    return _rows_of_task(tasks, benchmark.name)
+
+
+def _rows_of_task(tasks: TaskManager, benchmark: str) -> list[tuple[str, str]]:
+    name = TASK_PREFIX + benchmark
     task = tasks.load([name])["tasks"][name]
     return [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
+
+
+def prompt_faults(
+    models: Sequence[Path], benchmarks: Sequence[str], end_tokens: Sequence[str]
+) -> list[str]:
+    """Return a line for each model and benchmark whose questions its tokenizer cannot encode.
+
+    Args:
+        models: directories of the models.
+        benchmarks: names of benchmarks.
+        end_tokens: end tokens of the study.
+    """
+    tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
+    questions = {name: [q for q, _ in _rows_of_task(tasks, name)] for name in benchmarks}
+    faults = []
+    for model in models:
+        where = str(model)
+        try:
+            prompter = Prompter(model, end_tokens)
+            for name, texts in questions.items():
+                where = f"{model}, {name}"
+                for text in texts:
+                    prompter.prompt_ids(text)
+        except (OSError, ValueError) as error:
+            faults.append(f"{where}: {' '.join(str(error).split())}")
+    return faults
 
 
 def _answer(

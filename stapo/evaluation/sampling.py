@@ -12,6 +12,7 @@ from typing import Any
 
 from stapo.canonical import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
+from stapo.study import StudyError
 from stapo.study.schema import Decoding, Evaluation
 
 
@@ -76,11 +77,33 @@ class Prompter:
         }
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a chat with one user turn."""
-        ids = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
-        )
+        """Return the token ids of a chat with one user turn.
+
+        Raises:
+            StudyError: the tokenizer has no token for a character.
+        """
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+            )
+        except Exception as error:
+            # Tokenizers raise a plain Exception, with "Missing [UNK]" or "`unk_id` is missing".
+            if "unk" not in str(error).lower():
+                raise
+            unknown = next(filter(self._is_unknown, text), "")
+            about = f"the tokenizer has no token for {unknown!r} (in {text[:40]!r})"
+            line = (
+                f"{about}, and none for unknown characters; choose another benchmark or tokenizer"
+            )
+            raise StudyError([line]) from error
         return tuple(ids)
+
+    def _is_unknown(self, character: str) -> bool:
+        try:
+            self.tokenizer.encode(character, add_special_tokens=False)
+        except Exception:
+            return True
+        return False
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
         """Return the sampling parameters for a decoding."""

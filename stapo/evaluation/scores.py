@@ -137,6 +137,7 @@ def score(
     output: Path,
     judge: Judge | None = None,
     task: Mapping[str, Any] | None = None,
+    limit: int | None = None,
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
@@ -148,6 +149,7 @@ def score(
         output: parquet file, written atomically.
         judge: verifier for the responses that the rules reject.
         task: lm-eval task of the benchmark; None for that of `benchmarks/`.
+        limit: number of problems, the first ones; None: all of the benchmark.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
@@ -155,7 +157,8 @@ def score(
     """
     task = task or benchmark_definitions().get(identity.get("benchmark", ""), {})
     rows_of_task = task.get("metadata", {}).get("rows")
-    problems = read_responses(completions, rows_of_task, identity.get("samples"))
+    rows_expected = min(limit, rows_of_task) if limit and rows_of_task else rows_of_task
+    problems = read_responses(completions, rows_expected, identity.get("samples"))
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     grades = grade_all(gold_and_responses(problems), progress=True)

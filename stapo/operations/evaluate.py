@@ -1,33 +1,30 @@
-"""Evaluation of any checkpoint with the pipeline's code and tables.
+"""Evaluation of any checkpoints with the pipeline's code, in one table.
 
-The checkpoint becomes the only row of a study without trainings: prompts, seeds, stored responses, grading
-and statistics are those of the pipeline, and existing responses are not generated again. The results
-folder is named by the checkpoint and by everything that determines the table, so that no evaluation
-overwrites another.
+Each checkpoint becomes a size of a study without trainings: prompts, seeds, stored responses, grading and
+statistics are those of the pipeline, and existing responses are not generated again. A results folder
+holds one evaluation; unless it is given a name, its name contains a hash of everything that determines the
+tables.
 """
 
-import hashlib
-import json
-import re
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
 from rich.console import Console
+from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import main_table
-from stapo.analysis.rows import TableRow
+from stapo.analysis.checkpoints import checkpoint_table
 from stapo.analysis.tables import print_table, write_table
-from stapo.canonical import canonical
-from stapo.evaluation.generate import Benchmark, generate
+from stapo.canonical import fingerprint
+from stapo.evaluation.batch_size import UNKNOWN, default_batch_size
+from stapo.evaluation.generate import Benchmark, generate, prompt_faults
 from stapo.evaluation.scores import score
-from stapo.methods import METHODS
-from stapo.models.base import HUB_FILES
-from stapo.provenance import file_sha256
+from stapo.files import read_json, write_json
+from stapo.operations.checkpoints import FoundModel, find_checkpoints, parse_arguments
 from stapo.study import Checkpoint, Study, StudyError, parse_study
 from stapo.study.identity import (
     benchmark_config,
@@ -35,104 +32,132 @@ from stapo.study.identity import (
     score_identity,
     tables_fingerprint,
 )
+from stapo.study.schema import Decoding
 from stapo.tasks import benchmark_definitions
+from stapo.text import visible
 
-SUFFIXES = (".safetensors", ".json", ".jinja", ".txt", ".model")
-"""Suffixes of the files of a checkpoint."""
-RUN = re.compile(r".*?([^/]+)/runs/([^/]+)/([^/]+)/seed(\d+)/(?:model|step(\d+))")
-BASE = re.compile(r".*/results/([^/]+)/models/([^/]+)/base")
-DIGITS, LONGEST_NAME, LONGEST_TITLE = 8, 80, 60
+GREEDY = "greedy"
+GREEDY_DECODING = Decoding.model_construct(temperature=0.0, top_p=1.0, top_k=0)
+"""Not of the catalogue: a study takes N samples under each decoding, and greedy decoding has one."""
+DIGITS = 8
+SHOWN_AS = {
+    "name": "--name",
+    "run.decodings": "--decoding",
+    "run.benchmarks": "--benchmark",
+    "evaluation.backend": "--backend",
+    "evaluation.batch_size": "--batch-size",
+    "evaluation.max_response_tokens": "--max-response-tokens",
+    "evaluation.seed": "--seed",
+}
+"""Place in a study -> option of the command."""
+STAND_IN = FoundModel(Path(), "0" * 40, "model", "", "")
 
 
 @dataclass(frozen=True)
-class FoundModel:
-    """A directory of weights, with its identity."""
+class Asked:
+    """What checkpoints are evaluated on, and how."""
 
-    path: Path
-    checksum: str
-    """Checksum of its files, 40 hex digits."""
-    name: str
-    """Name for directories; all characters except letters, digits, `.`, `+` and `-` are replaced."""
-    size: str
-    """Size in the study that trained it; empty if unknown."""
-    method: str
-    title: str
-    """Title of its table row."""
+    benchmarks: Sequence[str]
+    decodings: Sequence[str]
+    """Names in the catalogue, or `greedy` alone."""
+    backend: str = "hf"
+    batch_size: int | None = None
+    """Responses that Transformers generates together; None: `default_batch_size`."""
+    max_response_tokens: int = 20480
+    seed: int = 1234
+    samples: int | None = None
+    """Responses to each problem; None: those of the benchmark's task, or 1 with greedy decoding."""
+    limit: int | None = None
+    """Problems of each benchmark, the first ones; None: all."""
+    name: str | None = None
+    """Results folder; None: one named after its content."""
 
 
-def find_checkpoint(model: str) -> Path:
-    """Return the directory of a local checkpoint, or of a Hub model after downloading it.
+def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
+    """Generate responses, grade them and write tables; return the paths of the tables.
 
     Args:
-        model: a directory, or `owner/name`, or `owner/name@revision`.
+        models: directories, Hub models or results folders of studies, each with or without `LABEL=`.
+        asked: what they are evaluated on, and how.
 
     Raises:
-        StudyError: it is neither of them, or has no safetensors.
+        StudyError: every error in the input that is seen before weights are read, or every one seen after.
     """
-    path = Path(model)
-    if not path.is_dir():
-        hub, _, revision = model.partition("@")
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", hub):
-            raise StudyError(
-                [f"{model}: neither a directory nor a Hub model (owner/name@revision)"]
-            )
-        path = Path(snapshot_download(hub, revision=revision or None, allow_patterns=HUB_FILES))
-    if not any(path.glob("*.safetensors")):
-        raise StudyError([f"{model}: no *.safetensors, the only supported format of weights"])
-    return path
+    arguments, errors = parse_arguments(models)
+    if errors := [*errors, *faults(asked)]:
+        raise StudyError(errors)
+    console = Console(stderr=True)
+
+    def say(line: str) -> None:
+        console.print(Text(visible(line)), soft_wrap=True)
+
+    found = find_checkpoints(arguments, say)
+    if asked.backend == "hf" and asked.batch_size is None:
+        size = default_batch_size([one.path for one in found], asked.max_response_tokens)
+        asked = replace(asked, batch_size=size)
+        say(f"batch size {size}; --batch-size chooses another")
+    study = study_of(found, asked)
+    if lines := prompt_faults([one.path for one in found], asked.benchmarks, study.end_tokens):
+        raise StudyError(lines)
+    _claim(study, found, asked)
+    written = []
+    for decoding in asked.decodings:
+        for number, one in enumerate(found, 1):
+            say(f"{one.title}, {decoding}: checkpoint {number} of {len(found)}")
+            _answer(study, one, decoding, asked)
+        scores = read_scores(study, decoding)
+        shown = {one.name: (one.size, one.title) for one in found}
+        table = checkpoint_table(study, decoding, scores, shown)
+        table = replace(table, part=_part(asked))
+        if decoding == GREEDY:
+            table = replace(table, title="greedy decoding")
+        print_table(table, Console())
+        written += write_table(table)
+    return written
 
 
-def checkpoint(model: str) -> FoundModel:
-    """Return the checkpoint that `find_checkpoint` finds, with its identity.
-
-    A published checkpoint of a study is recognised by its path and by the checksums that its training
-    recorded; every other checkpoint is named after `model`.
-    """
-    path = find_checkpoint(model)
-    files = {f.name: file_sha256(f) for f in sorted(path.iterdir()) if f.suffix in SUFFIXES}
-    checksum = hashlib.sha256(canonical(files).encode()).hexdigest()[:40]
-    place = path.resolve().as_posix()
-    if found := RUN.fullmatch(place):
-        study, size, method, seed, step = found.groups()
-        if _recorded(path) == files:
-            name = f"{study}-{size}-{method}-seed{seed}" + (f"-step{step}" if step else "")
-            known = METHODS[method].title if method in METHODS else method
-            title = f"{known}, seed {seed}" + (f", step {step}" if step else "")
-            return FoundModel(path, checksum, _slug(name), size, method, title)
-    if found := BASE.fullmatch(place):
-        study, size = found.groups()
-        return FoundModel(path, checksum, _slug(f"{study}-{size}-base"), size, "base", "Base")
-    given = Path(model).name if Path(model).is_dir() else model.partition("@")[0]
-    name = _slug(given or path.resolve().name)
-    return FoundModel(path, checksum, name, "", name, model[-LONGEST_TITLE:])
-
-
-def _recorded(path: Path) -> dict[str, str]:
-    """Return the checksums of a checkpoint that its training recorded; empty without a record."""
-    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        outputs = json.loads((path.parent / "provenance.json").read_text())["outputs"]
-        start = f"{path.resolve().name}/"
-        named = {
-            key.removeprefix(start): sha for key, sha in outputs.items() if key.startswith(start)
-        }
-        return {name: sha for name, sha in named.items() if Path(name).suffix in SUFFIXES}
-    return {}
+def faults(asked: Asked) -> list[str]:
+    """Return a line for each error in what is asked."""
+    known = benchmark_definitions()
+    errors = [
+        f"--benchmark: unknown name {name!r}; known: {', '.join(known)}"
+        for name in dict.fromkeys(asked.benchmarks)
+        if name not in known
+    ]
+    for option, number in (("--samples", asked.samples), ("--limit", asked.limit)):
+        if number is not None and not 1 <= number <= 10**5:
+            errors.append(f"{option}: expected a number from 1 to 100000, not {number}")
+    if GREEDY in asked.decodings and asked.samples not in (None, 1):
+        errors.append("--samples: greedy decoding has one response to a problem; leave it out")
+    if GREEDY in asked.decodings and len(asked.decodings) > 1:
+        about = "greedy has one response to a problem, the others several"
+        errors.append(f"--decoding: {about}; run a command for each")
+    if asked.backend == "vllm" and asked.batch_size is not None:
+        errors.append("--batch-size: vLLM forms its own batches; leave it out")
+    if asked.backend == "vllm" and find_spec("vllm") is None:
+        errors.append("--backend vllm: vLLM is not installed; run `make setup-gpu` or use hf")
+    counted = replace(
+        asked, benchmarks=[b for b in asked.benchmarks if b in known] or list(known)[:1], samples=1
+    )
+    try:
+        study_of([STAND_IN], counted)
+    except StudyError as error:
+        errors += [_with_option(line) for line in error.errors]
+    return errors
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.+")[-LONGEST_NAME:] or "model"
+def _with_option(line: str) -> str:
+    """Return an error of a study with the option of the command instead of the place in the study."""
+    place, colon, rest = line.partition(": ")
+    return f"{SHOWN_AS.get(place, place)}{colon}{rest}"
 
 
-def study_of(
-    found: FoundModel, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
-) -> Study:
-    """Return a study whose only row is a checkpoint.
+def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
+    """Return a study whose sizes are checkpoints.
 
     Args:
-        found: the checkpoint; the checksum of its files becomes part of the fingerprints.
-        benchmarks: names; each is sampled with the N of its task.
-        decodings: names in the catalogue.
-        evaluation: settings as in the section `evaluation` of a study.
+        found: the checkpoints; the checksums of their files become part of the fingerprints.
+        asked: what they are evaluated on, and how.
 
     Raises:
         StudyError: unknown names or bad settings, all at once.
@@ -142,64 +167,115 @@ def study_of(
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1, "max_response_tokens": 1,
     }  # fmt: skip
+    # What is asked of the weights is part of their identity, so that a limit is in all fingerprints.
+    hub = "outside/any-study" if asked.limit is None else f"outside/first-{asked.limit}-problems"
+    once = 1 if GREEDY in asked.decodings else asked.samples
     raw = {
-        "name": f"evaluate-{found.name}",
-        "models": {found.name: {"hub": "outside/any-study", "revision": found.checksum}},
+        "name": asked.name or "evaluate",
+        "models": {one.name: {"hub": hub, "revision": one.checksum} for one in found},
         "data": {"builder": "tiny-arithmetic", "prompts": 1},
         "training": training,  # Required by the schema; nothing is trained.
-        "benchmarks": {b: {"samples": tasks.get(b, {}).get("repeats", 1)} for b in benchmarks},
-        "evaluation": evaluation,
+        "benchmarks": {
+            b: {"samples": once or tasks.get(b, {}).get("repeats", 1)} for b in asked.benchmarks
+        },
+        # A stand-in, since a study cannot have temperature 0.
+        "decodings": {GREEDY: {"temperature": 1.0, "top_p": 1.0}},
+        "evaluation": {
+            "backend": asked.backend,
+            "batch_size": UNKNOWN if asked.batch_size is None else asked.batch_size,
+            "max_response_tokens": asked.max_response_tokens,
+            "seed": asked.seed,
+        },
         "run": {
-            "sizes": [found.name],
+            "sizes": [one.name for one in found],
             "methods": ["stapo"],
             "seeds": [0],
-            "decodings": decodings,
-            "benchmarks": benchmarks,
+            "decodings": [*asked.decodings],
+            "benchmarks": [*asked.benchmarks],
         },
     }
     study = parse_study(raw)
-    study = study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
-    shown = tables_fingerprint(study)
-    return study.model_copy(update={"name": f"{study.name}-{shown[:DIGITS]}"})
+    changes = {
+        "run": study.run.model_copy(update={"methods": []}),
+        "decodings": {**study.decodings, GREEDY: GREEDY_DECODING},
+    }
+    study = study.model_copy(update=changes)
+    if asked.name is None:
+        names = found[0].name if len(found) == 1 else f"{found[0].name}-and-{len(found) - 1}-more"
+        content = _content(study, found)
+        study = study.model_copy(update={"name": f"evaluate-{names}-{content[:DIGITS]}"})
+    return study
 
 
-def _labelled(row: TableRow, found: FoundModel) -> TableRow:
-    return replace(row, size=found.size, method=found.method, title=found.title)
+def _content(study: Study, found: Sequence[FoundModel]) -> str:
+    """Return the fingerprint of everything that determines the tables."""
+    return fingerprint([tables_fingerprint(study), [(one.name, one.title) for one in found]])
 
 
-def evaluate(
-    model: str, benchmarks: list[str], decodings: list[str], evaluation: dict[str, Any]
-) -> list[Path]:
-    """Generate responses, grade them and write tables; return the paths of the tables.
+def _claim(study: Study, found: Sequence[FoundModel], asked: Asked) -> None:
+    """Write into the results folder what was asked for.
 
-    Args:
-        model: as for `find_checkpoint`.
-        benchmarks: names of benchmarks.
-        decodings: names in the catalogue.
-        evaluation: backend, batch size and limits.
+    Raises:
+        StudyError: it has other results.
     """
-    found = checkpoint(model)
-    study = study_of(found, benchmarks, decodings, evaluation)
-    row, written, console = Checkpoint(found.name), [], Console()
-    for decoding in decodings:
-        at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
-        asked = [
-            Benchmark(
-                b, benchmark_config(study, b), Path(paths.COMPLETIONS.format(**at, benchmark=b))
-            )
-            for b in benchmarks
-        ]
-        # One store per checkpoint: a further evaluation generates only missing responses.
-        store = f"evaluate-{found.name}-{found.checksum[:DIGITS]}"
-        work = Path(paths.GENERATE_WORK.format(**{**at, "study": store}))
-        config = generate_config(study, row, decoding)
-        how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
-        generate(found.path, config, *how, asked, work, end_tokens=ends)
-        for one in asked:
-            identity = score_identity(study, row, decoding, one.name)
-            score(one.output, identity, Path(paths.SCORES.format(**at, benchmark=one.name)))
-        table = main_table(study, decoding, read_scores(study, decoding))
-        table = replace(table, rows=[_labelled(line, found) for line in table.rows])
-        print_table(table, console)
-        written += write_table(table)
-    return written
+    folder = Path(paths.RESULTS.format(study=study.name))
+    record = Path(paths.EVALUATION.format(study=study.name))
+    content: dict[str, Any] = {
+        "benchmarks": {b: benchmark_config(study, b)["samples"] for b in asked.benchmarks},
+        "checkpoints": {
+            one.title: {"path": str(one.path), "sha256": one.checksum} for one in found
+        },
+        "decodings": [*asked.decodings],
+        "evaluation": study.evaluation.model_dump(mode="json", exclude_none=True),
+        "fingerprint": _content(study, found),
+        "limit": asked.limit,
+    }
+    remedy = f"choose another --name, or remove {folder}"
+    if record.exists():
+        other = read_json(record, remedy)
+        if other.get("fingerprint") == content["fingerprint"]:
+            return
+        differ = [key for key in content if key != "fingerprint" and other.get(key) != content[key]]
+        about = f"has the results of another evaluation ({', '.join(differ)} differ)"
+        raise StudyError([f"{folder}: {about}; {remedy}"])
+    # A hidden file is what a kill left of the record.
+    if any(folder.glob("[!.]*")):
+        raise StudyError([f"{folder}: has results that are not of an evaluation; {remedy}"])
+    write_json(record, content)
+
+
+def _answer(study: Study, one: FoundModel, decoding: str, asked: Asked) -> None:
+    """Generate and score the responses of a checkpoint under a decoding."""
+    row = Checkpoint(one.name)
+    at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
+    benchmarks = [
+        Benchmark(
+            b,
+            benchmark_config(study, b),
+            Path(paths.COMPLETIONS.format(**at, benchmark=b)),
+            asked.limit,
+        )
+        for b in asked.benchmarks
+    ]
+    # One store per checkpoint, whatever it is called: a further evaluation generates only what is missing.
+    store = {"study": f"evaluate-{one.checksum[:DIGITS]}", "checkpoint": Checkpoint("model")}
+    work = Path(paths.GENERATE_WORK.format(**{**at, **store}))
+    config = generate_config(study, row, decoding)
+    how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
+    generate(one.path, config, *how, benchmarks, work, end_tokens=ends)
+    for benchmark in benchmarks:
+        identity = score_identity(study, row, decoding, benchmark.name)
+        output = Path(paths.SCORES.format(**at, benchmark=benchmark.name))
+        score(benchmark.output, identity, output, limit=asked.limit)
+
+
+def _part(asked: Asked) -> str:
+    """Return a sentence on the problems that are left out; empty if there are none."""
+    tasks = benchmark_definitions()
+    rows = {name: tasks[name]["metadata"]["rows"] for name in asked.benchmarks}
+    cut = [
+        f"{asked.limit} of {count} of {name}"
+        for name, count in rows.items()
+        if asked.limit and asked.limit < count
+    ]
+    return f"Only the first problems of a benchmark: {', '.join(cut)}." if cut else ""
