@@ -45,6 +45,7 @@ INTERVENTION_SUFFIXES = ("json", "parquet")
 REPORT = "results/{study}/report.html"
 EVALUATION = "results/{study}/evaluation.json"
 """What `stapo evaluate` was asked for: a folder holds one evaluation."""
+EVALUATION_WORK = "work/{study}/evaluation"
 PROVENANCE = "results/{study}/provenance.json"
 CHECKSUMS = "results/{study}/SHA256SUMS"
 TRAIN_WORK = "work/{study}/train/{size}/{method}/seed{seed}"

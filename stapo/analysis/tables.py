@@ -47,6 +47,12 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
             notes=[
                 *(f"{title}: {source}." for title, source in sources.items()),
                 *headline_texts(table),
+                # Of a study, only the headlines: it may have many comparisons.
+                *(
+                    comparison_text(table, c) + "."
+                    for c in table.comparisons
+                    if not table.headlines
+                ),
                 *table.notes,
             ],
         )

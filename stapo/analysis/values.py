@@ -7,7 +7,7 @@ each training's `metrics.jsonl` has them.
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from math import isfinite
 from pathlib import Path
@@ -64,7 +64,7 @@ class Value:
 
     study: str
     size: str | None
-    """None for a mean over the sizes."""
+    """None for a mean over the sizes, and where it is unknown."""
     method: str
     reference: str | None = None
     """What is subtracted, or what a gain is relative to."""
@@ -91,8 +91,17 @@ def write_values(study: Study, root: Path = Path()) -> list[Path]:
     Raises:
         StaleScoreError: scores do not belong to this study in its current state.
     """
-    table = values_table(Artefacts(study, root))
-    path = {s: root / paths.VALUES.format(study=study.name, suffix=s) for s in paths.VALUE_SUFFIXES}
+    return _write(values_table(Artefacts(study, root)), study.name, root)
+
+
+def write_values_of(tables: Sequence[MainTable]) -> list[Path]:
+    """Write the values of tables alone, without those of intermediate checkpoints, as CSV and Parquet."""
+    values = [value for table in tables for value in _values_of(table)]
+    return _write(_as_table(values), tables[0].study, Path())
+
+
+def _write(table: pa.Table, study: str, root: Path) -> list[Path]:
+    path = {s: root / paths.VALUES.format(study=study, suffix=s) for s in paths.VALUE_SUFFIXES}
     with replace_file(path["csv"]) as text:
         text.write(values_csv(table))
     with replace_file(path["parquet"], "wb") as binary:
@@ -109,10 +118,17 @@ def values_table(artefacts: Artefacts) -> pa.Table:
     study = artefacts.study
     found: list[Value] = []
     for decoding in study.run.decodings:
-        table = main_table(study, decoding, artefacts.scores(decoding))
-        found += [*_rows(table), *_differences(table), *_headlines(table)]
+        found += _values_of(main_table(study, decoding, artefacts.scores(decoding)))
         found += _checkpoints(artefacts, decoding)
-    columns = zip(*(astuple(value) for value in found), strict=True)
+    return _as_table(found)
+
+
+def _values_of(table: MainTable) -> list[Value]:
+    return [*_rows(table), *_differences(table), *_headlines(table)]
+
+
+def _as_table(values: Sequence[Value]) -> pa.Table:
+    columns = zip(*(astuple(value) for value in values), strict=True)
     return pa.table(
         {
             field.name: pa.array([*map(_stored, column)], field.type)
@@ -152,7 +168,7 @@ def _rows(table: MainTable) -> Iterator[Value]:
         estimate = cell if isinstance(cell, Estimate) else Estimate(float(cell))
         yield Value(
             study=table.study,
-            size=line.row.size,
+            size=line.row.size or None,
             method=line.row.method,
             decoding=table.decoding,
             benchmark=line.metric.of,
@@ -167,7 +183,7 @@ def _rows(table: MainTable) -> Iterator[Value]:
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for one in table.comparisons:
-        about: dict[str, Any] = {"study": table.study, "size": one.size}
+        about: dict[str, Any] = {"study": table.study, "size": one.size or None}
         about |= {"method": one.target, "reference": one.baseline, "decoding": table.decoding}
         found = one.difference
         numbers: dict[str, Any] = {"benchmark": AVERAGE, "n": _problems(table, AVERAGE)}

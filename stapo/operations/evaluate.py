@@ -6,7 +6,7 @@ holds one evaluation; unless it is given a name, its name contains a hash of eve
 tables.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,13 +17,15 @@ from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.checkpoints import checkpoint_table
+from stapo.analysis.checkpoint_table import checkpoint_table
 from stapo.analysis.tables import print_table, write_table
+from stapo.analysis.values import write_values_of
 from stapo.canonical import fingerprint
 from stapo.evaluation.batch_size import UNKNOWN, default_batch_size
 from stapo.evaluation.generate import Benchmark, generate, prompt_faults
 from stapo.evaluation.scores import score
 from stapo.files import read_json, write_json
+from stapo.locks import work_directory
 from stapo.operations.checkpoints import FoundModel, find_checkpoints, parse_arguments
 from stapo.study import Checkpoint, Study, StudyError, parse_study
 from stapo.study.identity import (
@@ -32,7 +34,7 @@ from stapo.study.identity import (
     score_identity,
     tables_fingerprint,
 )
-from stapo.study.schema import Decoding
+from stapo.study.schema import BenchmarkSettings, Decoding
 from stapo.tasks import benchmark_definitions
 from stapo.text import visible
 
@@ -99,8 +101,16 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
     study = study_of(found, asked)
     if lines := prompt_faults([one.path for one in found], asked.benchmarks, study.end_tokens):
         raise StudyError(lines)
-    _claim(study, found, asked)
-    written = []
+    with work_directory(Path(paths.EVALUATION_WORK.format(study=study.name)), {"kind": "tables"}):
+        _claim(study, found, asked)
+        return _tables(study, found, asked, say)
+
+
+def _tables(
+    study: Study, found: Sequence[FoundModel], asked: Asked, say: Callable[[str], None]
+) -> list[Path]:
+    """Generate responses, grade them and write the table of every decoding; return the paths."""
+    written, tables = [], []
     for decoding in asked.decodings:
         for number, one in enumerate(found, 1):
             say(f"{one.title}, {decoding}: checkpoint {number} of {len(found)}")
@@ -113,7 +123,8 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
             table = replace(table, title="greedy decoding")
         print_table(table, Console())
         written += write_table(table)
-    return written
+        tables.append(table)
+    return [*written, *write_values_of(tables)]
 
 
 def faults(asked: Asked) -> list[str]:
@@ -137,10 +148,10 @@ def faults(asked: Asked) -> list[str]:
     if asked.backend == "vllm" and find_spec("vllm") is None:
         errors.append("--backend vllm: vLLM is not installed; run `make setup-gpu` or use hf")
     counted = replace(
-        asked, benchmarks=[b for b in asked.benchmarks if b in known] or list(known)[:1], samples=1
+        asked, benchmarks=[b for b in asked.benchmarks if b in known] or list(known)[:1], limit=None
     )
     try:
-        study_of([STAND_IN], counted)
+        study_of([STAND_IN], replace(counted, samples=None))
     except StudyError as error:
         errors += [_with_option(line) for line in error.errors]
     return errors
@@ -169,15 +180,12 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
     }  # fmt: skip
     # What is asked of the weights is part of their identity, so that a limit is in all fingerprints.
     hub = "outside/any-study" if asked.limit is None else f"outside/first-{asked.limit}-problems"
-    once = 1 if GREEDY in asked.decodings else asked.samples
     raw = {
         "name": asked.name or "evaluate",
         "models": {one.name: {"hub": hub, "revision": one.checksum} for one in found},
         "data": {"builder": "tiny-arithmetic", "prompts": 1},
         "training": training,  # Required by the schema; nothing is trained.
-        "benchmarks": {
-            b: {"samples": once or tasks.get(b, {}).get("repeats", 1)} for b in asked.benchmarks
-        },
+        "benchmarks": {b: {"samples": tasks[b]["repeats"]} for b in asked.benchmarks},
         # A stand-in, since a study cannot have temperature 0.
         "decodings": {GREEDY: {"temperature": 1.0, "top_p": 1.0}},
         "evaluation": {
@@ -195,7 +203,11 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
         },
     }
     study = parse_study(raw)
+    samples = 1 if GREEDY in asked.decodings else asked.samples
+    # Set here, since a study refuses fewer samples than a small benchmark needs.
+    chosen = {b: BenchmarkSettings(samples=samples) for b in asked.benchmarks if samples}
     changes = {
+        "benchmarks": {**study.benchmarks, **chosen},
         "run": study.run.model_copy(update={"methods": []}),
         "decodings": {**study.decodings, GREEDY: GREEDY_DECODING},
     }
@@ -215,6 +227,8 @@ def _content(study: Study, found: Sequence[FoundModel]) -> str:
 def _claim(study: Study, found: Sequence[FoundModel], asked: Asked) -> None:
     """Write into the results folder what was asked for.
 
+    A record without results, of an evaluation that was stopped early, is replaced.
+
     Raises:
         StudyError: it has other results.
     """
@@ -226,20 +240,23 @@ def _claim(study: Study, found: Sequence[FoundModel], asked: Asked) -> None:
             one.title: {"path": str(one.path), "sha256": one.checksum} for one in found
         },
         "decodings": [*asked.decodings],
-        "evaluation": study.evaluation.model_dump(mode="json", exclude_none=True),
+        **study.evaluation.model_dump(
+            include={"backend", "batch_size", "max_response_tokens", "seed"}
+        ),
         "fingerprint": _content(study, found),
         "limit": asked.limit,
     }
     remedy = f"choose another --name, or remove {folder}"
-    if record.exists():
+    # A hidden file is what a kill left of the record.
+    has_results = any(path != record for path in folder.glob("[!.]*"))
+    if has_results and record.exists():
         other = read_json(record, remedy)
         if other.get("fingerprint") == content["fingerprint"]:
             return
         differ = [key for key in content if key != "fingerprint" and other.get(key) != content[key]]
         about = f"has the results of another evaluation ({', '.join(differ)} differ)"
         raise StudyError([f"{folder}: {about}; {remedy}"])
-    # A hidden file is what a kill left of the record.
-    if any(folder.glob("[!.]*")):
+    if has_results:
         raise StudyError([f"{folder}: has results that are not of an evaluation; {remedy}"])
     write_json(record, content)
 

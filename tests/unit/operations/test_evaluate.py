@@ -1,104 +1,254 @@
-"""Any checkpoint into the pipeline's table, and again without generating."""
+"""Checkpoints from anywhere into one table, and again without generating."""
 
+import csv
+import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from stapo.files import read_jsonl, write_json
+from stapo.evaluation.replay import regrade
+from stapo.files import read_json, read_jsonl, write_json
 from stapo.models.tiny import build_tiny
-from stapo.operations.evaluate import checkpoint, evaluate, find_checkpoint
+from stapo.operations.evaluate import Asked, evaluate, faults
 from stapo.provenance import checksums
 from stapo.study import StudyError
 from stapo.study.schema import TinyModel
 
-SETTINGS = {"backend": "hf", "batch_size": 200, "max_response_tokens": 24}
+VALUES = ["results/all/tables/values.csv", "results/all/tables/values.parquet"]
+ASKED = Asked(["chain-2"], ["t1.0-p1.0"], batch_size=200, max_response_tokens=12)
 
 
-def test_a_checkpoint_outside_any_study(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=5), tmp_path / "my_model")
-    names = ["chain-2", "chain-3"]
-    tables = evaluate("my_model", names, ["t1.0-p1.0"], SETTINGS)
-    first = {path: path.read_bytes() for path in tmp_path.glob("results/**/*") if path.is_file()}
-    assert [path.suffix for path in tables] == [".md", ".tex", ".csv"]
-    assert "my-model" in tables[0].read_text()
-    assert "chain-3 avg@4" in tables[0].read_text()
-    assert "my-model" in capsys.readouterr().out
-    (store,) = (tmp_path / "work").rglob("chain-2-*.jsonl")
-    before = store.read_bytes()
-    assert len(read_jsonl(store)) == 400
-    evaluate("my_model", names, ["t1.0-p1.0"], SETTINGS)
-    assert store.read_bytes() == before
-    assert {p for p in tmp_path.glob("results/**/*") if p.is_file()} == set(first)
-    # Fewer benchmarks are another table, from the same responses.
-    evaluate("my_model", names[:1], ["t1.0-p1.0"], SETTINGS)
-    assert store.read_bytes() == before
-    # Other weights under the same name are another checkpoint: generated anew, never mixed.
-    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=6), tmp_path / "my_model")
-    evaluate("my_model", names, ["t1.0-p1.0"], SETTINGS)
-    assert len(list((tmp_path / "work").rglob("chain-2-*.jsonl"))) == 2
-    # None of these evaluations overwrote another.
-    assert all(path.read_bytes() == content for path, content in first.items())
-    assert len(list((tmp_path / "results").iterdir())) == 3
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> dict[int, Path]:
+    """Steps of supervised training -> the model after them."""
+    root = tmp_path_factory.mktemp("models")
+    for steps in (1, 2, 3):
+        settings = TinyModel(builder="tiny-arithmetic", supervised_steps=steps, hidden_size=32)
+        build_tiny(settings, root / str(steps))
+    return {steps: root / str(steps) for steps in (1, 2, 3)}
 
 
-def published(path: Path, steps: int) -> Path:
-    """A checkpoint with the record of a training, as the pipeline leaves them."""
-    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=steps), path)
-    write_json(path.parent / "provenance.json", {"outputs": checksums([path], path.parent)})
+def copied(model: Path, path: str) -> str:
+    shutil.copytree(model, path)
     return path
 
 
-def test_trained_checkpoints_are_called_by_what_they_are(tmp_path, monkeypatch, capsys):
+def published(model: Path, path: str) -> str:
+    """A checkpoint with the record of a training, as the pipeline leaves it."""
+    target = Path(copied(model, path))
+    write_json(target.parent / "provenance.json", {"outputs": checksums([target], target.parent)})
+    return path
+
+
+def files(root: str) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+
+
+def test_two_checkpoints_and_a_study_in_one_table(built, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    models = [
-        str(
-            published(
-                tmp_path / "results" / "mine" / "runs" / "tiny" / method / "seed1" / "model", i
-            )
-        )
-        for i, method in enumerate(("stapo", "grpo"), 1)
-    ]
-    tables = [evaluate(model, ["chain-2"], ["t1.0-p1.0"], SETTINGS)[0] for model in models]
-    texts = [table.read_text() for table in tables]
-    assert "| tiny | STAPO, seed 1 |" in texts[0]
-    assert "| tiny | GRPO, seed 1 |" in texts[1]
-    assert [table.parts[1].rpartition("-")[0] for table in tables] == [
-        "evaluate-mine-tiny-stapo-seed1", "evaluate-mine-tiny-grpo-seed1"
+    copied(built[1], "results/mine/models/tiny/base")
+    published(built[2], "results/mine/runs/tiny/stapo/seed0/model")
+    copied(built[3], "my_model")
+    asked = Asked(
+        ["chain-2", "chain-3"],
+        ["t1.0-p1.0"],
+        max_response_tokens=12,
+        samples=1,
+        limit=7,
+        name="all",
+    )
+    tables = evaluate(["results/mine", "other one=my_model"], asked)
+    names = [f"results/all/tables/main-t1.0-p1.0.{end}" for end in ("md", "tex", "csv")]
+    assert [str(path) for path in tables] == [*names, *VALUES]
+    values = pq.read_table(tables[4]).to_pylist()
+    differences = [row for row in values if row["metric"] == "difference of avg@N"]
+    assert [(row["size"], row["reference"]) for row in differences] == [
+        (None, "mine-tiny-base"), (None, "mine-tiny-base"), (None, "mine-tiny-stapo-seed0")
     ]  # fmt: skip
-    assert ",stapo," in tables[0].with_suffix(".csv").read_text()
-    assert "Base" not in capsys.readouterr().out + "".join(texts)
+    assert all(0 < row["p_value"] <= row["p_holm"] <= 1 for row in differences)
+    text = tables[0].read_text()
+    titles = ["| tiny | Base |", "| tiny | STAPO, seed 0 |", "|  | other one |"]
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+    assert "chain-3 avg@1" in text
+    for shown in (text, tables[1].read_text(), " ".join(capsys.readouterr().out.split())):
+        assert "Only the first problems of a benchmark: 7 of 100 of chain-2, 7 of" in shown
+    with tables[2].open() as stream:
+        lines = [line for line in csv.DictReader(stream) if line["benchmark"] == "chain-2"]
+    assert {line["problems"] for line in lines} == {"7"}
+    assert {line["method"] for line in lines} == {
+        "mine-tiny-base", "mine-tiny-stapo-seed0", "other-one"
+    }  # fmt: skip
+    (compared,) = [text[text.index("- STAPO") : text.index("| Size | Method | Training")]]
+    found = compared.strip().splitlines()
+    pairs = [line.partition(" points")[0].rpartition(" ")[0] for line in found]
+    assert pairs == [
+        "- STAPO, seed 0 minus Base", "- other one minus Base", "- other one minus STAPO, seed 0"
+    ]  # fmt: skip
+    assert len(list(Path("results/all/completions").rglob("*.jsonl"))) == 6
+    answers = Path("results/all/completions/other-one/base/t1.0-p1.0/chain-2.jsonl")
+    assert len(read_jsonl(answers)) == 7
+    assert 0 <= regrade(answers, "chain-2") <= 1
+    before = files("results")
+    assert evaluate(["results/mine", "other one=my_model"], asked) == tables
+    assert files("results").keys() == before.keys()
+    assert all(path.read_bytes() == before[path] for path in tables)
 
 
-def test_only_what_a_training_recorded_is_called_its_result(tmp_path):
-    path = published(tmp_path / "mine" / "runs" / "tiny" / "stapo" / "seed0" / "step40", 1)
-    found = checkpoint(str(path))
-    assert found.title == "STAPO, seed 0, step 40"
-    assert found.name == "mine-tiny-stapo-seed0-step40"
-    for name in ("config.json", "model.safetensors"):
-        content = (path / name).read_bytes()
-        (path / name).write_bytes(content + b" ")
-        other = checkpoint(str(path))
-        assert (other.title, other.size) == (str(path)[-60:], "")
-        assert other.checksum != found.checksum
-        (path / name).write_bytes(content)
-    (path / "other.safetensors").write_bytes(b"1")
-    assert checkpoint(str(path)).size == ""
-    (path.parent / "provenance.json").write_text("[]")
-    assert checkpoint(str(path)).size == ""
-    base = tmp_path / "results" / "mine" / "models" / "tiny" / "base"
-    shutil.copytree(path, base)
-    assert checkpoint(str(base)).title == "Base"
-    assert checkpoint(str(base)).name == "mine-tiny-base"
+def test_more_of_one_checkpoint_uses_its_responses(built, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = copied(built[1], "my_model")
+    tables = evaluate([model], ASKED)
+    first = files("results")
+    assert "my-model" in tables[0].parts[1]
+    assert "my_model" in capsys.readouterr().out
+    (store,) = Path("work").rglob("chain-2-*.jsonl")
+    before = store.read_bytes()
+    assert len(read_jsonl(store)) == 400
+    copied(built[2], "another")
+    # Under another label, and beside another checkpoint, nothing is generated again.
+    evaluate([f"mine={model}", "another"], ASKED)
+    assert store.read_bytes() == before
+    stores = {path for path in Path("work").rglob("chain-2-*.jsonl") if path != store}
+    assert len(stores) == 1
+    # Other weights under the same name are another checkpoint.
+    shutil.rmtree(model)
+    copied(built[3], model)
+    evaluate([model], ASKED)
+    assert len(list(Path("work").rglob("chain-2-*.jsonl"))) == 3
+    # Only the first problems are another evaluation too.
+    evaluate([model], Asked(["chain-2"], ["t1.0-p1.0"], "hf", 200, 12, limit=3))
+    # None of these overwrote another.
+    assert all(path.read_bytes() == content for path, content in first.items())
+    assert len(list(Path("results").iterdir())) == 4
 
 
-def test_what_cannot_be_evaluated_is_said(tmp_path):
-    with pytest.raises(StudyError, match="neither a directory nor a Hub model"):
-        find_checkpoint("nothing")
-    with pytest.raises(StudyError, match="only supported format of weights"):
-        find_checkpoint(str(tmp_path))
-    (tmp_path / "model.safetensors").write_bytes(b"1")
-    one = checkpoint(str(tmp_path)).checksum
-    (tmp_path / "model.safetensors").write_bytes(b"2")
-    assert checkpoint(str(tmp_path)).checksum != one
+def test_a_named_folder_holds_one_evaluation(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, few = copied(built[1], "m"), {"max_response_tokens": 4, "name": "mine", "limit": 2}
+    asked = Asked(["chain-2"], ["t1.0-p1.0"], **few)
+    # A record without results is of an evaluation that was stopped early.
+    write_json(Path("results/mine/evaluation.json"), {"fingerprint": "0", "limit": 1})
+    evaluate([model], asked)
+    before = files("results")
+    with pytest.raises(
+        StudyError, match=r"another evaluation \(seed differ\); choose another --name"
+    ):
+        evaluate([model], Asked(["chain-2"], ["t1.0-p1.0"], seed=5, **few))
+    Path("results/mine/evaluation.json").unlink()
+    with pytest.raises(StudyError, match="not of an evaluation; choose another --name"):
+        evaluate([model], asked)
+    del before[Path("results/mine/evaluation.json")]
+    assert files("results") == before
+
+
+def test_greedy_decoding_has_one_response(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = copied(built[1], "m")
+    tables = []
+    for seed in (1, 2):
+        asked = Asked(["chain-2"], ["greedy"], max_response_tokens=12, limit=20, seed=seed)
+        tables += evaluate([model], asked)[:2]
+    assert "chain-2 avg@1" in tables[0].read_text()
+    assert "greedy decoding" in tables[1].read_text()
+    one, other = (read_jsonl(path) for path in Path("results").rglob("chain-2.jsonl"))
+    assert [row["responses"] for row in one] == [row["responses"] for row in other]
+    record = read_json(tables[0].parents[1] / "evaluation.json")
+    assert record["benchmarks"] == {"chain-2": 1}
+
+
+COMMAND = """
+import sys
+from stapo.operations.evaluate import Asked, evaluate
+asked = {"batch_size": 8, "max_response_tokens": 12, "name": sys.argv[1]}
+evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], **asked))
+"""
+
+
+def test_a_killed_evaluation_is_resumed(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for steps in (1, 2):
+        copied(built[steps], str(steps))
+    process = subprocess.Popen([sys.executable, "-c", COMMAND, "killed"], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        if sum(len(read_jsonl(path)) for path in Path("work").rglob("chain-2-*.jsonl")) > 20:
+            break
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()
+    asked = {"batch_size": 8, "max_response_tokens": 12}
+    left = {path: path.read_bytes() for path in Path("work").rglob("chain-2-*.jsonl")}
+    tables = evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], name="killed", **asked))
+    for path, start in left.items():
+        assert path.read_bytes().startswith(start[: start.rfind(b"\n") + 1])
+    shutil.rmtree("work")
+    whole = evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], name="whole", **asked))
+    for one, other in zip(tables[:4], whole, strict=False):
+        assert one.read_text().replace("killed", "whole") == other.read_text()
+
+
+def test_every_error_is_said_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    asked = Asked(
+        ["chain-9"], ["greedy", "hot"], "vllm", 0, 0, seed=-1, samples=0, limit=0, name="a b"
+    )
+    monkeypatch.setattr("stapo.operations.evaluate.find_spec", lambda name: None)
+    with pytest.raises(StudyError) as said:
+        evaluate(["nothing", "empty", " x=empty", "a=o/m", "a=o/n"], asked)
+    starts = [
+        "nothing: neither a directory nor a Hub model",
+        "empty: no *.safetensors",
+        " x=empty: a label has 1 to 40 characters",
+        "empty: no *.safetensors",
+        "a: a label of two checkpoints",
+        "--benchmark: unknown name 'chain-9'; known: aime24",
+        "--samples: expected a number from 1",
+        "--limit: expected a number from 1",
+        "--samples: greedy decoding has one response",
+        "--decoding: greedy has one response",
+        "--batch-size: vLLM forms its own batches",
+        "--backend vllm: vLLM is not installed; run `make setup-gpu`",
+        "--name: expected letters",
+        "--batch-size: Input should be greater",
+        "--max-response-tokens: Input should be greater",
+        "--seed: Input should be greater",
+        "--decoding: unknown name 'hot'; known: t1.0-p1.0, t0.7-p0.9, greedy",
+    ]
+    assert len(said.value.errors) == len(starts), said.value.errors
+    for line, start in zip(said.value.errors, starts, strict=True):
+        assert line.startswith(start)
+    assert not Path("results").exists()
+    # Fewer samples than a study allows, for a look.
+    assert faults(Asked(["aime24"], ["greedy"])) == []
+    assert faults(Asked(["aime24"], ["t1.0-p1.0"], samples=1)) == []
+    assert faults(Asked(["aime24"], ["t9"], "sglang"))[0].startswith("--backend: Input should be")
+
+
+def without_a_token(model: str, character: str) -> None:
+    path = Path(model) / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    del tokenizer["model"]["vocab"][character]
+    path.write_text(json.dumps(tokenizer))
+
+
+def test_a_character_without_a_token_is_named_before_anything_is_generated(
+    built, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    models = [copied(built[steps], f"m{steps}") for steps in (1, 2)]
+    for model, character in zip(models, "?+", strict=True):
+        without_a_token(model, character)
+    with pytest.raises(StudyError) as said:
+        evaluate(models, ASKED)
+    first, second = said.value.errors
+    assert first.startswith("m1, chain-2: the tokenizer has no token for '?' (in 'chain:")
+    assert second.startswith("m2, chain-2: the tokenizer has no token for '+' (in 'chain:")
+    assert not list(Path().rglob("*.parquet"))
