@@ -3,9 +3,6 @@
 import csv
 import json
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +13,7 @@ from stapo.files import read_json, read_jsonl, write_json
 from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import Asked, evaluate, faults
 from stapo.provenance import checksums
+from stapo.records.responses import store
 from stapo.study import StudyError
 from stapo.study.schema import TinyModel
 
@@ -162,34 +160,38 @@ def test_greedy_decoding_has_one_response(built, tmp_path, monkeypatch):
     assert record["benchmarks"] == {"chain-2": 1}
 
 
-COMMAND = """
-import sys
-from stapo.operations.evaluate import Asked, evaluate
-asked = {"batch_size": 8, "max_response_tokens": 12, "name": sys.argv[1]}
-evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], **asked))
-"""
+class Killed(BaseException):
+    """Ends an evaluation as a kill does: nothing of ours handles it."""
 
 
 def test_a_killed_evaluation_is_resumed(built, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for steps in (1, 2):
         copied(built[steps], str(steps))
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, "killed"], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if sum(len(read_jsonl(path)) for path in Path("work").rglob("chain-2-*.jsonl")) > 20:
-            break
-        time.sleep(0.02)
-    assert process.poll() is None, process.communicate()
-    process.kill()
-    process.communicate()
-    asked = {"batch_size": 8, "max_response_tokens": 12}
+
+    def asked(name: str) -> Asked:
+        settings = {"samples": 1, "batch_size": 16, "max_response_tokens": 12, "limit": 60}
+        return Asked(["chain-2"], ["t1.0-p1.0"], **settings, name=name)
+
+    count = 0
+
+    def kill_in_the_second(path, response):
+        nonlocal count
+        count += 1
+        if count > 90:
+            raise Killed
+        store(path, response)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stapo.evaluation.generate.store", kill_in_the_second)
+        with pytest.raises(Killed):
+            evaluate(["a=1", "b=2"], asked("killed"))
     left = {path: path.read_bytes() for path in Path("work").rglob("chain-2-*.jsonl")}
-    tables = evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], name="killed", **asked))
-    for path, start in left.items():
-        assert path.read_bytes().startswith(start[: start.rfind(b"\n") + 1])
+    assert sorted(len(read_jsonl(path)) for path in left) == [30, 60]
+    tables = evaluate(["a=1", "b=2"], asked("killed"))
+    assert all(path.read_bytes().startswith(start) for path, start in left.items())
     shutil.rmtree("work")
-    whole = evaluate(["a=1", "b=2"], Asked(["chain-2"], ["t1.0-p1.0"], name="whole", **asked))
+    whole = evaluate(["a=1", "b=2"], asked("whole"))
     for one, other in zip(tables[:4], whole, strict=False):
         assert one.read_text().replace("killed", "whole") == other.read_text()
 
