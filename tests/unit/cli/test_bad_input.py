@@ -61,6 +61,8 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
         ("overlap --prompts nope --benchmark chain-9 --out o", 2, "--benchmark: unknown name"),
         ("regrade nope --benchmark chain-9", 2, "--benchmark: unknown name"),
+        ("evaluate nope --benchmark chain-2 --limit 0", 2, "--limit: expected a number"),
+        ("evaluate nope --benchmark chain-9", 2, "nope: neither a directory nor a Hub model"),
         (f"score --study {STUDY} {CELL} --completions nope --out o", 1, "nope: no responses"),
         (
             f"score --study {STUDY} {CELL.replace('chain-2', 'chain-9')} --completions c --out o",
