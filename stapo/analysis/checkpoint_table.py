@@ -56,6 +56,9 @@ def checkpoint_table(
         table,
         # By size as they come, since tables group neighbours.
         rows=sorted(rows, key=lambda row: [r.size for r in rows].index(row.size)),
-        comparisons=[Comparison("", *pair, *one) for pair, one in zip(pairs, found, strict=True)],
+        comparisons=[
+            Comparison("", later, earlier, *one)
+            for (later, earlier), one in zip(pairs, found, strict=True)
+        ],
         notes=[*notes(study), *[COMPARED] * bool(pairs), *failure_notes(cells)],
     )

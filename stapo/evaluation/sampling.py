@@ -14,6 +14,7 @@ from stapo.canonical import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, Evaluation
+from stapo.text import shorten
 
 
 @dataclass(frozen=True)
@@ -90,20 +91,23 @@ class Prompter:
             # Tokenizers raise a plain Exception, with "Missing [UNK]" or "`unk_id` is missing".
             if "unk" not in str(error).lower():
                 raise
-            unknown = next(filter(self._is_unknown, text), "")
-            about = f"the tokenizer has no token for {unknown!r} (in {text[:40]!r})"
+            about = f"the tokenizer has no token for {self._unknown(text)!r} (in {text[:40]!r})"
             line = (
                 f"{about}, and none for unknown characters; choose another benchmark or tokenizer"
             )
             raise StudyError([line]) from error
         return tuple(ids)
 
-    def _is_unknown(self, character: str) -> bool:
-        try:
-            self.tokenizer.encode(character, add_special_tokens=False)
-        except Exception:
-            return True
-        return False
+    def _unknown(self, text: str) -> str:
+        """Return the beginning of the first piece of a text that cannot be encoded."""
+        splitter = self.tokenizer.backend_tokenizer.pre_tokenizer
+        pieces = [piece for piece, _ in splitter.pre_tokenize_str(text)] if splitter else [text]
+        for piece in pieces:
+            try:
+                self.tokenizer.encode(piece, add_special_tokens=False)
+            except Exception:
+                return shorten(piece, 20)
+        return shorten(text, 20)
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
         """Return the sampling parameters for a decoding."""
