@@ -256,6 +256,15 @@ def ctrl_c_is_an_exit_code(name):
     expect(ended.value.code == INTERRUPTED, f"it is {ended.value.code}")
 
 
+@contract("typer", "TyperGroup.format_commands")
+def the_list_of_commands_is_a_method(name):
+    from typer.core import TyperGroup
+
+    takes(TyperGroup.format_commands, "ctx", "formatter")
+    reads(TyperGroup.format_options, "self.format_commands(ctx, formatter)")
+    reads(TyperGroup.format_commands, "cmd.get_short_help_str(", "formatter.write_dl(")
+
+
 @contract("vllm", "SamplingParams")
 def sampling_has_every_field(name):
     from vllm import SamplingParams

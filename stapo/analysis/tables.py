@@ -14,7 +14,7 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
 from stapo.analysis.grids import Grid
-from stapo.analysis.notes import comparison_text, headline_texts, notes
+from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.paper_audit import (
     audit_headlines,
     audit_rows,
@@ -113,19 +113,6 @@ def _further_averages(table: MainTable) -> list[str]:
             values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)
             lines += [f"{heading}, {size}: {values}"] * (heading != AVERAGE)
     return lines
-
-
-def show_study(study: Study, root: Path = Path()) -> None:
-    """Print the main tables and the paths of tables, figures and report."""
-    console = Console()
-    for decoding in study.run.decodings:
-        print_table(main_table(study, decoding, read_scores(study, decoding, root)), console)
-    for note in notes(study):
-        console.print(Text(note), style="dim")
-    results = paths.RESULTS.format(study=study.name)
-    console.print(Text(f"\ntables   {results}/tables/\nfigures  {results}/figures/"))
-    console.print(Text(f"report   {paths.REPORT.format(study=study.name)}"))
-    console.print(Text(f"check    stapo verify {results}"))
 
 
 def print_audit(console: Console) -> None:

@@ -10,14 +10,13 @@ from typing import Any
 from safetensors import SafetensorError
 
 from stapo.cli import interventions, pipeline, tools
-from stapo.cli.common import BAD_INPUT, app
+from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
 from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
 from stapo.study import StudyError
 from stapo.text import visible
 
 __all__ = ["app", "interventions", "main", "pipeline", "tools"]
 
-INTERRUPTED = 130
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FULL_DISK_WORDS = (
     *(os.strerror(number) for number in FULL_DISK),
@@ -75,6 +74,8 @@ def _is_full_disk(error: BaseException | None) -> bool:
 
 def _fail(lines: list[Any], code: int) -> None:
     with suppress(OSError):  # The log may be on the full disk.
+        if "--json" in sys.argv:
+            print_json({"errors": [visible(str(line)) for line in lines]})
         for line in lines:
             print(f"stapo: {visible(str(line), keep=chr(10))}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

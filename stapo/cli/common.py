@@ -1,27 +1,91 @@
 """Options and helper functions of several commands."""
 
+import json
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from stapo.exhibits import NEEDS, Exhibit
 from stapo.study import Checkpoint, Study, StudyError, read_study
 from stapo.study.resolved import read_resolved
 from stapo.study.schema import Verifier
 
+GROUPS = {
+    "A study": ("check", "plan", "doctor", "fetch", "status", "show"),
+    "Around a study": ("verify", "compare", "intervene", "paper", "schema"),
+    "Evaluation": ("evaluate", "regrade", "compare-engines", "audit-grader"),
+    "Other trainers": ("conformance",),
+}
+"""Heading in `stapo --help` to its commands; all others are steps of the pipeline."""
+STEPS = "Steps of a study, which Snakemake calls"
+WHOLE = 200
+"""Characters of a command's first sentence that the list shows: all."""
+
+BAD_INPUT = 2
+"""Exit code for errors in the input."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+EXIT_CODES = {
+    0: "done, and nothing is wrong",
+    1: "a check found an error, or a step or this machine failed (a missing file, a full disk)",
+    BAD_INPUT: "wrong input, or a training that does not fit: nothing was started",
+    INTERRUPTED: "stopped with Ctrl-C; the same command continues",
+}
+"""Exit code to its meaning, the same for all commands."""
+
+
+class GroupedCommands(TyperGroup):
+    """The commands of `stapo --help` under the headings of `GROUPS`, and the exit codes below them."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the lists of commands."""
+        named = {name for names in GROUPS.values() for name in names}
+        steps = tuple(name for name in self.list_commands(ctx) if name not in named)
+        lists = {
+            heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
+            for heading, names in {**GROUPS, STEPS: steps}.items()
+        }
+        lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
+        width = max(len(name) for names in lists.values() for name in names)
+        for heading, rows in lists.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows.items()])
+
+
 app = typer.Typer(
+    cls=GroupedCommands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Reproduce, check and extend STAPO (arXiv 2602.15620). The whole study in one command: "
     "make smoke, or snakemake --configfile workflows/studies/STUDY.yaml.",
 )
 
-BAD_INPUT = 2
-"""Exit code for errors in the input."""
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"stapo {version('stapo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version")
+    ] = False,
+) -> None:
+    """Take the options of the program itself."""
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print the document of a command with `--json`."""
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))
+
 
 StudyOption = Annotated[
     Path,
@@ -30,6 +94,9 @@ StudyOption = Annotated[
     ),
 ]
 StudyFile = Annotated[Path, typer.Argument(help="Study file")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document; docs/command-line.md has its keys")
+]
 SizeOption = Annotated[str, typer.Option("--size", help="Model size of the study")]
 CheckpointOption = Annotated[
     str,

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from stapo.cli.common import BAD_INPUT, StudyFile, app, list_paths, require
+from stapo.cli.common import (
+    BAD_INPUT,
+    JsonOption,
+    StudyFile,
+    app,
+    list_paths,
+    print_json,
+    require,
+)
 from stapo.methods import CONFORMANCE_METHODS
 from stapo.operations.costs import DEVICES
 from stapo.study import StudyError, read_study, study_schema
@@ -15,50 +23,20 @@ from stapo.tasks import benchmark_definitions
 
 
 @app.command()
-def check(study: StudyFile) -> None:
+def check(study: StudyFile, as_json: JsonOption = False) -> None:
     """Check a study file and print what it would run, with the resolved settings of every method.
 
     Example: stapo check workflows/studies/smoke.yaml
     """
+    found = read_study(study)
     from rich.console import Console
 
-    from stapo.operations.methods_table import print_methods
-    from stapo.operations.own import own_lines
-    from stapo.study.titles import title_faults
+    from stapo.operations.check import check_document, print_check
 
-    found = read_study(study)
-
-    def responses(benchmarks: list[str]) -> int:
-        return sum(found.problems(name) * found.benchmarks[name].samples for name in benchmarks)
-
-    runs = list(found.runs())
-    full = [name for name in found.checkpoints() if found.is_full(name)]
-    typer.echo(
-        f"{found.name}: {len(runs)} trainings of {found.training.steps} steps, "
-        f"{len(full)} checkpoints x {len(found.run.decodings)} decodings, "
-        f"{responses(found.evaluated())} responses each"
-    )
-    points = len(found.kept_steps()) - len(found.full_steps())
-    if points and (curve := found.evaluation.curve):
-        each = f"{responses(curve.benchmarks)} responses each at {curve.decoding}"
-        typer.echo(f"curve: {points} more checkpoints of each training, {each}")
-    print_methods(found, Console())
-    for line in own_lines(found):
-        typer.echo(line)
-    from stapo.training.rewards import reward_doubt, reward_fault
-
-    # `stapo verify` would report these only after all trainings.
-    remedy = "choose another name or title; `stapo verify` rejects this one"
-    titles = [f"{line}; {remedy}" for line in title_faults(found)]
-    rewards = filter(
-        None,
-        [
-            reward_fault(found.job_training(found.run.methods[0])),
-            reward_doubt(found.training),
-        ],
-    )
-    for line in [*found.unpinned(), *titles, *rewards]:
-        typer.echo(f"warning: {line}")
+    if as_json:
+        print_json(check_document(found))
+    else:
+        print_check(found, Console())
 
 
 @app.command()
@@ -69,6 +47,7 @@ def plan(
     total_gpus: Annotated[
         int | None, typer.Option(help="All available GPUs; default: those of one training")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate the costs of a study; exit code 2 if a training does not fit into memory.
 
@@ -76,14 +55,22 @@ def plan(
     """
     from rich.console import Console
 
+    from stapo.operations.documents import plan_document
     from stapo.operations.plan import machine, print_plan
 
-    if not print_plan(read_study(study), machine(gpu, gpus, total_gpus), Console()):
+    found, on = read_study(study), machine(gpu, gpus, total_gpus)
+    if as_json:
+        document = plan_document(found, on)
+        print_json(document)
+        fits = not document["too_large"]
+    else:
+        fits = print_plan(found, on, Console())
+    if not fits:
         raise typer.Exit(BAD_INPUT)
 
 
 @app.command()
-def doctor(study: StudyFile) -> None:
+def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
     """Check whether this machine can run a study, and print a remedy for each problem.
 
     Run it where the jobs will run. Exit code 1 if there is an error.
@@ -93,15 +80,22 @@ def doctor(study: StudyFile) -> None:
     from rich.console import Console
 
     from stapo.operations.doctor import print_diagnosis
+    from stapo.operations.documents import doctor_document
     from stapo.operations.plan import disk_needed
 
     found = read_study(study)
-    if print_diagnosis(found, Console(), disk_needed(found)):
+    if as_json:
+        document = doctor_document(found, disk_needed(found))
+        print_json(document)
+        failed = document["failed"]
+    else:
+        failed = print_diagnosis(found, Console(), disk_needed(found))
+    if failed:
         raise typer.Exit(1)
 
 
 @app.command()
-def status(study: StudyFile) -> None:
+def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the progress of every training and evaluation; it only reads files, also during a run.
 
     Exit code 1 if something failed.
@@ -110,9 +104,17 @@ def status(study: StudyFile) -> None:
     """
     from rich.console import Console
 
+    from stapo.operations.documents import status_document
     from stapo.operations.status import print_status
 
-    if not print_status(read_study(study), Console()):
+    found = read_study(study)
+    if as_json:
+        document = status_document(found)
+        print_json(document)
+        failed = document["failed"]
+    else:
+        failed = not print_status(found, Console())
+    if failed:
         raise typer.Exit(1)
 
 
@@ -293,14 +295,18 @@ def paper() -> None:
 
 
 @app.command()
-def show(study: StudyFile) -> None:
+def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the main tables and the paths of all results.
 
     Example: stapo show workflows/studies/smoke.yaml
     """
-    from stapo.analysis.tables import show_study
+    from stapo.analysis.show import show_document, show_study
 
-    show_study(read_study(study))
+    found = read_study(study)
+    if as_json:
+        print_json(show_document(found))
+    else:
+        show_study(found)
 
 
 @app.command()
@@ -337,7 +343,10 @@ def compare(
 
 
 @app.command()
-def verify(results: Annotated[Path, typer.Argument(help="Results folder of a study")]) -> None:
+def verify(
+    results: Annotated[Path, typer.Argument(help="Results folder of a study")],
+    as_json: JsonOption = False,
+) -> None:
     """Check a published results folder offline: files, fingerprints, scores and tables.
 
     Exit code 1 if a check fails.
@@ -345,6 +354,13 @@ def verify(results: Annotated[Path, typer.Argument(help="Results folder of a stu
     Example: stapo verify results/smoke
     """
     from stapo.publication.verify import verify as run
+    from stapo.publication.verify import verify_document
 
-    if not run(results, typer.echo):
+    if as_json:
+        document = verify_document(results)
+        print_json(document)
+        right = not document["failed"]
+    else:
+        right = run(results, typer.echo)
+    if not right:
         raise typer.Exit(1)

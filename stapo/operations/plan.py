@@ -295,13 +295,18 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
     for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)
     _print_scale(study, device, console)
-    errors = []
-    if device.is_gpu:
-        errors = memory_errors(study, machine.gpus, device.memory)
-        errors += verifier_errors(study, device.memory)
+    errors = too_large(study, machine)
     for line in errors:
         console.print(Text(line), style="bold red", soft_wrap=True)
     return not errors
+
+
+def too_large(study: Study, machine: Machine) -> list[str]:
+    """Return a line for each model that does not fit into the memory of a machine's GPUs."""
+    memory = machine.device.memory
+    if not machine.device.is_gpu:
+        return []
+    return memory_errors(study, machine.gpus, memory) + verifier_errors(study, memory)
 
 
 def _print_scale(study: Study, device: Device, console: Console) -> None:

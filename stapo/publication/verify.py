@@ -9,8 +9,10 @@ What imports torch is imported after that.
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any, Literal
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
@@ -48,6 +50,16 @@ def _shown(line: str) -> str:
     return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One result of the verification of a folder."""
+
+    level: Literal["ok", "error", "note", "sums"]
+    """sums: `what` is the checksum of SHA256SUMS itself."""
+    what: str
+    errors: list[str] = field(default_factory=list)
+
+
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
     """Check a results folder, wherever it lies; return whether everything holds.
 
@@ -58,23 +70,50 @@ def verify(folder: Path, say: Callable[[str], None]) -> bool:
     Raises:
         StudyError: it is no results folder.
     """
-    with opened(folder) as (results, refused):
-        right = True
-        for what, check in CHECKS.items():
-            errors = refused or list(guarded(check, results))
-            say(f"{'error   ' if errors else 'ok      '} {what}")
-            for line in errors[:SHOWN]:
-                say(f"           {_shown(line)}")
-            if len(errors) > SHOWN:
-                say(f"           and {len(errors) - SHOWN} more")
-            right = right and not errors
-            if refused:
-                say("note     nothing of the folder was read beyond this")
-                return False
-        for note in _notes(results):
-            say(f"note     {_shown(note)}")
-        say(f"{SUMS} itself: {untrusted.sha256(folder / SUMS)}")
+    right = True
+    for found in findings(folder):
+        right = right and found.level != "error"
+        sums = found.level == "sums"
+        say(f"{SUMS} itself: {found.what}" if sums else f"{found.level:8} {found.what}")
+        for line in found.errors[:SHOWN]:
+            say(f"           {line}")
+        if len(found.errors) > SHOWN:
+            say(f"           and {len(found.errors) - SHOWN} more")
     return right
+
+
+def verify_document(folder: Path) -> dict[str, Any]:
+    """Return the document of `stapo verify --json`.
+
+    Raises:
+        StudyError: it is no results folder.
+    """
+    found = list(findings(folder))
+    return {
+        "folder": str(folder),
+        "failed": any(one.level == "error" for one in found),
+        "checks": [asdict(one) for one in found if one.level in ("ok", "error")],
+        "notes": [one.what for one in found if one.level == "note"],
+        "sha256": next((one.what for one in found if one.level == "sums"), None),
+    }
+
+
+def findings(folder: Path) -> Iterator[Finding]:
+    """Check a results folder; yield the result of each check, then notes and its checksum.
+
+    Raises:
+        StudyError: it is no results folder.
+    """
+    with opened(folder) as (results, refused):
+        for what, check in CHECKS.items():
+            errors = [_shown(line) for line in refused or guarded(check, results)]
+            yield Finding("error" if errors else "ok", what, errors)
+            if refused:
+                yield Finding("note", "nothing of the folder was read beyond this")
+                return
+        for note in _notes(results):
+            yield Finding("note", _shown(note))
+        yield Finding("sums", untrusted.sha256(folder / SUMS))
 
 
 @contextmanager
