@@ -1,11 +1,12 @@
 # The whole of a study: prompts -> base model -> train -> generate -> score -> tables, figures, report.
 #
-#   snakemake --workflow-profile workflows/profiles/smoke              everything of the smoke study
-#   snakemake ... table_t1_0_p1_0                                      one table
-#   snakemake ... method_stapo                                         one method
-#   snakemake ... results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet   any file
+#   snakemake --configfile workflows/studies/smoke.yaml                everything of the smoke study
+#   snakemake table_t1_0_p1_0 --configfile ...                         one table
+#   snakemake method_stapo --configfile ...                            one method
+#   snakemake results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet --configfile ...   any file
 #
-# Another study: snakemake --configfile workflows/studies/STUDY.yaml
+# All cores, and what a run needs to survive kills, are in profiles/default, which Snakemake finds by itself;
+# --workflow-profile replaces it.
 import os
 import re
 import shlex
@@ -20,9 +21,9 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import exhibits, paths, locks
-from stapo.operations import limits
+from stapo.operations import limits, runs
 from stapo.study.checks import slug
-from stapo.study.origin import check_origin, write_origin
+from stapo.study.origin import check_origin, named, write_origin
 from stapo.study.resolved import (
     VARIABLE,
     read_resolved,
@@ -45,6 +46,14 @@ min_version("9.27")
 report: "workflows/report/study.rst"
 
 
+def tell(lines):
+    print(*(f"study: {line}" for line in lines), sep="\n", file=sys.stderr)
+
+
+if fault := runs.profile_fault(sys.argv, Path(workflow.basedir)):
+    tell([fault])
+    sys.exit(2)
+
 try:
     # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
     if workflow.is_main_process or VARIABLE not in os.environ:
@@ -57,16 +66,15 @@ try:
         # whatever the files say by now.
         STUDY = read_resolved(Path(os.environ[VARIABLE]))
 except StudyError as error:
-    # A misspelt --workflow-profile is ignored by Snakemake without a word.
-    hint = "none found; add --configfile workflows/studies/STUDY.yaml, or check the profile's path"
-    lines = error.errors if config else [hint]
-    print(*(f"study: {line}" for line in lines), sep="\n", file=sys.stderr)
+    tell(error.errors if config else runs.NO_STUDY)
     sys.exit(2)
 
 RUN = STUDY.run
 RESOURCES = workflow.resource_settings
 PUBLISHED = paths.published_paths(STUDY)
 STUDY_FILE = resolved_path(STUDY)
+# In messages.
+STUDY_NAMED = shlex.join(named(workflow.overwrite_configfiles))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE
@@ -115,10 +123,18 @@ onstart:
     try:
         locks.claim_study(STUDY.name)
     except locks.StudyBusyError as error:
-        print(f"study: {error}", file=sys.stderr)
+        tell([error])
         sys.exit(2)
     write_origin(STUDY, workflow.overwrite_configfiles)
     write_resolved(STUDY)
+
+
+onsuccess:
+    tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=True))
+
+
+onerror:
+    tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=False))
 
 
 # Must stand here: a rule of an included file cannot be the default target.

@@ -221,3 +221,13 @@ def published_paths(study: Study) -> list[str]:
         *value_paths(study),
         REFERENCES.format(study=study.name),
     ]
+
+
+def results_of(study: Study) -> dict[str, str]:
+    """Return what a reader of a finished study opens first, by kind."""
+    results = RESULTS.format(study=study.name)
+    return {
+        "report": REPORT.format(study=study.name),
+        "tables": f"{results}/tables/",
+        "figures": f"{results}/figures/",
+    }

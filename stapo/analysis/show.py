@@ -16,16 +16,6 @@ from stapo.analysis.values import values_table
 from stapo.study import Study
 
 
-def results_of(study: Study) -> dict[str, str]:
-    """Return where the results of a study are, relative to the working directory."""
-    results = paths.RESULTS.format(study=study.name)
-    return {
-        "report": paths.REPORT.format(study=study.name),
-        "tables": f"{results}/tables/",
-        "figures": f"{results}/figures/",
-    }
-
-
 def show_study(study: Study, root: Path = Path()) -> None:
     """Print the main tables and the paths of tables, figures and report.
 
@@ -38,7 +28,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
     for note in notes(study):
         console.print(Text(note), style="dim")
     console.print()
-    for what, path in results_of(study).items():
+    for what, path in paths.results_of(study).items():
         console.print(Text(f"{what:8} {path}"))
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
@@ -50,4 +40,4 @@ def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
         StaleScoreError: scores do not belong to this study in its current state.
     """
     values = values_table(Artefacts(study, root)).to_pylist()
-    return {"study": study.name, "values": values, "notes": notes(study), **results_of(study)}
+    return {"study": study.name, "values": values, "notes": notes(study), **paths.results_of(study)}

@@ -36,7 +36,7 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
     with suppress(OSError, ValueError, LookupError, TypeError):
         made = json.loads(path.read_text())
         before, made_from = [str(file) for file in made["files"]], made["fingerprint"]
-    now = _named(files, root)
+    now = named(files, root)
     if before and set(before).isdisjoint(now) and made_from != study_fingerprint(study):
         raise StudyError(
             [
@@ -49,11 +49,11 @@ def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> No
 
 def write_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
     """Write which files the results of a study are made from."""
-    about = {"files": _named(files, root), "fingerprint": study_fingerprint(study)}
+    about = {"files": named(files, root), "fingerprint": study_fingerprint(study)}
     write_json(root / ORIGIN.format(study=study.name), about)
 
 
-def _named(files: Sequence[Path], root: Path) -> list[str]:
+def named(files: Sequence[Path], root: Path = Path()) -> list[str]:
     """Return paths, relative if they are below the working directory, which may be moved or copied."""
     here = root.absolute()
     found = [Path(file).absolute() for file in files]

@@ -260,19 +260,6 @@ def test_bad_studies_end_with_code_2_and_start_nothing(tmp_path, edited):
     assert not (tmp_path / "results").exists()
 
 
-def test_a_misspelt_profile_is_no_silent_success(edited):
-    command = [*(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"))]
-    done = subprocess.run(
-        [*command, "-n", "--workflow-profile", "workflows/profiles/smokee"],
-        cwd=edited.path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "study: none found" in done.stderr
-
-
 def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
     workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
     workspace.study["training"] |= {"steps": 400}

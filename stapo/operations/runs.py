@@ -1,0 +1,64 @@
+"""What `snakemake` says of a study before the first job and after the last one, beside its own messages."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from stapo import paths
+from stapo.study import Study
+
+NO_STUDY = (
+    "none given; the smallest one takes minutes on two CPU cores:",
+    "  snakemake --configfile workflows/studies/smoke.yaml",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
+)
+
+
+def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
+    """Return what is wrong with `--workflow-profile`, None if nothing is.
+
+    Snakemake ignores a profile that does not exist, the default one too: a run without its settings leaves a
+    lock after a kill, and incomplete files that the next run refuses.
+
+    Args:
+        arguments: the command line of Snakemake.
+        basedir: directory of the Snakefile.
+    """
+    option = "--workflow-profile"
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    given = [after for word, after in pairwise(words) if word == option]
+    if not given or given[-1] == "none":
+        return None
+    places = [Path(), Path("profiles"), basedir / "profiles"]
+    if any((place / given[-1]).exists() for place in places):
+        return None
+    known = sorted(path.name for path in (basedir / "workflows" / "profiles").glob("*"))
+    return f"{option}: no such profile: {given[-1]}; known: " + ", ".join(
+        f"workflows/profiles/{name}" for name in known
+    )
+
+
+def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) -> list[str]:
+    """Return where the results of a run are, or how to find out what is left.
+
+    Args:
+        study: the study that was run.
+        file: its file, for the commands that are shown.
+        succeeded: whether all jobs of the run succeeded.
+        root: working directory.
+    """
+    from stapo.operations.current import outputs
+
+    if not succeeded:
+        return [
+            f"not finished; what failed or was stopped: stapo status {file}; logs: logs/{study.name}/",
+            "the same command continues",
+        ]
+    if set(outputs(study, root).values()) != {"there"}:
+        return [f"made what was asked for; what is left: stapo status {file}"]
+    found = {
+        **paths.results_of(study),
+        "show": f"stapo show {file}",
+        "check": f"stapo verify {paths.RESULTS.format(study=study.name)}",
+    }
+    return [f"{study.name} is finished", *(f"  {what:8}{path}" for what, path in found.items())]
