@@ -126,6 +126,8 @@ onstart:
         tell([error])
         sys.exit(2)
     write_origin(STUDY, workflow.overwrite_configfiles)
+    # Before this version of the study is written: reasons compare with the earlier ones.
+    tell(runs.first_lines(STUDY, STUDY_NAMED))
     write_resolved(STUDY)
 
 

@@ -11,7 +11,7 @@ from stapo.operations.costs import ASSUMPTIONS
 from stapo.operations.current import outputs
 from stapo.operations.doctor import diagnose
 from stapo.operations.plan import Machine, plan, too_large
-from stapo.operations.status import answers, trainings
+from stapo.operations.status import answers, outdated_lines, trainings
 from stapo.study import Study
 
 
@@ -23,6 +23,7 @@ def plan_document(study: Study, machine: Machine, root: Path = Path()) -> dict[s
         "gpus": machine.gpus,
         "total_gpus": machine.total,
         "rows": [asdict(row) for row in plan(study, machine, root)],
+        "outdated": outdated_lines(study, root),
         "assumptions": list(ASSUMPTIONS),
         "too_large": too_large(study, machine),
     }

@@ -21,7 +21,7 @@ from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
 from stapo.operations.current import intervention_state, is_built, is_trained, outputs
 from stapo.operations.scale import recommendation
-from stapo.operations.status import Answers, answers
+from stapo.operations.status import Answers, answers, outdated_lines
 from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import HubModel, Model, TinyModel, Verifier
@@ -291,6 +291,8 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
             _span(wall_hours([row], machine)) + (MARK if row.basis == "measured" else ""),
         )
     console.print(shown)
+    for line in outdated_lines(study, root):
+        console.print(Text(line), style="yellow", soft_wrap=True)
     assumed = (f"assumption: {line}" for line in costs.ASSUMPTIONS)
     for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)

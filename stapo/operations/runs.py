@@ -38,6 +38,14 @@ def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
     )
 
 
+def first_lines(study: Study, file: str, root: Path = Path()) -> list[str]:
+    """Return what is made again and why, and where the progress of a run is; arguments as of `last_lines`."""
+    from stapo.operations.status import outdated_lines
+
+    watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
+    return [*outdated_lines(study, root), watch]
+
+
 def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) -> list[str]:
     """Return where the results of a run are, or how to find out what is left.
 

@@ -33,6 +33,7 @@ from stapo.operations.job_logs import (
     number,
     owner_of,
 )
+from stapo.operations.reasons import score_reason, training_reason
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
 from stapo.study import Checkpoint, Study, TrainingRun, identity
 
@@ -109,21 +110,34 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     console.print(_answers_table(study, evaluations))
     made = [f"{name}: {state}" for name, state in outputs(study, root).items()]
     console.print(Text("; ".join(made)))
-    notes: dict[tuple[str, str], list[str]] = {}
-    for t in trained:
-        notes.setdefault((t.state, t.note), []).append(str(t.run))
-    for a in evaluations:
-        notes.setdefault((a.state, a.note), []).append(f"{a.checkpoint} {a.decoding}")
-    for (state, note), names in notes.items():
-        if note:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            line = f"{state}: {', '.join(names[:3])}{more}: {note}"
-            console.print(Text(line, style=STYLES.get(state, "")))
+    notes = _notes(trained, evaluations)
+    for state, line in notes:
+        console.print(Text(line, style=STYLES.get(state, "")))
     failed = any(state == "failed" for state, _ in notes)
     if failed:
         hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
         console.print(Text(hint))
     return not failed
+
+
+def _notes(trained: list[TrainingState], evaluations: list[Answers]) -> list[tuple[str, str]]:
+    """Return state and line for each note; those with the same one share a line."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for t in trained:
+        names.setdefault((t.state, t.note), []).append(str(t.run))
+    for a in evaluations:
+        names.setdefault((a.state, a.note), []).append(f"{a.checkpoint} {a.decoding}")
+    lines = []
+    for (state, note), of in names.items():
+        more = f" and {len(of) - 3} more" if len(of) > 3 else ""
+        lines += [(state, f"{state}: {', '.join(of[:3])}{more}: {note}")] * bool(note)
+    return lines
+
+
+def outdated_lines(study: Study, root: Path = Path()) -> list[str]:
+    """Return a line for each reason why results are made again, with the settings that changed."""
+    notes = _notes(trainings(study, root), answers(study, root))
+    return [line for state, line in notes if state == "outdated"]
 
 
 def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | None:
@@ -154,7 +168,8 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
         if error and not STOPPED.search(error):
             return TrainingState(run, "failed", error)
         if modified(published):
-            return TrainingState(run, "outdated", "published with other settings")
+            reason = training_reason(study, root, run)
+            return TrainingState(run, "outdated", f"made with {reason}")
         return TrainingState(run, *_missing(root, at))
     training = _measured(study, TrainingState(run, "training"), work / "metrics.jsonl")
     left = study.training.steps - training.step
@@ -208,6 +223,7 @@ def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingS
 class _Benchmark:
     """What is there of one benchmark; a time of 0.0 means never."""
 
+    name: str
     scored: str
     asked: int
     responses: int
@@ -247,7 +263,7 @@ def _benchmark(
         error = error_in(
             logs, collected, identity.score_fingerprint(study, checkpoint, decoding, name)
         )
-    return _Benchmark(scored, asked, responses, news, collected, after, error)
+    return _Benchmark(name, scored, asked, responses, news, collected, after, error)
 
 
 def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) -> Answers:
@@ -275,8 +291,9 @@ def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) ->
         state = "answering" if state == "running" else state
     elif scoring or error:
         state, note = "failed", scoring or error or ""
-    elif not responses and any(b.scored == "outdated" for b in found):
-        state, note = "outdated", "scored with other settings"
+    elif not responses and (old := [b.name for b in found if b.scored == "outdated"]):
+        reason = score_reason(study, root, checkpoint, decoding, old[0])
+        state, note = "outdated", f"scored with {reason}"
     else:
         state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
     return Answers(checkpoint, decoding, state, note, responses, wanted, scored, len(found))

@@ -52,6 +52,7 @@ def test_the_same_command_continues_after_a_signal(tmp_path, sent):
     if sent == signal.SIGINT:
         assert "study: the same command continues" in said
     said = world.run(metrics)
+    assert "study: logs: logs/states/; progress, in another terminal: stapo status study" in said
     assert (world.path / metrics).exists()
     assert "study: made what was asked for; what is left: stapo status study.yaml" in said
 
