@@ -15,7 +15,10 @@ RUN := python -P -m
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
+NEXT = echo "next: make smoke (the whole pipeline, minutes on two CPU cores), or: source .venv/bin/activate && stapo --help"
+
 setup: workflows/study.schema.json ## create or update .venv from the lock file, and the schema for editors
+	@$(if $(filter setup,$(MAKECMDGOALS)),$(NEXT))
 
 venv:
 	@requirements/install.sh
@@ -26,6 +29,7 @@ workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | ven
 
 setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
+	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo doctor workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules

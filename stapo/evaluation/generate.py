@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval.tasks import TaskManager
-from tqdm import tqdm
 
+from stapo.bars import bar
 from stapo.canonical import fingerprint
 from stapo.evaluation.engines import Answers, engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
@@ -195,14 +195,14 @@ def _answer(
     """Generate the missing responses, and store each when it is finished; `by` is the label of the engine."""
     of = {one.benchmark.name: (one, wanted) for one, wanted in missing}
     total = sum(len(wanted) for _, wanted in missing)
-    with tqdm(total=total, unit="response", desc="generating", mininterval=2) as bar:
+    with bar("generating", total, "response") as shown:
         for request, response in answer(_parts(missing, evaluation, replicas)):
             one, wanted = of[request.benchmark]
             if request in wanted:
                 at = request.problem, request.sample, request.seed
                 store(one.store, StoredResponse(*at, by, **vars(response)))
-                bar.set_postfix_str(request.benchmark, refresh=False)
-                bar.update()
+                shown.set_postfix_str(request.benchmark, refresh=False)
+                shown.update()
 
 
 def _parts(

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from tqdm import tqdm
-
+from stapo.bars import bar
 from stapo.evaluation.boxes import final_answer
 from stapo.evaluation.boxes import last_boxed as last_boxed
 from stapo.records.verdicts import FAILURES, Verdict
@@ -132,8 +131,8 @@ def grade_all(
 
     with ThreadPoolExecutor(workers) as pool:
         found = pool.map(judged, unequal)
-        bar = tqdm(found, "grading", len(unequal), disable=not progress, mininterval=1.0)
-        verdicts.update(zip(unequal, bar, strict=True))
+        shown = bar("grading", len(unequal), "answer", over=found) if progress else found
+        verdicts.update(zip(unequal, shown, strict=True))
     return [
         Grade("no_box", None) if answer is None else Grade(verdicts[gold, answer], answer)
         for (gold, _), answer in zip(pairs, answers, strict=True)

@@ -9,11 +9,11 @@ from random import Random
 from typing import Any
 
 import torch
-from rich.progress import track
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from stapo.bars import bar
 from stapo.files import replace_file
 from stapo.models.arithmetic import (
     SLIP_RATE,
@@ -132,7 +132,7 @@ def supervise(
     for _ in range(done):
         next(batches)  # Drawing a batch costs a twentieth of training on it.
     model.train()
-    for step in track(range(done + 1, steps + 1), description="SFT warm start"):
+    for step in bar("SFT warm start", steps, "step", done, range(done + 1, steps + 1)):
         ids, labels = next(batches)
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()

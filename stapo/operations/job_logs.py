@@ -79,6 +79,12 @@ def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
     return None
 
 
+def last_line(log: Path) -> str:
+    """Return the last line of a log, which says how far its job is; empty without one."""
+    lines = re.split(r"[\r\n]+", COLOURS.sub("", text_of(log, LOG_BYTES)))
+    return plain(next((line for line in reversed(lines) if line.strip()), ""))
+
+
 def _of(log: Path) -> str | None:
     """Return the fingerprint that a job wrote at the start of its log, None without one."""
     with suppress(OSError), log.open("rb") as stream:

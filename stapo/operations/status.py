@@ -28,6 +28,7 @@ from stapo.operations.current import is_made, is_trained, outputs, score_state
 from stapo.operations.job_logs import (
     Owner,
     error_in,
+    last_line,
     logs_of,
     modified,
     number,
@@ -192,9 +193,11 @@ def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
     ):
         output = path.format(**at)
         if not modified(root / output):
-            if error := error_in(logs_of(root, output, rule, wildcards), 0, ""):
+            logs = logs_of(root, output, rule, wildcards)
+            if error := error_in(logs, 0, ""):
                 return "failed", f"{name}: {error}"
-            notes.append(f"no {name} yet")
+            said = last_line(logs[0])
+            notes.append(f"no {name} yet" + f" ({said}; log: {logs[0]})" * bool(said))
     return "waiting", ", ".join(notes)
 
 

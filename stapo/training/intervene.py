@@ -20,6 +20,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PrinterCallback
 
+from stapo.bars import bar
 from stapo.files import read_json, replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method
@@ -155,13 +156,13 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
         raise StudyError([f"interventions.prompts: {about}; use fewer"])
     trainer.prepare()
     moments = _moments(job, trainer, records)
-    with tqdm(total=len(left) * len(ARMS), desc=job.checkpoint, mininterval=1.0) as bar:
+    with bar(job.checkpoint, len(left) * len(ARMS), "update") as shown:
         for number in left:
             chosen = Random(f"intervention {job.settings.seed} {number}").sample(
                 records, per_rollout + held_out
             )
             parts = chosen[:per_rollout], chosen[per_rollout:]
-            record, table = _repetition(job, trainer, moments, number, parts, bar)
+            record, table = _repetition(job, trainer, moments, number, parts, shown)
             # The record last: a repetition is done once it is there.
             _write_table(_tokens_path(job, number), table)
             write_json(_record_path(job, number), record.as_json())
@@ -223,7 +224,7 @@ def _moments(
         return load_file(path)
     trainer.restore(None)
     per_rollout = job.training.prompts_per_mini_batch
-    for number in tqdm(range(MOMENT_ROLLOUTS), desc="moments", mininterval=1.0):
+    for number in bar("moments", MOMENT_ROLLOUTS, "rollout", over=range(MOMENT_ROLLOUTS)):
         chosen = Random(f"moments {job.settings.seed} {number}").sample(records, per_rollout)
         rollout = trainer.respond(chosen, number_of(number, MOMENTS))
         trainer.gradient(rollout, rollout["completion_mask"].bool())
@@ -241,7 +242,7 @@ def _repetition(
     moments: dict[str, Tensor],
     number: int,
     parts: tuple[list[dict[str, Any]], list[dict[str, Any]]],
-    bar: "tqdm[Any]",
+    shown: "tqdm[Any]",
 ) -> tuple[Repetition, pa.Table]:
     """Return the record and the tokens of one repetition; `parts` are its prompts and the held-out ones."""
     trainer.restore(moments)
@@ -275,7 +276,7 @@ def _repetition(
         )
         if arm == NOTHING:
             table = _tokens(job, number, rollout, kept[SILENCED], entropies)
-        bar.update()
+        shown.update()
     assert table is not None
     candidates, positive = candidates_of(batch, job.method), (batch.advantages > 0).unsqueeze(1)
     record = Repetition(

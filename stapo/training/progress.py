@@ -1,7 +1,6 @@
 """The progress bar of a training, and its stop after a signal."""
 
 import signal
-import sys
 from time import perf_counter
 from typing import Any
 
@@ -10,6 +9,7 @@ from accelerate import PartialState
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from stapo.bars import bar
 from stapo.records.step import StepRecord
 from stapo.text import visible
 from stapo.training.launch import NOTICE
@@ -28,11 +28,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         if not state.is_world_process_zero:
             return
         self.start, self.num_tokens = perf_counter(), 0
-        # In a log file, one line every ten seconds instead of five per second.
-        interval = 0.2 if sys.stderr.isatty() else 10.0
-        self.bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=interval
-        )
+        self.bar = bar(self.title, state.max_steps, "step", state.global_step)
 
     def show(self, record: StepRecord) -> None:
         """Advance the bar by one step."""

@@ -62,3 +62,7 @@ def test_the_end_of_a_study_names_its_results(tmp_path):
     world.changed = {"evaluation"}
     assert "study: states is finished" in (said := world.run())
     assert "results/states/report.html" in said
+    # A long stage says how far it is in the terminal too, not only in its log.
+    log = world.path / "logs/states/completions/tiny/base/t1.0-p1.0.log"
+    assert log.read_text().startswith("configuration ")
+    assert log.read_text().strip() in said

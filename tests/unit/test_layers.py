@@ -7,6 +7,7 @@ import pytest
 from stapo.repository import ROOT
 
 ALLOWED = {
+    "bars": set(),
     "canonical": set(),
     "exhibits": set(),
     "files": set(),
@@ -23,14 +24,15 @@ ALLOWED = {
     "study": {"canonical", "exhibits", "files", "methods", "repository", "tasks"},
     "paths": {"exhibits", "study"},
     "gpus": {"study"},
-    "models": {"canonical", "files", "hub", "paths", "provenance", "study"},
+    "models": {"bars", "canonical", "files", "hub", "paths", "provenance", "study"},
     "evaluation": {
-        "canonical", "files", "hub", "locks", "paths", "provenance", "records", "repository", "study",
+        "bars", "canonical", "files", "hub", "locks", "paths", "provenance", "records", "repository", "study",
         "tasks", "models.arithmetic", "models.loading",
     },
     "training": {
-        "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "records", "repository", "study",
-        "methods", "objective", "models.arithmetic", "models.loading", "models.shapes", "evaluation.grading",
+        "bars", "canonical", "files", "gpus", "hub", "locks", "paths", "provenance", "records", "repository",
+        "study", "methods", "objective", "models.arithmetic", "models.loading", "models.shapes",
+        "evaluation.grading",
     },
     "analysis": {
         "canonical", "exhibits", "files", "paths", "records", "study", "methods", "reference",

@@ -41,7 +41,7 @@ rule generate:
     shell:
         STAPO + " generate --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
         " --decoding {wildcards.decoding} --model {input.model} --work {params.work}"
-        " --out {params.out} --gpus {resources.gpu} > {log} 2>&1"
+        " --out {params.out} --gpus {resources.gpu} 2>&1 | tee -i {log}"
 
 
 # Another rule, since the outputs of one cannot depend on its wildcards.

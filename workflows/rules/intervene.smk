@@ -35,4 +35,4 @@ if STUDY.intervened():
             STAPO
             + " intervene --study {STUDY_FILE} --checkpoint {wildcards.checkpoint}"
             " --model {input.model} --prompts {input.prompts} --out {params.out}"
-            " --gpus {resources.gpu} > {log} 2>&1"
+            " --gpus {resources.gpu} 2>&1 | tee -i {log}"

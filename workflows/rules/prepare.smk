@@ -47,7 +47,7 @@ rule base_model:
         *one_by_one(lambda w: base_settings(w.size), map(base_settings, RUN.sizes)),
     shell:
         STAPO
-        + " base --study {STUDY_FILE} --size {wildcards.size} --out {output.model} --record {output.record} > {log} 2>&1"
+        + " base --study {STUDY_FILE} --size {wildcards.size} --out {output.model} --record {output.record} 2>&1 | tee -i {log}"
 
 
 if STUDY.evaluation.verifier:
@@ -63,4 +63,4 @@ if STUDY.evaluation.verifier:
             *the_same(settings.verifier_settings(STUDY)),
         shell:
             STAPO
-            + " base --study {STUDY_FILE} --verifier --out {output.model} --record {output.record} > {log} 2>&1"
+            + " base --study {STUDY_FILE} --verifier --out {output.model} --record {output.record} 2>&1 | tee -i {log}"

@@ -92,6 +92,17 @@ def shown(study, root: Path) -> tuple[bool, str]:
     return fine, stream.getvalue()
 
 
+def test_a_base_model_in_progress_is_told_of_with_its_log(study, tmp_path):
+    write(tmp_path / "results/smoke/data/prompts.jsonl", "")
+    log = write(
+        tmp_path / "logs/smoke/models/tiny/base.log",
+        "SFT warm start: 0 of 400 steps, ?\rSFT warm start: 21 of 400 steps, 6:22 left\n\n",
+    )
+    (training,) = trainings(study, tmp_path)
+    said = f"SFT warm start: 21 of 400 steps, 6:22 left; log: {log}"
+    assert (training.state, training.note) == ("waiting", f"no base model yet ({said})")
+
+
 def test_before_anything_ran(study, tmp_path):
     (training,) = trainings(study, tmp_path)
     assert (training.state, training.note) == ("waiting", "no prompts yet, no base model yet")

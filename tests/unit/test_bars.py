@@ -1,0 +1,35 @@
+"""Progress is a line of its own in a log, with rate and time left, and a bar in a terminal."""
+
+import io
+import re
+import sys
+
+from stapo import bars
+
+
+def test_in_a_log_each_state_is_a_line(monkeypatch, capsys):
+    monkeypatch.setitem(bars.SECONDS, "log", 0.0)
+    with bars.bar("generating", 4, "response", initial=1) as shown:
+        for name in "ab":
+            shown.set_postfix_str(name, refresh=False)
+            shown.update()
+    said = capsys.readouterr().err
+    assert "\r" not in said
+    first, *_, last = said.splitlines()
+    assert first.startswith("generating: 1 of 4 responses, ")
+    assert re.fullmatch(r"generating: 3 of 4 responses, +[\d.,]+response/s, b, [\d:]+ left", last)
+
+
+def test_it_counts_what_it_iterates_over(monkeypatch, capsys):
+    assert list(bars.bar("moments", 3, "rollout", over=range(3))) == [0, 1, 2]
+    assert "moments: 3 of 3 rollouts" in capsys.readouterr().err
+
+
+def test_in_a_terminal_it_is_one_line(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with bars.bar("grading", 2, "answer") as shown:
+        shown.update(2)
+    assert "\r" in terminal.getvalue()
+    assert "2/2" in terminal.getvalue()
