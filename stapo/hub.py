@@ -1,11 +1,13 @@
-"""Retries of downloads from the Hub, which fails now and then."""
+"""Downloads from the Hub, which fails now and then, or cannot be reached at all."""
 
 import errno
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from stapo.text import plain
 
@@ -14,12 +16,49 @@ T = TypeVar("T")
 ATTEMPTS = 6
 LONGEST_WAIT = 30.0
 NO_NETWORK = ("Name or service not known", "Temporary failure in name resolution")
-FEW = 3
-"""Attempts if no host name can be resolved, as on a machine without a network."""
+FEW = 1
+"""Attempts if no host name can be resolved: the Hub's client has repeated its requests by then."""
+OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+"""Environment variables for offline mode; they must be set before the Hub's libraries are imported."""
+PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+"""Environment variables by which requests go elsewhere first."""
+LOOKS, CONNECT_SECONDS = 3, 5.0
+"""How often, and for how long, the Hub is tried before it counts as unreachable."""
+REMEDY = (
+    "run `stapo fetch STUDY` where there is internet, with the same HF_HOME, and STAPO_DATA_DIR for the rows "
+    "of benchmarks"
+)
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 """Errors of the local disk, which are not retried."""
 AGAIN = {408, 429}
 """HTTP client errors (4xx) that are temporary and retried."""
+
+
+class HubError(RuntimeError):
+    """The Hub cannot be reached, or refuses, and what was asked for is not in its cache."""
+
+
+def offline_if_unreachable() -> None:
+    """Set offline mode, with a line that says so, if the Hub cannot be reached.
+
+    Its cache then answers at once; otherwise its client repeats every request for half a minute. To be called
+    before its libraries are imported.
+    """
+    if any(os.environ.get(name) for name in (*OFFLINE, *PROXIES)):
+        return
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    parts = urlsplit(endpoint)
+    for look in range(LOOKS):
+        try:
+            port = parts.port or (80 if parts.scheme == "http" else 443)
+            socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
+            return
+        except (OSError, ValueError) as error:
+            reason = plain(str(error))
+        if look < LOOKS - 1:
+            time.sleep(1.0)
+    os.environ.update(dict.fromkeys(OFFLINE, "1"))
+    _say(f"{plain(endpoint)} cannot be reached ({reason}); only what is in its cache is used")
 
 
 def with_retries(get: Callable[[], T]) -> T:
@@ -29,6 +68,9 @@ def with_retries(get: Callable[[], T]) -> T:
 
     Args:
         get: downloads something; a later call continues an interrupted download.
+
+    Raises:
+        HubError: the Hub could not be reached or refused; the message says what to do.
     """
     from httpx import HTTPError
 
@@ -38,10 +80,12 @@ def with_retries(get: Callable[[], T]) -> T:
             return get()
         except (OSError, HTTPError) as error:
             nobody = any(words in str(e) for e in _causes(error) for words in NO_NETWORK)
+            reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
             if left <= (ATTEMPTS - FEW if nobody else 0) or not _may_pass(error):
-                raise
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            print(f"{plain(reason)}; retrying in {wait:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+                if _is_local(error):
+                    raise
+                raise HubError(f"{reason}; {_remedy(error)}") from error
+            _say(f"{reason}; retrying in {wait:.0f} s")
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
     raise AssertionError("the last attempt returns or raises")
@@ -57,17 +101,41 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _may_pass(error: Exception) -> bool:
-    from huggingface_hub import constants
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _statuses(error: Exception) -> list[int]:
+    """Return the HTTP statuses of an error and its causes; 0 for one without."""
+    responses = (getattr(cause, "response", None) for cause in _causes(error))
+    return [getattr(response, "status_code", 0) for response in responses]
+
+
+def _is_local(error: Exception) -> bool:
+    """Return whether an error comes from the local disk."""
+    return any(isinstance(cause, OSError) and cause.errno in HERE for cause in _causes(error))
+
+
+def _is_absent(error: Exception) -> bool:
+    """Return whether there is no such repository or data set, which is a FileNotFoundError too."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    # Without a network the client reports a file that is not in its cache.
+    return isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
+
+
+def _remedy(error: Exception) -> str:
+    refused = {401, 403, 404} & {*_statuses(error)}
+    if refused or _is_absent(error):
+        return "check name and revision, and HF_TOKEN if it is gated"
+    return REMEDY
+
+
+def _may_pass(error: Exception) -> bool:
+    from huggingface_hub import constants
+
     causes = _causes(error)
-    statuses = [getattr(getattr(cause, "response", None), "status_code", 0) for cause in causes]
-    refused = any(400 <= status < 500 and status not in AGAIN for status in statuses)
+    refused = any(400 <= status < 500 and status not in AGAIN for status in _statuses(error))
     refused = refused or any("CERTIFICATE_VERIFY_FAILED" in str(cause) for cause in causes)
-    # Without a network the client reports a file that is not in its cache; a data set that does not
-    # exist is a FileNotFoundError too.
-    absent = isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
-    local = any(isinstance(cause, OSError) and cause.errno in HERE for cause in causes)
     offline = constants.HF_HUB_OFFLINE or bool(os.environ.get("HF_DATASETS_OFFLINE"))
-    return not (refused or absent or local or offline)
+    return not (refused or _is_absent(error) or _is_local(error) or offline)

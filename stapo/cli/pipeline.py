@@ -29,6 +29,8 @@ from stapo.cli.common import (
 )
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import write_json
+from stapo.hub import offline_if_unreachable
+from stapo.operations.fetch import prepare_network
 from stapo.paths import figure_names, table_names
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.reading import published_content
@@ -51,6 +53,8 @@ def prompts(
     """
     asked = study_of(study)
     data = asked.data
+    if isinstance(data, HubData):
+        offline_if_unreachable()
     from stapo.training.prompts import write_prompts
 
     found = write_prompts(data, out, record, asked.prompts_file())
@@ -87,10 +91,13 @@ def overlap(
 def _overlap(
     prompts: Path, benchmarks: list[str], published: bool, study: Study | None
 ) -> dict[str, Any]:
+    files = {name: study.rows_file(name) if study else None for name in benchmarks}
+    definitions = benchmark_definitions()
+    if any(not file and "hub" in definitions[name]["metadata"] for name, file in files.items()):
+        offline_if_unreachable()
     from stapo.evaluation.task import benchmark_questions
     from stapo.training.prompts import check_overlap
 
-    files = {name: study.rows_file(name) if study else None for name in benchmarks}
     questions = {
         name: [row["question"] for row in file.read()] if file else benchmark_questions(name)
         for name, file in files.items()
@@ -125,6 +132,8 @@ def base(
         settings = judge.model_dump(include={"hub", "revision"})
         made_from = identity.verifier_config(found)
         template = judge.template if judge.template != "own" else None
+    if "hub" in settings:
+        offline_if_unreachable()
     from stapo.models.base import write_base
 
     write_base(settings, out, template)
@@ -234,6 +243,7 @@ def generate(
     found = study_of(study)
     of = checkpoint_of(found, checkpoint)
     require("--decoding", decoding, [d for d in found.run.decodings if found.answered(of, d)])
+    prepare_network(found)
     _take(gpus)
     from stapo.evaluation.generate import Benchmark
     from stapo.evaluation.generate import generate as run

@@ -138,12 +138,15 @@ def fetch(
 
     Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
     """
-    from stapo.operations.fetch import OFFLINE
+    from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
+    from stapo.operations.fetch import prepare_network
 
+    found = read_study(study)
     if check:
         os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    if not run(read_study(study), typer.echo):
+    prepare_network(found)
+    if not run(found, typer.echo):
         raise typer.Exit(1)
 
 

@@ -22,9 +22,10 @@ from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
+from stapo.hub import OFFLINE
 from stapo.models.shapes import shape_of
 from stapo.operations import toolchain
-from stapo.operations.fetch import OFFLINE, needs
+from stapo.operations.fetch import needs
 from stapo.operations.file_system import Check, disk, file_system, places, shared_memory
 from stapo.provenance import LOCK, provenance
 from stapo.repository import ROOT
@@ -286,16 +287,21 @@ def hub(study: Study) -> Iterator[Check]:
         env={**os.environ, **dict.fromkeys(OFFLINE, "1")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("ok ", "missing "))]
+    words = ("ok ", "missing ", "wrong ")
+    lines = [line for line in done.stdout.splitlines() if line.startswith(words)]
     if len(lines) != len(items):
         why = plain((done.stderr.splitlines() or ["no output"])[-1])
         yield Check("error", f"{reason}; the check of the caches failed: {why}", "run `make setup`")
         return
-    found = zip(items, lines, strict=True)
+    found = [*zip(items, lines, strict=True)]
+    wrong = [line.removeprefix("wrong ").strip() for line in lines if line.startswith("wrong ")]
+    for line in wrong:
+        remedy = "remove or replace the files (STAPO_DATA_DIR), then run `stapo fetch`"
+        yield Check("error", line, remedy)
     if missing := [item for item, line in found if line.startswith("missing ")]:
         remedy = "run `stapo fetch` with internet access and the same HF_HOME and STAPO_DATA_DIR"
         yield Check("error", f"{reason}; not in the caches: {', '.join(missing)}", remedy)
-    else:
+    elif not wrong:
         yield Check("ok", f"{reason}; all {len(items)} items are in the caches")
 
 

@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stapo.files import replace_file
-from stapo.hub import with_retries
+from stapo.hub import REMEDY, offline_if_unreachable, with_retries
 from stapo.study import Study
 from stapo.study.schema import HubData, HubModel, Template
 from stapo.tasks import benchmark_definitions
 from stapo.text import plain
-
-OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-"""Environment variables for offline mode; they must be set before the Hub's libraries are imported."""
 
 Item = tuple[str, Callable[[], object]]
 """Description of what is needed, and a function that downloads it or raises an error."""
@@ -96,6 +93,12 @@ def _rows(name: str) -> Callable[[], object]:
     return get
 
 
+def prepare_network(study: Study) -> None:
+    """Set offline mode if the study needs the Hub and it cannot be reached; see `offline_if_unreachable`."""
+    if any(True for _ in needs(study)):
+        offline_if_unreachable()
+
+
 def fetch(study: Study, say: Callable[[str], None]) -> bool:
     """Download every item, also after a failure; return whether all are available.
 
@@ -109,7 +112,10 @@ def fetch(study: Study, say: Callable[[str], None]) -> bool:
             get()
         except Exception as error:  # The Hub's libraries raise many kinds of errors.
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            say(f"missing  {what}: {plain(reason)}")
+            reason = reason.removesuffix(f"; {REMEDY}")
+            # Rows with another checksum are there, and no download makes them right.
+            word = "wrong" if isinstance(error, ValueError) and not error.__cause__ else "missing"
+            say(f"{word:8} {what}: {plain(reason)}")
             complete = False
         else:
             say(f"ok       {what}")

@@ -1,6 +1,7 @@
 """What may pass is asked again; what cannot is said at once."""
 
 import errno
+import socket
 from typing import Any
 
 import httpx
@@ -8,7 +9,16 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from stapo import hub
-from stapo.hub import ATTEMPTS, FEW, with_retries
+from stapo.hub import (
+    ATTEMPTS,
+    FEW,
+    LOOKS,
+    OFFLINE,
+    PROXIES,
+    HubError,
+    offline_if_unreachable,
+    with_retries,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +63,17 @@ def test_errors_are_met_with_so_many_attempts(waits, error, attempts):
         asked.append(1)
         raise error
 
-    with pytest.raises(type(error)):
+    local = error.errno in (errno.ENOSPC, errno.EDQUOT) if isinstance(error, OSError) else False
+    with pytest.raises(type(error) if local else HubError) as raised:
         with_retries(get)
+    if not local:
+        found = str(raised.value)
+        assert found.startswith(str(error))
+        # What is not there or not allowed is fetched nowhere.
+        refused = isinstance(error, FileNotFoundError) and "set" in str(error)
+        refused = refused or "40" in str(error)
+        assert ("HF_TOKEN" in found) == refused
+        assert ("stapo fetch" in found and "STAPO_DATA_DIR" in found) != refused
     assert len(asked) == attempts
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0][: attempts - 1]
 
@@ -80,6 +99,39 @@ def test_offline_nothing_is_asked_twice(monkeypatch):
         asked.append(1)
         raise ConnectionError("offline")
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(HubError, match="offline; run `stapo fetch STUDY`"):
         with_retries(get)
     assert asked == [1]
+
+
+@pytest.fixture
+def online(monkeypatch):
+    """No variable says anything about the network; what is set is taken back after the test."""
+    for name in (*OFFLINE, *PROXIES):
+        monkeypatch.setenv(name, "")
+    return monkeypatch
+
+
+def test_a_hub_that_cannot_be_reached_is_not_asked(online, waits, capsys):
+    online.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    offline_if_unreachable()
+    assert [hub.os.environ[name] for name in OFFLINE] == ["1", "1"]
+    assert len(waits) == LOOKS - 1
+    said = capsys.readouterr().err
+    assert said.startswith("http://127.0.0.1:9 cannot be reached ([Errno 111]")
+    assert said.count("\n") == 1
+
+
+def test_a_hub_that_answers_is_asked(online):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        online.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        offline_if_unreachable()
+    assert not hub.os.environ[OFFLINE[0]]
+
+
+@pytest.mark.parametrize("name", [OFFLINE[0], PROXIES[0]])
+def test_with_a_proxy_or_offline_nothing_is_looked_at(online, waits, name):
+    online.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    online.setenv(name, "1")
+    offline_if_unreachable()
+    assert (waits, hub.os.environ[OFFLINE[1]]) == ([], "")

@@ -1,6 +1,7 @@
 """What is wrong with a machine is found by trying, and comes with its remedy."""
 
 import io
+import json
 import os
 import re
 import socket
@@ -259,6 +260,21 @@ def test_the_hub_answers_or_the_caches_are_looked_at(raw_study, study, tmp_path,
         "ok",
         "HF_HUB_OFFLINE is set; all 1 items are in the caches",
     )
+
+
+def test_rows_with_another_checksum_are_no_fault_of_the_hub(raw_study, tmp_path, monkeypatch):
+    raw_study["benchmarks"] = {"aime24": {"samples": 10}}
+    raw_study["run"]["benchmarks"] = ["aime24"]
+    row = {"question": "1?", "answer": "1"}
+    (tmp_path / "AIME24.jsonl").write_text(f"{json.dumps(row)}\n" * 30)
+    monkeypatch.setenv("STAPO_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    check = only(doctor.hub(parse_study(raw_study)))
+    assert check.level == "error"
+    assert "aime24" in check.what
+    assert "expected rows with SHA-256" in check.what
+    assert "caches" not in check.what
+    assert "STAPO_DATA_DIR" in check.remedy
 
 
 @pytest.mark.parametrize(
