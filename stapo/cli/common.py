@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from stapo.exhibits import NEEDS, Exhibit
 from stapo.study import Checkpoint, Study, StudyError, read_study
+from stapo.study.origin import check_origin
 from stapo.study.resolved import read_resolved
 from stapo.study.schema import Verifier
 
@@ -114,6 +115,17 @@ GpusOption = Annotated[
 def study_of(path: Path) -> Study:
     """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
     return read_resolved(path) if path.suffix == ".json" else read_study(path)
+
+
+def study_here(file: Path) -> Study:
+    """Return the study of a file; warn if the results here are of another study of its name."""
+    found = read_study(file)
+    try:
+        check_origin(found, [file])
+    except StudyError as error:
+        for line in error.errors:
+            typer.echo(f"warning: {line}", err=True)
+    return found
 
 
 def require(option: str, name: str, known: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from stapo.cli.common import (
     list_paths,
     print_json,
     require,
+    study_here,
 )
 from stapo.methods import CONFORMANCE_METHODS
 from stapo.operations.costs import DEVICES
@@ -28,7 +29,7 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo check workflows/studies/smoke.yaml
     """
-    found = read_study(study)
+    found = study_here(study)
     from rich.console import Console
 
     from stapo.operations.check import check_document, print_check
@@ -58,7 +59,7 @@ def plan(
     from stapo.operations.documents import plan_document
     from stapo.operations.plan import machine, print_plan
 
-    found, on = read_study(study), machine(gpu, gpus, total_gpus)
+    found, on = study_here(study), machine(gpu, gpus, total_gpus)
     if as_json:
         document = plan_document(found, on)
         print_json(document)
@@ -83,7 +84,7 @@ def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
     from stapo.operations.documents import doctor_document
     from stapo.operations.plan import disk_needed
 
-    found = read_study(study)
+    found = study_here(study)
     if as_json:
         document = doctor_document(found, disk_needed(found))
         print_json(document)
@@ -107,7 +108,7 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
     from stapo.operations.documents import status_document
     from stapo.operations.status import print_status
 
-    found = read_study(study)
+    found = study_here(study)
     if as_json:
         document = status_document(found)
         print_json(document)
@@ -305,7 +306,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.analysis.show import show_document, show_study
 
-    found = read_study(study)
+    found = study_here(study)
     if as_json:
         print_json(show_document(found))
     else:

@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stapo import cli
 from stapo.cli import main
 from stapo.files import DamagedFileError
 from stapo.repository import STUDIES
+from stapo.study import parse_study
+from stapo.study.origin import write_origin
 
 STUDY = str(STUDIES / "smoke.yaml")
 CELL = "--checkpoint tiny/base --decoding t1.0-p1.0 --benchmark chain-2"
@@ -136,6 +139,23 @@ def test_one_line_and_the_right_code(tmp_path, monkeypatch, capsys, arguments, c
     assert ended.value.code == code, said
     assert any(one.startswith("stapo: ") and line in one for one in said.splitlines()), said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status"])
+def test_results_of_another_study_of_the_same_name_are_noticed(
+    tmp_path, monkeypatch, capsys, raw_study, command
+):
+    monkeypatch.chdir(tmp_path)
+    Path("one.yaml").write_text(yaml.safe_dump(raw_study))
+    write_origin(parse_study(raw_study), [Path("one.yaml")])
+    raw_study["training"]["steps"] = 4
+    Path("other.yaml").write_text(yaml.safe_dump(raw_study))
+    for name, warned in (("one.yaml", False), ("other.yaml", True)):
+        monkeypatch.setattr(sys, "argv", ["stapo", command, name])
+        with pytest.raises(SystemExit):
+            main()
+        said = capsys.readouterr().err
+        assert ("warning: name: smoke is also the name of one.yaml" in said) == warned
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
