@@ -48,9 +48,8 @@ ALLOWED = {
     },
     "conformance": {"methods", "models.tiny", "training", "files", "study"},
     "cli": {
-        "canonical", "exhibits", "files", "hub", "locks", "paths", "study", "tasks", "gpus", "methods", "models",
-        "evaluation", "training", "analysis", "conformance", "publication", "operations",
-        "evaluation", "training", "analysis", "conformance", "publication", "operations",
+        "canonical", "exhibits", "files", "hub", "locks", "paths", "study", "tasks", "gpus", "methods",
+        "models", "evaluation", "training", "analysis", "conformance", "publication", "operations",
     },
     "__main__": {"cli"},
     "__init__": set(),
