@@ -13,6 +13,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stapo.study import StudyError
 
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer.model",
+)
+"""Of which a checkpoint has at least one; without any, the library asks for packages that would not help."""
+
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
     """Return the tokenizer of a checkpoint.
@@ -22,8 +31,12 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
         **settings: arguments of `from_pretrained`, such as `padding_side`.
 
     Raises:
-        StudyError: the directory does not exist, or the tokenizer needs its own code.
+        StudyError: the directory does not exist or has no tokenizer, or the tokenizer needs its own code.
     """
+    if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER_FILES):
+        raise StudyError(
+            [f"{path}: no {TOKENIZER_FILES[0]}; give the directory of a whole checkpoint"]
+        )
     return _local(
         path,
         lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings),

@@ -80,7 +80,9 @@ def machine(gpu: str, gpus: int = 1, total: int | None = None) -> Machine:
     total = gpus if total is None else total
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
-    if not 1 <= gpus <= total or (gpu == "cpu" and total > 1):
+    if gpus < 1:
+        raise StudyError([f"--gpus: expected at least 1, found {gpus}"])
+    if not gpus <= total or (gpu == "cpu" and total > 1):
         raise StudyError(
             [f"--gpus, --total-gpus: {gpus} of {total} {gpu} is invalid; cpu supports one device"]
         )

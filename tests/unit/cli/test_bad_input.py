@@ -73,6 +73,7 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
             "--benchmark: unknown name 'chain-9'; known: chain-2",
         ),
         (f"plan {STUDY} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
+        (f"plan {STUDY} --gpus 0", 2, "--gpus: expected at least 1, found 0"),
         ("verify nope", 2, "nope: no results folder"),
         ("table --decoding x --study {", 2, "study.json: not JSON"),
         (

@@ -184,3 +184,11 @@ def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
     assert [place for place, _ in calls["LLM"]] == ["engines.py"]
     for _, said in calls["from_pretrained"] + calls["LLM"]:
         assert said["trust_remote_code"] == "False"
+
+
+def test_a_directory_without_a_tokenizer_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(
+        StudyError, match=r"no tokenizer\.json; give the directory of a whole checkpoint"
+    ):
+        load_tokenizer(tmp_path)
