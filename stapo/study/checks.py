@@ -55,7 +55,7 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _curve(raw)
     yield from _verdict(raw)
     yield from _compare(raw)
-    yield from _method_settings(raw)
+    yield from method_problems(raw)
     yield from _equal_titles(raw)
     yield from _batches(raw)
     yield from _rewards(raw)
@@ -246,7 +246,8 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield ("compare", "target"), f"run.methods has none of {', '.join(TARGETS)}; name a target"
 
 
-def _method_settings(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of `methods`: unknown ones, cycles, arguments of another selection."""
     for name in _names(_section(raw, "methods")):
         settings = _section(raw, "methods", name)
         base = settings.get("base")

@@ -120,7 +120,6 @@ def trainer_config(
         output_dir=str(output),
         run_fingerprint=run_fingerprint,
         seed=seed,
-        data_seed=seed,
         max_steps=training.steps,
         num_train_epochs=1,
         shuffle_dataset=False,

@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.methods import METHODS, Method
+from stapo.methods import Method
 from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
-from stapo.training.config import StapoConfig, check
+from stapo.training.config import StapoConfig, check, given_settings, method_of
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
@@ -38,6 +38,8 @@ TAKEN = (
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
 )  # fmt: skip
 """Tensors of TRL's rollout that are used."""
+REPLACED = {"advantages", "num_items_in_batch", "importance_sampling_ratio"}
+"""Those of TRL's loss, instead of which there are ours."""
 
 
 class StapoTrainer(ResumableTrainer):
@@ -68,12 +70,13 @@ class StapoTrainer(ResumableTrainer):
         on_tokens: Callable[[dict[str, Any]], None] | None = None,
         **named: Any,
     ) -> None:
-        if method is None and args.method not in METHODS:
-            raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {args.method}")
-        self.method = method or METHODS[args.method]
+        if not isinstance(args, StapoConfig):
+            raise TypeError(f"args: expected a StapoConfig, found {type(args).__name__}")
+        check(args)  # Again: they may have been changed.
+        if method is not None and given_settings(args):
+            raise ValueError(f"{', '.join(given_settings(args))}: set them in the method itself")
+        self.method = method or method_of(args)
         self.on_metrics, self.on_tokens = on_metrics, on_tokens
-        check(args)
-        args.beta = 0.0  # Otherwise TRL would load and shard a reference model in its own way.
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
@@ -96,7 +99,8 @@ class StapoTrainer(ResumableTrainer):
                 "packed: the model's attention does not know sequences; set packed=False"
             )
         # TRL's rollout computes the reference's log-probs if beta is not 0. TRL's loss is not used.
-        self.beta = args.beta = self.method.kl_coefficient
+        # In args it stays 0: TRL would load and shard a reference model in its own way.
+        self.beta = self.method.kl_coefficient
         if self.beta:
             self.ref_model = reference_model(
                 self.model,
@@ -143,6 +147,11 @@ class StapoTrainer(ResumableTrainer):
         self._behaviour_entropies = None
         start = perf_counter()
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
+        if ignored := output.keys() - {*TAKEN, *REPLACED}:
+            names = ", ".join(sorted(ignored))
+            raise ValueError(
+                f"no update with tools, environments or images; the rollout has {names}"
+            )
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             with torch.no_grad():
