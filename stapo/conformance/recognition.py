@@ -4,7 +4,7 @@ The tokens that a trainer keeps are those with a gradient, since every kept toke
 are compared with the tokens that each known convention keeps; if several conventions match, all are reported.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import product
 
@@ -51,22 +51,36 @@ def probe_layout() -> Layout:
 
 @cache
 def probe(method_name: str) -> Fixture:
-    """Return the first random batch of twelve rows for which all conventions of a selection differ."""
+    """Return the first random batch of twelve rows for which all conventions of a selection differ.
+
+    So do all divisors, for the tokens that each of these conventions keeps.
+    """
     method = METHODS[method_name]
     for seed in range(100, 1000):
         tables = random_tables(seed, size=12, width=8, rare=0.4)
         tables["advantages"] = [abs(value) for value in tables["advantages"]]
         batch = mini_batch(tables)
         if method.reads == "none" or all(
-            _all_differ([keep for _, keep in _explanations(batch, method, inclusive)])
+            _all_differ((keep for _, keep in _explanations(batch, method, inclusive)), batch.mask)
             for inclusive in (False, True)
         ):
             return as_fixture(expect("probe", method_name, tables), batch)
     raise AssertionError("no probe")
 
 
-def _all_differ(masks: list[Mask]) -> bool:
-    return all(masks.count(mask) == 1 for mask in masks)
+def _all_differ(masks: Iterable[Mask], mask: Tensor) -> bool:
+    """Return whether the masks differ, and for each of them the divisors; stop at the first that do not."""
+    seen: list[Mask] = []
+    for one in masks:
+        if one in seen:
+            return False
+        seen.append(one)
+    for keep in map(torch.tensor, seen):
+        found = torch.stack([divisor[keep] for _, divisor in _divisors(keep, mask)])
+        equal = torch.isclose(found.unsqueeze(0), found.unsqueeze(1), rtol=1e-4).all(dim=2)
+        if int(equal.sum()) > len(found):
+            return False
+    return True
 
 
 def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
@@ -135,7 +149,9 @@ def _explanations(
     `inclusive` is whether an entropy equal to the threshold is silenced; such entropies are frequent in small
     scopes.
     """
-    for (scope, parts), (policy, prefixes) in product(_scopes(probe_layout()), _policies(method)):
+    alone = "a response", [[row] for row in range(len(batch.mask))]
+    scopes = [*_scopes(probe_layout()), alone]
+    for (scope, parts), (policy, prefixes) in product(scopes, _policies(method)):
         keep: Mask = [[False] * batch.mask.shape[1] for _ in batch.mask]
         for rows in parts:
             tables = batch.take(torch.tensor(rows)).tables()

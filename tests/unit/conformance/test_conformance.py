@@ -43,6 +43,7 @@ def trainer(
         "rank": [[row for rows in rank for row in rows] for rank in layout],
         "micro-batch": micro,
         "together": [[row for rank in layout for row in rank[i]] for i in steps],
+        "response": [[row] for rows in micro for row in rows],
     }
     keep = torch.zeros_like(batch.mask)
     for part in parts[scope]:
@@ -139,6 +140,7 @@ SUM = "kept tokens of a micro-batch, then the sum over these and the mean over r
         ({"scope": "rank"}, "threshold over", "a rank"),
         ({"scope": "micro-batch"}, "threshold over", "a micro-batch"),
         ({"scope": "together"}, "threshold over", "a micro-batch of all ranks together"),
+        ({"scope": "response"}, "threshold over", "a response"),
         ({"policies": ("", "")}, POLICIES, "the current policy"),
         ({"policies": ("old_", "")}, POLICIES, MIXED),
         ({"policies": ("", "old_")}, POLICIES, MIXED_TOO),
@@ -251,7 +253,7 @@ def test_our_trainer_is_really_cut_and_spread(monkeypatch):
     ours, rows = TRAINERS["ours"][0], list(range(12))
     for layout, most in (
         ([[rows]], 12),
-        ([[rows[i : i + 2] for i in range(0, 12, 2)]], 3),  # Short ones are packed together.
+        ([[rows[i : i + 2] for i in range(0, 12, 2)]], 4),  # Short ones are packed together.
         ([[rows[:6]], [rows[6:]]], 6),
     ):
         sizes.clear()
