@@ -85,7 +85,8 @@ class _Settings(GRPOConfig):  # type: ignore[misc]
         shown = {one.name: getattr(self, one.name) for one in given}
         shown = {one.name: shown[one.name] for one in given if shown[one.name] != default(one)}
         shown |= {name: "***" for name in shown if name.endswith("_token")}
-        return f"StapoConfig({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"{type(self).__name__}({inside})"
 
     __str__ = __repr__
 
