@@ -15,9 +15,9 @@ the argument `entropies` of compute_loss, and `entropies=` in make_inputs, which
 
 This is not the paper's update. The threshold is that of a response, not of the mini-batch: with scope
 "candidates" a response with a single candidate silences nothing, and at the paper's rates (below 0.01 % of
-the tokens are silenced) most have none or one, so take scope "all" (its v1 to v3). The divisor counts all tokens, also the silenced ones. The ratio is
-that to the inference engine's probabilities. prime-rl's own advantages are not divided by the standard
-deviation.
+the tokens are silenced) most have none or one, so take scope "all" (its v1 to v3). The divisor counts all
+tokens, also the silenced ones. The ratio is that to the inference engine's probabilities. prime-rl's own
+advantages are not divided by the standard deviation.
 """
 
 from types import SimpleNamespace
