@@ -151,16 +151,14 @@ def hint(name: str, known: list[str]) -> str:
     return f"; did you mean {meant[0]}?" if meant else ""
 
 
-_Checked = create_model(
-    "_Checked",
-    __base__=MethodSettings,
-    **{
-        name: (one.annotation, one)
-        for name, one in TrainingSettings.model_fields.items()
-        if name in {own.name for own in fields(_Settings)} - _TRL
-    },
-)
-"""The checks of a study for the method's settings, and for ours that are also settings of a study."""
+_OURS: dict[str, Any] = {
+    name: (one.annotation, one)
+    for name, one in TrainingSettings.model_fields.items()
+    if name in {own.name for own in fields(_Settings)} - _TRL
+}
+"""Our settings that are also settings of a study's `training`, as fields of a model."""
+_Checked = create_model("_Checked", __base__=MethodSettings, **_OURS)
+"""The checks of a study for these and for the settings of the method."""
 
 
 def _problems(args: StapoConfig) -> Iterator[Problem]:
