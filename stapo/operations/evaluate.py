@@ -270,7 +270,7 @@ def _answer(study: Study, one: FoundModel, decoding: str, asked: Asked) -> None:
             b,
             benchmark_config(study, b),
             Path(paths.COMPLETIONS.format(**at, benchmark=b)),
-            asked.limit,
+            limit=asked.limit,
         )
         for b in asked.benchmarks
     ]

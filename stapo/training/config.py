@@ -13,16 +13,19 @@ from trl import GRPOConfig
 
 from stapo.methods import METHODS, Method, resolve
 from stapo.study.checks import method_problems
-from stapo.study.schema import MethodSettings, TrainingSettings
+from stapo.study.method_settings import MethodSettings
+from stapo.study.schema import TrainingSettings
 from stapo.study.validation import Problem, field_problems, lines
 from stapo.training.unused import UNUSED, default, unused_settings
 
 METHOD_SETTINGS = {
     name: one
     for name, one in MethodSettings.model_fields.items()
-    if name not in ("base", "title", "training")
+    if name not in ("base", "title", "training") and not name.startswith("selection")
 }
-"""What a study may set in a method; its base is `method` here, and its batches are settings of TRL."""
+"""What a study may set in a method; its base is `method` here, and its batches are settings of TRL.
+
+A token selection of one's own is part of a `Method`, which StapoTrainer takes."""
 
 
 _TRL = {one.name for one in fields(GRPOConfig)}

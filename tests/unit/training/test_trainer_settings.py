@@ -13,8 +13,9 @@ from stapo.models.loading import load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.repository import STUDIES
 from stapo.study import StudyError
+from stapo.study.method_settings import MethodSettings
 from stapo.study.reading import read_study
-from stapo.study.schema import MethodSettings, TinyModel
+from stapo.study.schema import TinyModel
 from stapo.training.config import StapoConfig, check, method_of
 from stapo.training.trainer import StapoTrainer
 from stapo.training.unused import UNUSED
@@ -142,7 +143,8 @@ def test_deepspeed_by_the_launcher_is_refused(config):
 
 
 def test_whatever_a_study_may_set_in_a_method_is_a_setting():
-    settings = set(MethodSettings.model_fields) - {"base", "title", "training"}
+    elsewhere = {"base", "title", "training", "selection", "selection_args", "selection_sha256"}
+    settings = set(MethodSettings.model_fields) - elsewhere
     assert settings <= {one.name for one in fields(StapoConfig)}
     assert {"tau_p", "quantile", "scope", "fraction", "clip_low", "dual_clip"} <= settings
 
