@@ -175,6 +175,9 @@ def evaluate(
         int | None, typer.Option(help="Only the first problems of each benchmark")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
+    study: Annotated[
+        Path | None, typer.Option(help="Study whose benchmarks from files are known too")
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(help="Folder below results/; default: named after checkpoints and settings"),
@@ -206,6 +209,7 @@ def evaluate(
         samples=samples,
         limit=limit,
         name=name,
+        beside=study_here(study) if study else None,
     )
     list_paths(run(models, asked))
 

@@ -160,17 +160,17 @@ def _rows_of_task(tasks: TaskManager, benchmark: str) -> list[tuple[str, str]]:
 
 
 def prompt_faults(
-    models: Sequence[Path], benchmarks: Sequence[str], end_tokens: Sequence[str]
+    models: Sequence[Path], benchmarks: Sequence[Benchmark], end_tokens: Sequence[str]
 ) -> list[str]:
     """Return a line for each model and benchmark whose questions its tokenizer cannot encode.
 
     Args:
         models: directories of the models.
-        benchmarks: names of benchmarks.
+        benchmarks: the benchmarks.
         end_tokens: end tokens of the study.
     """
     tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
-    questions = {name: [q for q, _ in _rows_of_task(tasks, name)] for name in benchmarks}
+    questions = {one.name: [question for question, _ in _rows(tasks, one)] for one in benchmarks}
     faults = []
     for model in models:
         where = str(model)

@@ -34,7 +34,7 @@ from stapo.study.identity import (
     score_identity,
     tables_fingerprint,
 )
-from stapo.study.schema import BenchmarkSettings, Decoding
+from stapo.study.schema import Decoding
 from stapo.tasks import benchmark_definitions
 from stapo.text import visible
 
@@ -73,6 +73,18 @@ class Asked:
     """Problems of each benchmark, the first ones; None: all."""
     name: str | None = None
     """Results folder; None: one named after its content."""
+    beside: Study | None = None
+    """Study whose benchmarks from files are known too."""
+
+    def own(self) -> list[str]:
+        """Return the names of the benchmarks from files."""
+        study = self.beside
+        return [b for b in study.evaluated() if study.benchmarks[b].file] if study else []
+
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """Return the known benchmarks by name."""
+        files = {b: self.beside.task(b) for b in self.own()} if self.beside else {}
+        return {**benchmark_definitions(), **files}
 
 
 def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
@@ -99,7 +111,9 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
         asked = replace(asked, batch_size=size)
         say(f"batch size {size}; --batch-size chooses another")
     study = study_of(found, asked)
-    if lines := prompt_faults([one.path for one in found], asked.benchmarks, study.end_tokens):
+    paths_of_models = [one.path for one in found]
+    benchmarks = [_benchmark(study, b, asked, Path()) for b in asked.benchmarks]
+    if lines := prompt_faults(paths_of_models, benchmarks, study.end_tokens):
         raise StudyError(lines)
     with work_directory(Path(paths.EVALUATION_WORK.format(study=study.name)), {"kind": "tables"}):
         _claim(study, found, asked)
@@ -129,7 +143,7 @@ def _tables(
 
 def faults(asked: Asked) -> list[str]:
     """Return a line for each error in what is asked."""
-    known = benchmark_definitions()
+    known = asked.tasks()
     errors = [
         f"--benchmark: unknown name {name!r}; known: {', '.join(known)}"
         for name in dict.fromkeys(asked.benchmarks)
@@ -173,11 +187,32 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
     Raises:
         StudyError: unknown names or bad settings, all at once.
     """
-    tasks = benchmark_definitions()
+    study = parse_study(_raw(found, asked))
+    samples = 1 if GREEDY in asked.decodings else asked.samples
+    # Set here, since a study refuses fewer samples than a small benchmark needs.
+    chosen = {"samples": samples} if samples else {}
+    changes = {
+        "benchmarks": {b: one.model_copy(update=chosen) for b, one in study.benchmarks.items()},
+        "run": study.run.model_copy(update={"methods": []}),
+        "decodings": {**study.decodings, GREEDY: GREEDY_DECODING},
+    }
+    study = study.model_copy(update=changes)
+    if asked.name is None:
+        names = found[0].name if len(found) == 1 else f"{found[0].name}-and-{len(found) - 1}-more"
+        content = _content(study, found)
+        study = study.model_copy(update={"name": f"evaluate-{names}-{content[:DIGITS]}"})
+    return study
+
+
+def _raw(found: Sequence[FoundModel], asked: Asked) -> dict[str, Any]:
+    """Return the study as a study file would have it, which cannot say everything that may be asked."""
+    tasks, own, beside = asked.tasks(), asked.own(), asked.beside
     training = {
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1, "max_response_tokens": 1,
     }  # fmt: skip
+    if beside:
+        training["instruction"] = beside.training.instruction  # Also of the benchmarks from files.
     # What is asked of the weights is part of their identity, so that a limit is in all fingerprints.
     hub = "outside/any-study" if asked.limit is None else f"outside/first-{asked.limit}-problems"
     raw = {
@@ -185,7 +220,12 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
         "models": {one.name: {"hub": hub, "revision": one.checksum} for one in found},
         "data": {"builder": "tiny-arithmetic", "prompts": 1},
         "training": training,  # Required by the schema; nothing is trained.
-        "benchmarks": {b: {"samples": tasks[b]["repeats"]} for b in asked.benchmarks},
+        "benchmarks": {
+            b: beside.benchmarks[b].model_dump(exclude_none=True)
+            if beside and b in own
+            else {"samples": tasks[b]["repeats"]}
+            for b in asked.benchmarks
+        },
         # A stand-in, since a study cannot have temperature 0.
         "decodings": {GREEDY: {"temperature": 1.0, "top_p": 1.0}},
         "evaluation": {
@@ -202,21 +242,10 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
             "benchmarks": [*asked.benchmarks],
         },
     }
-    study = parse_study(raw)
-    samples = 1 if GREEDY in asked.decodings else asked.samples
-    # Set here, since a study refuses fewer samples than a small benchmark needs.
-    chosen = {b: BenchmarkSettings(samples=samples) for b in asked.benchmarks if samples}
-    changes = {
-        "benchmarks": {**study.benchmarks, **chosen},
-        "run": study.run.model_copy(update={"methods": []}),
-        "decodings": {**study.decodings, GREEDY: GREEDY_DECODING},
-    }
-    study = study.model_copy(update=changes)
-    if asked.name is None:
-        names = found[0].name if len(found) == 1 else f"{found[0].name}-and-{len(found) - 1}-more"
-        content = _content(study, found)
-        study = study.model_copy(update={"name": f"evaluate-{names}-{content[:DIGITS]}"})
-    return study
+    if beside:
+        at = [f"benchmarks.{b}.file" for b in asked.benchmarks if b in own]
+        raw["places"] = {place: beside.places[place] for place in at}
+    return raw
 
 
 def _content(study: Study, found: Sequence[FoundModel]) -> str:
@@ -265,15 +294,8 @@ def _answer(study: Study, one: FoundModel, decoding: str, asked: Asked) -> None:
     """Generate and score the responses of a checkpoint under a decoding."""
     row = Checkpoint(one.name)
     at: dict[str, Any] = {"study": study.name, "checkpoint": row, "decoding": decoding}
-    benchmarks = [
-        Benchmark(
-            b,
-            benchmark_config(study, b),
-            Path(paths.COMPLETIONS.format(**at, benchmark=b)),
-            limit=asked.limit,
-        )
-        for b in asked.benchmarks
-    ]
+    outputs = {b: Path(paths.COMPLETIONS.format(**at, benchmark=b)) for b in asked.benchmarks}
+    benchmarks = [_benchmark(study, b, asked, output) for b, output in outputs.items()]
     # One store per checkpoint, whatever it is called: a further evaluation generates only what is missing.
     store = {"study": f"evaluate-{one.checksum[:DIGITS]}", "checkpoint": Checkpoint("model")}
     work = Path(paths.GENERATE_WORK.format(**{**at, **store}))
@@ -283,12 +305,18 @@ def _answer(study: Study, one: FoundModel, decoding: str, asked: Asked) -> None:
     for benchmark in benchmarks:
         identity = score_identity(study, row, decoding, benchmark.name)
         output = Path(paths.SCORES.format(**at, benchmark=benchmark.name))
-        score(benchmark.output, identity, output, limit=asked.limit)
+        task = study.task(benchmark.name)
+        score(benchmark.output, identity, output, task=task, limit=asked.limit)
+
+
+def _benchmark(study: Study, name: str, asked: Asked, output: Path) -> Benchmark:
+    file = study.rows_file(name)
+    return Benchmark(name, benchmark_config(study, name), output, file, asked.limit)
 
 
 def _part(asked: Asked) -> str:
     """Return a sentence on the problems that are left out; empty if there are none."""
-    tasks = benchmark_definitions()
+    tasks = asked.tasks()
     rows = {name: tasks[name]["metadata"]["rows"] for name in asked.benchmarks}
     cut = [
         f"{asked.limit} of {count} of {name}"

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import Asked, evaluate, faults
 from stapo.provenance import checksums
 from stapo.records.responses import store
-from stapo.study import StudyError
+from stapo.study import StudyError, read_study
 from stapo.study.schema import TinyModel
 
 VALUES = ["results/all/tables/values.csv", "results/all/tables/values.parquet"]
@@ -254,3 +255,32 @@ def test_a_character_without_a_token_is_named_before_anything_is_generated(
     assert first.startswith("m1, chain-2: the tokenizer has no token for '?' (in 'chain:")
     assert second.startswith("m2, chain-2: the tokenizer has no token for '+' (in 'chain:")
     assert not list(Path().rglob("*.parquet"))
+
+
+def test_a_benchmark_from_a_file_of_a_study(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    own = "{own: {file: rows/q.jsonl, question: q, answer: a, samples: 2}}"
+    study = f"extends: smoke\nname: mine\nbenchmarks: {own}\nrun: {{benchmarks: [own, chain-2]}}\n"
+    (tmp_path / "mine.yaml").write_text(study)
+
+    def results(answer: int) -> tuple[str, list[int], list[str]]:
+        rows = [{"q": f"chain:{a}+1?", "a": a + 1} for a in range(7)] + [
+            {"q": "chain:3+4?", "a": answer}
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "rows" / "q.jsonl").write_text(lines)
+        beside = read_study(tmp_path / "mine.yaml")
+        table, *_ = evaluate([str(built[1])], replace(ASKED, benchmarks=["own"], beside=beside))
+        folder = Path(table).parents[1]
+        (scores,) = folder.glob("scores/**/own.parquet")
+        rows = pq.read_table(scores).to_pylist()
+        return folder.name, [row["problem"] for row in rows], [row["gold"] for row in rows]
+
+    name, problems, golds = results(7)
+    assert sorted(problems) == sorted([*range(8)] * 2)
+    other, _, changed = results(8)
+    assert other != name, "another content is another evaluation"
+    assert (golds.count("7"), changed.count("8")) == (4, 2)
+    unknown = faults(replace(ASKED, benchmarks=["own"]))
+    assert [line for line in unknown if "unknown name 'own'" in line]
