@@ -31,7 +31,8 @@ def main(old_path: str, new_path: str, cuda_path: str) -> None:
     new = {
         re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", name): hashes
         for name, hashes in blocks(new_path).items()
-        if name.split("==")[0] not in cuda
+        # An extra that builds on another names this package itself, without a version.
+        if "==" in name and name.split("==")[0] not in cuda
     }
     for name, hashes in new.items():
         if name.startswith("torch=="):
