@@ -74,15 +74,23 @@ def even_heads(heads: int) -> int:
 
 _HUB_WORD = "[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 
+
+def unit(name: str) -> Any:
+    """Return the unit of a number, as metadata of its type; it is `unit` in the JSON schema."""
+    return Field(json_schema_extra={"unit": name})
+
+
 Whole = Annotated[int, BeforeValidator(_numeric)]
 Real = Annotated[float, BeforeValidator(_numeric)]
 Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 """A seed: NumPy allows 32 bits, and each process of a training adds its rank."""
-Steps = Annotated[Whole, Field(ge=1, le=10**6)]
-Tokens = Annotated[Whole, Field(ge=1, le=2**20)]
+Steps = Annotated[Whole, Field(ge=1, le=10**6), unit("optimiser steps")]
+Tokens = Annotated[Whole, Field(ge=1, le=2**20), unit("tokens")]
 Rows = Annotated[Whole, Field(ge=1, le=10**6)]
 """Number of prompts, responses or sequences."""
-Gpus = Annotated[Whole, Field(ge=1, le=1024)]
+Prompts = Annotated[Whole, Field(ge=1, le=10**5), unit("prompts")]
+GroupSize = Annotated[Whole, Field(ge=2, le=1024), unit("responses")]
+Gpus = Annotated[Whole, Field(ge=1, le=1024), unit("GPUs")]
 OpenUnit = Annotated[Real, Field(gt=0, lt=1)]
 Fraction = Annotated[Real, Field(gt=0, le=1)]
 Temperature = Annotated[Real, Field(ge=0.01, le=100)]
@@ -154,7 +162,7 @@ EndTokens = Annotated[
     ),
 ]
 Buffer = Annotated[
-    Annotated[Whole, Field(ge=0, le=2**20)] | None,
+    Annotated[Whole, Field(ge=0, le=2**20), unit("tokens")] | None,
     Field(
         description="Number of tokens before the limit over which a penalty falls from 0 to -1; 0: off. "
         "null: off, or inherited in a method"

@@ -19,7 +19,7 @@ from stapo.study.checks import (
     has_own_selection,
     lineage,
 )
-from stapo.study.fields import Name, Rows, Seed, Whole
+from stapo.study.fields import Name, Rows, Seed, Whole, unit
 from stapo.study.schema import Strict
 from stapo.study.validation import Problem
 
@@ -34,13 +34,13 @@ class Interventions(Strict):
         [], description="size/base, size/method/seedK or size/method/seedK/stepN; default: none"
     )
     method: Name = Field("stapo", description="Method whose selection silences tokens")
-    repetitions: Annotated[Whole, Field(ge=2, le=1000)] = Field(
+    repetitions: Annotated[Whole, Field(ge=2, le=1000), unit("rollouts")] = Field(
         8, description="Rollouts with other prompts and seeds, with one update of each arm"
     )
-    prompts: Rows = Field(
+    prompts: Annotated[Rows, unit("prompts")] = Field(
         32, description="Prompts of a repetition on which entropy and reward are measured"
     )
-    seed: Seed = 0
+    seed: Seed = Field(0, description="Seed of rollouts and prompts")
 
 
 def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:

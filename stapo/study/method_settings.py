@@ -5,26 +5,48 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, StringConstraints, create_model
 
 from stapo.methods import AggregationName, Argument, selection_arguments
-from stapo.study.fields import PYTHON_NAME, Buffer, Code, Name, Real, Sha256, Title, Value, Whole
+from stapo.study.fields import (
+    PYTHON_NAME,
+    Buffer,
+    Code,
+    GroupSize,
+    Name,
+    Prompts,
+    Real,
+    Sha256,
+    Title,
+    Value,
+    Whole,
+)
 from stapo.study.schema import Strict, unset
 
 
 class AllMethods(Strict):
     """Deviations from the methods of `stapo.methods` that all methods of a study share."""
 
-    clip_low: Real | None = Field(None, gt=0, le=1)
-    clip_high: Real | None = Field(None, gt=0, le=1000)
-    aggregation: AggregationName | None = None
-    kl_coefficient: Real | None = Field(None, ge=0, le=1000)
-    dual_clip: Real | None = Field(None, gt=1, le=1e6)
+    clip_low: Real | None = Field(
+        None, gt=0, le=1, description="Importance ratios below 1 - clip_low are clipped"
+    )
+    clip_high: Real | None = Field(
+        None, gt=0, le=1000, description="Importance ratios above 1 + clip_high are clipped"
+    )
+    aggregation: AggregationName | None = Field(
+        None, description="Mean of the loss: over the mini-batch, of each group, of each response"
+    )
+    kl_coefficient: Real | None = Field(
+        None, ge=0, le=1000, description="Coefficient of the KL term to the base model; 0: none"
+    )
+    dual_clip: Real | None = Field(
+        None, gt=1, le=1e6, description="Bound for A < 0: the surrogate is at least dual_clip A"
+    )
 
 
 class MethodTraining(Strict):
     """Training settings of one method that differ from those of the study."""
 
-    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
-    group_size: Annotated[Whole, Field(ge=2, le=1024)] | None = None
-    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] | None = None
+    prompts_per_batch: Prompts | None = Field(None, description="Prompts per rollout")
+    group_size: GroupSize | None = Field(None, description="Responses per prompt, G")
+    prompts_per_mini_batch: Prompts | None = Field(None, description="Prompts per optimiser step")
     overlong_buffer_tokens: Buffer = None
 
 
@@ -34,8 +56,10 @@ class _MethodSettings(AllMethods):
     base: Name | None = Field(
         None, description="Method or variant to start from, with its settings in this study"
     )
-    title: Title | None = None
-    training: MethodTraining | None = None
+    title: Title | None = Field(None, description="Name in tables; default: that of the method")
+    training: MethodTraining | None = Field(
+        None, description="Training settings that differ from those of the study"
+    )
     selection: Code | None = Field(
         None,
         exclude_if=unset,

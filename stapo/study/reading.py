@@ -24,6 +24,9 @@ from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
 from stapo.tasks import benchmark_definitions
 
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""Name of a bound in pydantic -> in JSON schemas."""
+
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
@@ -167,4 +170,16 @@ def study_schema() -> dict[str, Any]:
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
-    return schema
+    return _with_bounds(schema)
+
+
+def _with_bounds(schema: Any) -> Any:
+    """Return a JSON schema with the bounds of numbers as editors read them.
+
+    Pydantic writes the bounds of a type that has a validator before them under its own names.
+    """
+    if isinstance(schema, list):
+        return [_with_bounds(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {BOUNDS.get(key, key): _with_bounds(value) for key, value in schema.items()}

@@ -24,12 +24,14 @@ from stapo.study.fields import (
     Column,
     Fraction,
     Gpus,
+    GroupSize,
     HubId,
     LearningRate,
     Line,
     LocalFile,
     Name,
     OpenUnit,
+    Prompts,
     Real,
     Revision,
     Rows,
@@ -43,6 +45,7 @@ from stapo.study.fields import (
     even_heads,
     in_list,
     raw_or_template,
+    unit,
     visible_lines,
 )
 
@@ -90,30 +93,38 @@ class FolderModel(_OwnTemplate):
 class TinyModel(Strict):
     """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
 
-    builder: Literal["tiny-arithmetic"]
+    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
     hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
-    layers: Annotated[Whole, Field(ge=1, le=128)] = 2
+    layers: Annotated[Whole, Field(ge=1, le=128)] = Field(2, description="Number of layers")
     heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
         4, description="Query heads of dimension 32; half as many key-value heads"
     )
-    intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = 320
+    intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = Field(
+        320, description="Width between the two matrices of an MLP"
+    )
     supervised_steps: Steps = Field(description="Updates of the supervised training")
-    supervised_batch: Annotated[Whole, Field(ge=1, le=10**5)] = 96
-    learning_rate: LearningRate = 3.0e-3
-    seed: Seed = 0
+    supervised_batch: Annotated[Whole, Field(ge=1, le=10**5), unit("solutions")] = Field(
+        96, description="Worked solutions of one update"
+    )
+    learning_rate: LearningRate = Field(
+        3.0e-3, description="Learning rate of the first update; it falls linearly to 5 %"
+    )
+    seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
 
 
 class HubData(Strict):
     """Training prompts on the Hugging Face Hub."""
 
-    hub: HubId
-    revision: Revision
-    split: Annotated[str, StringConstraints(pattern=SPLIT)] = "train"
+    hub: HubId = Field(description="Repository id, such as BytedTsinghua-SIA/DAPO-Math-17k")
+    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
+    split: Annotated[str, StringConstraints(pattern=SPLIT)] = Field(
+        "train", description="Split of the data set"
+    )
     wrapper: Literal["strip", "keep"] = Field(
         "strip",
         description="Text of DAPO-Math-17k around every question: removed from every row, or kept",
     )
-    unique_prompts: Rows | None = Field(
+    unique_prompts: Annotated[Rows, unit("prompts")] | None = Field(
         None,
         description="Expected number of unique prompts, including those with conflicting answers",
     )
@@ -125,9 +136,9 @@ class HubData(Strict):
 class TinyData(Strict):
     """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
 
-    builder: Literal["tiny-arithmetic"]
-    prompts: Rows = Field(description="Unique prompts")
-    seed: Seed = 0
+    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
+    prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
+    seed: Seed = Field(0, description="Seed of the prompts")
 
 
 class FileData(Strict):
@@ -138,7 +149,9 @@ class FileData(Strict):
     )
     question: Column = Field("question", description="Column of the questions")
     answer: Column = Field("answer", description="Column of the answers")
-    rows: Rows | None = Field(None, description="Expected number of rows; default: any")
+    rows: Annotated[Rows, unit("rows")] | None = Field(
+        None, description="Expected number of rows; default: any"
+    )
     sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of the rows, as printed by `stapo check`; default: any"
     )
@@ -177,27 +190,31 @@ class TrainingSettings(Strict):
     """Training settings that all methods of a study share."""
 
     steps: Steps = Field(description="Optimiser steps, one per mini-batch")
-    prompts_per_batch: Annotated[Whole, Field(ge=1, le=10**5)] = Field(
-        description="Prompts per rollout"
-    )
-    group_size: Whole = Field(ge=2, le=1024, description="Responses per prompt, G")
-    prompts_per_mini_batch: Annotated[Whole, Field(ge=1, le=10**5)] = Field(
-        description="Prompts per optimiser step"
-    )
-    micro_batch_tokens: Whole = Field(
+    prompts_per_batch: Prompts = Field(description="Prompts per rollout")
+    group_size: GroupSize = Field(description="Responses per prompt, G")
+    prompts_per_mini_batch: Prompts = Field(description="Prompts per optimiser step")
+    micro_batch_tokens: Annotated[Whole, unit("tokens")] = Field(
         ge=1,
         le=10**9,
         description="Tokens of one forward and backward pass, without a GPU with their padding",
     )
-    learning_rate: LearningRate
-    warmup_steps: Whole = Field(0, ge=0, le=10**6)
-    weight_decay: Real = Field(0.0, ge=0, le=1)
-    gradient_clip: Real = Field(1.0, ge=1e-6, le=1e9)
-    max_prompt_tokens: Tokens
-    max_response_tokens: Tokens
-    temperature: Temperature = 1.0
-    top_p: Fraction = 1.0
-    advantage_epsilon: Real = Field(1.0e-6, ge=1e-12, le=1)
+    learning_rate: LearningRate = Field(description="Learning rate of AdamW after the warm-up")
+    warmup_steps: Annotated[Whole, unit("optimiser steps")] = Field(
+        0, ge=0, le=10**6, description="Steps in which the learning rate rises from 0"
+    )
+    weight_decay: Real = Field(0.0, ge=0, le=1, description="Weight decay of AdamW")
+    gradient_clip: Real = Field(
+        1.0, ge=1e-6, le=1e9, description="Norm to which a larger gradient is scaled down"
+    )
+    max_prompt_tokens: Tokens = Field(
+        description="Longest prompt with its instruction; longer ones are left out"
+    )
+    max_response_tokens: Tokens = Field(description="Length at which a response is cut")
+    temperature: Temperature = Field(1.0, description="Temperature of the rollouts")
+    top_p: Fraction = Field(1.0, description="Nucleus of the rollouts; 1: off")
+    advantage_epsilon: Real = Field(
+        1.0e-6, ge=1e-12, le=1, description="Added to the standard deviation of a group's rewards"
+    )
     statistics: Literal["behaviour", "current"] = Field(
         "behaviour",
         description="Policy whose probabilities and entropies select tokens",
@@ -205,7 +222,7 @@ class TrainingSettings(Strict):
     rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    rollout_mismatch_limit: Real | None = Field(
+    rollout_mismatch_limit: Annotated[Real, unit("nats per token")] | None = Field(
         None,
         gt=0,
         le=100,
@@ -235,7 +252,7 @@ class TrainingSettings(Strict):
         "default: any",
     )
     overlong_buffer_tokens: Buffer = None
-    token_records_mb: Whole = Field(
+    token_records_mb: Annotated[Whole, unit("MB")] = Field(
         50,
         ge=0,
         le=1000,
@@ -246,7 +263,9 @@ class TrainingSettings(Strict):
         1,
         description="Optimiser steps between step checkpoints; a kill loses at most this number of steps",
     )
-    keep_checkpoints: Steps = Field(2, description="Step checkpoints kept for resuming")
+    keep_checkpoints: Annotated[Steps, unit("step checkpoints")] = Field(
+        2, description="Step checkpoints kept for resuming"
+    )
     evaluate_every: Steps | None = Field(
         None,
         description="Steps between weights that are kept and evaluated; always for the last step",
@@ -256,8 +275,12 @@ class TrainingSettings(Strict):
 class SizeEngine(Strict):
     """Settings of the colocated vLLM for one size that differ from those of the study."""
 
-    vllm_gpu_memory: OpenUnit | None = None
-    vllm_tensor_parallel: Gpus | None = None
+    vllm_gpu_memory: OpenUnit | None = Field(
+        None, description="Share of a GPU's memory for this size; default: that of the study"
+    )
+    vllm_tensor_parallel: Gpus | None = Field(
+        None, description="GPUs of one engine for this size; default: those of the study"
+    )
 
 
 class EngineSettings(Strict):
@@ -286,9 +309,11 @@ class EngineSettings(Strict):
 class Decoding(Strict):
     """How responses are sampled in evaluation."""
 
-    temperature: Temperature
-    top_p: Fraction
-    top_k: Whole = Field(0, ge=0, le=10**6, description="0: off")
+    temperature: Temperature = Field(description="Divides the logits before sampling")
+    top_p: Fraction = Field(description="Nucleus: share of the probability that is kept; 1: off")
+    top_k: Annotated[Whole, unit("tokens")] = Field(
+        0, ge=0, le=10**6, description="Most likely tokens that are kept; 0: off"
+    )
 
     @property
     def title(self) -> str:
@@ -300,7 +325,9 @@ class Decoding(Strict):
 class BenchmarkSettings(Strict):
     """Settings of a benchmark in a study; the rest is in `benchmarks/`, or in a file of the study's own."""
 
-    samples: Whole = Field(ge=1, le=10**5, description="Responses per problem, N of avg@N")
+    samples: Annotated[Whole, unit("responses")] = Field(
+        ge=1, le=10**5, description="Responses per problem, N of avg@N"
+    )
     file: LocalFile | None = Field(
         None,
         exclude_if=unset,
@@ -312,7 +339,7 @@ class BenchmarkSettings(Strict):
     answer: Column | None = Field(
         None, exclude_if=unset, description="Column of the answers in `file`"
     )
-    rows: Rows | None = Field(
+    rows: Annotated[Rows, unit("rows")] | None = Field(
         None, exclude_if=unset, description="Expected number of problems in `file`; default: any"
     )
     sha256: Sha256 | None = Field(
@@ -329,8 +356,12 @@ class Template(Strict):
     """
 
     github: HubId = Field(description="Repository, as owner/name")
-    revision: Annotated[str, StringConstraints(pattern=COMMIT)]
-    file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)]
+    revision: Annotated[str, StringConstraints(pattern=COMMIT)] = Field(
+        description="Commit of the repository, 40 hex digits"
+    )
+    file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)] = Field(
+        description="Path of the file in the repository"
+    )
     name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
         description="Name of the variable with the template"
     )
@@ -355,7 +386,9 @@ class Verifier(Strict):
     template: Template | Literal["own"] = Field(
         COMPASS_TEMPLATE, description="Prompt template; own: the template of this suite"
     )
-    batch_size: Rows = Field(32, description="Prompts judged together; no influence on verdicts")
+    batch_size: Annotated[Rows, unit("prompts")] = Field(
+        32, description="Prompts judged together; no influence on verdicts"
+    )
     max_prompt_tokens: Tokens = Field(
         30720, description="Maximum prompt length; the start of the response is removed to fit"
     )
@@ -378,11 +411,11 @@ class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
-    batch_size: Rows = Field(
+    batch_size: Annotated[Rows, unit("responses")] = Field(
         description="Responses that Transformers generates together; a kill loses at most these"
     )
-    max_response_tokens: Tokens
-    seed: Seed = 1234
+    max_response_tokens: Tokens = Field(description="Length at which a response is cut")
+    seed: Seed = Field(1234, description="Seed of the responses")
     verifier: Verifier | None = Field(None, description="Off by default")
     select: Literal["last", "development"] | Steps = Field(
         "last", description="Checkpoint in the tables: last, a step, or the best on development"
@@ -419,8 +452,16 @@ class Compare(Strict):
 class Run(Strict):
     """Sizes, methods, seeds, decodings and benchmarks that are run."""
 
-    sizes: list[Name] = Field(min_length=1, max_length=1000)
-    methods: list[Name] = Field(min_length=1, max_length=1000)
-    seeds: list[Seed] = Field(min_length=1, max_length=1000)
-    decodings: list[Name] = Field(min_length=1, max_length=1000)
-    benchmarks: list[Name] = Field(min_length=1, max_length=1000)
+    sizes: list[Name] = Field(
+        min_length=1, max_length=1000, description="Names of base models in `models`"
+    )
+    methods: list[Name] = Field(
+        min_length=1, max_length=1000, description="Methods of the suite, or variants in `methods`"
+    )
+    seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
+    decodings: list[Name] = Field(
+        min_length=1, max_length=1000, description="Names of decodings in `decodings`"
+    )
+    benchmarks: list[Name] = Field(
+        min_length=1, max_length=1000, description="Benchmarks in the tables, from `benchmarks`"
+    )

@@ -35,25 +35,33 @@ from stapo.tasks import benchmark_definitions, own_definition
 class Study(Strict):
     """A whole study."""
 
-    name: Name
-    models: dict[Name, Model]
-    data: Data
+    name: Name = Field(description="Name of the study and of its folder in results/")
+    models: dict[Name, Model] = Field(description="Base models, by size")
+    data: Data = Field(description="Training prompts")
     end_tokens: EndTokens = Field(["<|im_end|>"])
-    training: TrainingSettings
-    engine: EngineSettings = EngineSettings()
+    training: TrainingSettings = Field(description="Settings of all trainings")
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Settings of the machines, in no fingerprint"
+    )
     all_methods: AllMethods = Field(
         AllMethods(), description="Deviations from methods that all of them share"
     )
     methods: dict[Name, MethodSettings] = Field(
         default_factory=dict, description="Deviations from methods, and variants of them"
     )
-    decodings: dict[Name, Decoding]
-    benchmarks: dict[Name, BenchmarkSettings]
-    evaluation: Evaluation
-    run: Run
-    compare: Compare = Compare()
+    decodings: dict[Name, Decoding] = Field(description="How responses are sampled, by name")
+    benchmarks: dict[Name, BenchmarkSettings] = Field(
+        description="Benchmarks of `benchmarks/`, or of a file of the study's own"
+    )
+    evaluation: Evaluation = Field(description="How checkpoints are evaluated")
+    run: Run = Field(description="What is run, of all that the study defines")
+    compare: Compare = Field(
+        Compare(), description="What the tables compare; default: STAPO with its baselines"
+    )
     interventions: Interventions = Field(
-        Interventions(), exclude_if=lambda given: given == Interventions()
+        Interventions(),
+        exclude_if=lambda given: given == Interventions(),
+        description="Checkpoints at which updates with and without silencing are compared",
     )
     places: dict[str, LocalFile] = Field(
         {},
