@@ -1,0 +1,65 @@
+"""The page of the commands of `stapo`, from the program itself."""
+
+from typing import Any
+
+import typer.main
+
+from stapo.cli import app
+from stapo.cli.common import EXIT_CODES, GROUPS, STEPS
+
+INTRODUCTION = """# Commands
+
+What `stapo COMMAND --help` prints. [Command line](../command-line.md) has examples, completion and the keys
+of `--json`.
+"""
+
+
+def groups() -> dict[str, list[str]]:
+    """Return the names of all commands under the headings of `stapo --help`."""
+    named = {name for names in GROUPS.values() for name in names}
+    steps = [name for name in _program().commands if name not in named]
+    return {**{heading: list(names) for heading, names in GROUPS.items()}, STEPS: steps}
+
+
+def commands_page() -> str:
+    """Return the page in Markdown."""
+    parts = [INTRODUCTION]
+    for heading, names in groups().items():
+        parts.append(f"## {heading}\n")
+        parts += [_command(name) for name in names]
+    codes = [f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()]
+    return "\n".join([*parts, "## Exit codes\n", *codes, ""])
+
+
+def _program() -> Any:
+    return typer.main.get_command(app)
+
+
+def _command(name: str) -> str:
+    command = _program().commands[name]
+    context = command.make_context(f"stapo {name}", [], resilient_parsing=True)
+    usage = command.get_usage(context).removeprefix("Usage: ")
+    records = [one.get_help_record(context) for one in command.get_params(context)]
+    options = [
+        f"`{option}`\n:   {_text(about)}\n"
+        for option, about in filter(None, records)
+        if option != "--help"
+    ]
+    return "\n".join([f"### stapo {name}\n", f"```\n{usage}\n```\n", _help(command.help), *options])
+
+
+def _help(text: str) -> str:
+    """Return the help text of a command, with its example as code."""
+    paragraphs = []
+    for paragraph in text.strip().split("\n\n"):
+        label, found, example = paragraph.partition("Example: ")
+        if found:
+            paragraphs.append(f"{label}Example:\n\n```\n{example}\n```")
+        else:
+            paragraphs.append(_text(paragraph))
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _text(text: str) -> str:
+    """Return text that Markdown shows as it is, except code in backticks."""
+    return " ".join(text.split()).replace("*", r"\*").replace("<", "&lt;").replace("[", r"\[")

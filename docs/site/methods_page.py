@@ -1,0 +1,50 @@
+"""The page of the methods of the suite and their token selections, from `stapo.methods`."""
+
+from stapo.methods import METHODS, SELECTION_SPECS, Argument, Method
+
+INTRODUCTION = """# Methods
+
+The methods of the suite, as `stapo.methods` defines them, each with its source. A study names them in
+[`run.methods`](study.md#run-methods), changes their settings below [`methods.NAME`](study.md#methods-name),
+and derives variants from them with `base`. `stapo check STUDY` prints what every method of a study is.
+"""
+
+SETTINGS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip", "selection")
+"""Fields of a method that are settings."""
+
+
+def methods_page() -> str:
+    """Return the page in Markdown."""
+    parts = [INTRODUCTION]
+    parts += [_method(name, method) for name, method in METHODS.items()]
+    parts.append(
+        "## Token selections\n\nEach is a function of [stapo.objective](api/objective.md), "
+        "which explains it. Its arguments are settings of a method.\n"
+    )
+    for name, spec in SELECTION_SPECS.items():
+        parts.append(f"### `{name}`\n")
+        rows = [_argument(key, one) for key, one in spec.arguments.items()]
+        parts.append("\n".join(rows) + "\n" if rows else "No arguments.\n")
+    return "\n".join(parts)
+
+
+def _method(name: str, method: Method) -> str:
+    settings = {key: getattr(method, key) for key in SETTINGS} | dict(method.arguments)
+    shown = [
+        f"- `{key}`: {'off' if value is None else f'`{value}`'}" for key, value in settings.items()
+    ]
+    revision = f" Revision of the paper: {method.revision}." if method.revision else ""
+    source = f"Source: {method.source}.{revision}"
+    return "\n".join([f"## `{name}`\n", f"{method.title}. {source}\n", *shown, ""])
+
+
+def _argument(name: str, argument: Argument) -> str:
+    words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+    bounds = [
+        f"{word} {getattr(argument, key)}"
+        for key, word in words.items()
+        if getattr(argument, key) is not None
+    ]
+    bounds += [" or ".join(f"`{choice}`" for choice in argument.choices)] * bool(argument.choices)
+    facts = ", ".join([f"default `{argument.default}`", *bounds])
+    return f"- `{name}` ({facts}): {argument.description}"
