@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants gpu bench lint lock
+.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm mutants gpu bench lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -35,7 +35,7 @@ smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
-test: setup lint ## run lint, type checks, unit and numerical tests, and a small run of the DAG
+test: setup lint site ## run lint, type checks, unit and numerical tests, and a small run of the DAG
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-cpus: setup ## run the numerical tests with the instructions of other CPUs
@@ -65,6 +65,9 @@ lint: setup ## run ruff, snakefmt and mypy
 	$(RUN) ruff format --check .
 	$(RUN) snakefmt --check Snakefile workflows
 	$(RUN) mypy
+
+site: setup ## build the documentation as a site in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
 
 lock: ## update the lock files from pyproject.toml
 	requirements/lock.sh

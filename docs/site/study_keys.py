@@ -115,7 +115,7 @@ def _values(schema: Schema) -> list[Schema]:
 def _entry(key: Key, section: Section) -> str:
     """Return the lines of one setting."""
     kind, anchor = _kind(key.schema), _anchor(key.path, section.kind)
-    if kind == "section":
+    if kind.startswith("section"):
         anchor = f"entry-{anchor}"  # The section itself has the other one.
     facts = f"{kind}; {_default(key.schema)}"
     about = key.schema.get("description", "")
