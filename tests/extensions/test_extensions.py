@@ -1,7 +1,9 @@
-"""docs/extend.md, executed: everything that its table names is added in a copy of the repository and used.
+"""docs/extend.md and docs/how-to, executed: everything that the table names is added in a copy of the repository
+and used.
 
-The page's examples are the additions. Each begins with a comment that says where it goes: `# FILE` is a
-new file, `# FILE, in NAME` the last entry of NAME, `# FILE, before NAME` stands before it.
+The pages' examples are the additions. Each begins with a comment that says where it goes: `# FILE` is a new
+file, `# FILE, in NAME` the last entry of NAME, `# FILE, before NAME` stands before it. Of their studies, one is
+run here; tests/pipeline/test_documented_commands.py checks all.
 """
 
 import json
@@ -24,16 +26,14 @@ from stapo.training.prompts import tiny_prompts
 # One process: the copy and the run of its study are shared.
 pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 
-PAGE = (ROOT / "docs" / "extend.md").read_text()
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGE = "\n".join(page.read_text() for page in (ROOT / "docs" / "extend.md", *HOW_TO))
+STUDY = "workflows/studies/mine.yaml"
 EXAMPLE = re.compile(
     r"```(?:python|yaml)\n# (?P<file>[\w./-]+)(?:, (?P<where>in|before) (?P<name>[*\w]+))?\n"
     r"(?P<text>.*?)```",
     re.DOTALL,
 )
-OTHERWISE = {
-    "a reward": "tests/unit/training/test_rewards.py",
-}
-"""Rows without an example, and where they are tested."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,14 @@ def rows_of(page: str) -> dict[str, Row]:
 
 
 def examples_of(page: str) -> dict[str, list[re.Match[str]]]:
-    """Return the examples below each heading that names a thing."""
-    sections = re.split(r"^### (.*)$", page, flags=re.M)
+    """Return the examples below each heading that names a thing, without other studies than the one."""
+    sections = re.split(r"^## (.*)$", page, flags=re.M)
     found = {
-        thing[0].lower() + thing[1:]: [*EXAMPLE.finditer(text)]
+        thing[0].lower() + thing[1:]: [
+            example
+            for example in EXAMPLE.finditer(text)
+            if example["file"] == STUDY or not example["text"].startswith("extends:")
+        ]
         for thing, text in zip(sections[1::2], sections[2::2], strict=True)
     }
     return {thing: examples for thing, examples in found.items() if examples}
@@ -125,7 +129,7 @@ class Copy:
 
     @property
     def study(self) -> Path:
-        return self.root / "workflows" / "studies" / "mine.yaml"
+        return self.root / STUDY
 
     @property
     def results(self) -> Path:
@@ -179,9 +183,7 @@ def test_every_row_of_the_table_has_an_example():
     assert len(ROWS) >= 10
     of_a_study = {thing for thing, row in ROWS.items() if not row.places and row.files == 1}
     assert len(of_a_study) == 6
-    assert EXAMPLES.keys() | OTHERWISE.keys() | of_a_study == ROWS.keys()
-    for path in OTHERWISE.values():
-        assert (ROOT / path).exists()
+    assert EXAMPLES.keys() | of_a_study == ROWS.keys()
 
 
 @pytest.mark.parametrize("thing", EXAMPLES)
@@ -202,6 +204,7 @@ def test_a_study_is_checked_with_its_methods_and_planned(copy):
         "quantile 0.5",
         "tau_h 2",
         "rare.py:silence_rare; sha256: ",
+        "training.reward: runs rewards.py:score; sha256: ",
         "benchmarks.own: 2 problems in questions.jsonl; sha256: ",
         "data: 64 rows in prompts.jsonl; sha256: ",
         "group_size 8",

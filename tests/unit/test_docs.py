@@ -24,7 +24,7 @@ def test_links_resolve_and_python_runs(page):
     logps = (torch.randn(4, 6, generator=generator) - 3).requires_grad_()
     for block in python_blocks(text):
         # What is a part of a file is run by tests/extensions.
-        if "Trainer" in block or block.startswith("# stapo/"):
+        if "Trainer" in block or block.startswith(("# stapo/", "# workflows/")):
             continue
         names = {
             "logps": logps,
