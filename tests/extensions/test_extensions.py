@@ -1,9 +1,8 @@
-"""docs/extend.md and docs/how-to, executed: everything that the table names is added in a copy of the repository
-and used.
+"""docs/extend.md and docs/how-to, executed: all that their table names is added in a copy and used.
 
-The pages' examples are the additions. Each begins with a comment that says where it goes: `# FILE` is a new
-file, `# FILE, in NAME` the last entry of NAME, `# FILE, before NAME` stands before it. Of their studies, one is
-run here; tests/pipeline/test_documented_commands.py checks all.
+The pages' examples are what is added. Each begins with a comment that says where it goes: `# FILE` is a new
+file, `# FILE, in NAME` the last entry of NAME, `# FILE, before NAME` stands before it. One of their studies
+is run here; tests/pipeline/test_documented_commands.py checks all.
 """
 
 import json
