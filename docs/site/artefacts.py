@@ -1,6 +1,7 @@
 """The page of the files in a results folder, from `stapo.paths` and the records that define their fields."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -117,7 +118,7 @@ def _columns(node: ast.Assign, lines: list[str]) -> Iterator[FieldOfRecord]:
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "pa.field":
             name, kind = ast.literal_eval(call.args[0]), ast.unparse(call.args[1])
             comments = [line.partition("#")[2] for line in lines[call.lineno - 1 : call.end_lineno]]
-            words = kind.replace("pa.", "").replace("()", "").replace("list_", "list of ")
+            words = re.sub(r"pa\.|_?\(|\)", lambda found: " of " if "_(" in found[0] else "", kind)
             nullable = "" if call.keywords else " or null"
             yield FieldOfRecord(name, f"{words}{nullable}", "".join(comments).strip())
 
@@ -125,7 +126,7 @@ def _columns(node: ast.Assign, lines: list[str]) -> Iterator[FieldOfRecord]:
 def _entry(field: FieldOfRecord) -> str:
     kind = field.kind.replace(" | None", " or null").replace("_", " ").rstrip()
     about = field.about[:1].upper() + field.about[1:]
-    return f"`{field.name}` ({kind})\n:   {about or '—'}\n"
+    return f"`{field.name}` ({kind})\n:   {about}\n"
 
 
 def _names(constant: str) -> list[str]:

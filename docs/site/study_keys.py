@@ -159,4 +159,4 @@ def _bounds(schema: Schema) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) or value >= 1000 else f"{value:g}"
+    return f"{value:,.12g}"

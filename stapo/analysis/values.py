@@ -63,9 +63,11 @@ class Value:
     """One value; the fields are the columns of `SCHEMA`."""
 
     study: str
+    """Name of the study."""
     size: str | None
     """None for a mean over the sizes, and where it is unknown."""
     method: str
+    """Name in the study, `base` for the base model."""
     reference: str | None = None
     """What is subtracted, or what a gain is relative to."""
     seed: int | None = None
@@ -73,16 +75,23 @@ class Value:
     step: int | None = None
     """Optimiser step of one checkpoint, 0 for the base model; None for a row of a main table."""
     decoding: str
+    """Name of the decoding."""
     benchmark: str
     """A benchmark, or an average over several."""
     metric: str
+    """What the value is; docs/authors.md lists them."""
     value: float
+    """Accuracies in percent, differences in points, numbers as numbers."""
     low: float | None = None
+    """Lower bound of the 95 % interval."""
     high: float | None = None
+    """Upper bound of the 95 % interval."""
     n: int
     """Number of problems, summed over the benchmarks of an average: what the interval resamples."""
     p_value: float | None = None
+    """Two-sided p-value of a difference, by sign flips of problems."""
     p_holm: float | None = None
+    """The same, adjusted by Holm over all differences of the decoding's table."""
 
 
 def write_values(study: Study, root: Path = Path()) -> list[Path]:

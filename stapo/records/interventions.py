@@ -29,13 +29,13 @@ SCHEMA = pa.schema(
         pa.field("repetition", pa.int32(), nullable=False),  # from 0
         pa.field("response", pa.int32(), nullable=False),  # row of the rollout, from 0
         pa.field("position", pa.int32(), nullable=False),  # position in the response, from 0
-        pa.field("token_id", pa.int32(), nullable=False),
-        pa.field("logp", pa.float32(), nullable=False),  # before the update, as is all but the last
+        pa.field("token_id", pa.int32(), nullable=False),  # in the vocabulary of the tokenizer
+        pa.field("logp", pa.float32(), nullable=False),  # log-prob before the update
         pa.field("advantage", pa.float32(), nullable=False),  # not 0
         pa.field("candidate", pa.bool_(), nullable=False),  # A > 0 and probability below tau_p
         pa.field("silenced", pa.bool_(), nullable=False),  # by S2T
-        pa.field("entropy", pa.float32(), nullable=False),
-        pa.field("entropy_after", pa.float32(), nullable=False),  # of the same token
+        pa.field("entropy", pa.float32(), nullable=False),  # at the token, before the update
+        pa.field("entropy_after", pa.float32(), nullable=False),  # at the token, after the update
     ]
 )
 
@@ -67,6 +67,7 @@ class Repetition:
     """One rollout, its held-out responses before any update, and all arms."""
 
     repetition: int
+    """Index, from 0."""
     tokens: int
     """Response tokens of the rollout."""
     positive: int
@@ -74,13 +75,17 @@ class Repetition:
     candidates: int
     """Those with A > 0 and a probability below tau_p."""
     rollout_reward: float
+    """Mean over the responses of the rollout."""
     entropy_rollout: float
+    """Mean over the tokens of the rollout."""
     held_out_tokens: int
+    """Tokens of the held-out responses."""
     reward: float
     """Mean over the held-out responses."""
     entropy: float
     """Mean over the tokens of the held-out responses."""
     arms: Mapping[str, ArmRecord]
+    """Name in `stapo.records.arms.ARMS` -> its update."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON mapping."""
@@ -96,12 +101,15 @@ class Intervention:
     """The content of the JSON file of a checkpoint."""
 
     checkpoint: str
+    """Name of the checkpoint."""
     fingerprint: str
+    """Fingerprint of everything that determines the numbers."""
     method: str
     """Name of the method whose selection is S2T here."""
     responses: int
     """Held-out responses of a repetition."""
     repetitions: tuple[Repetition, ...]
+    """One for each rollout."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON mapping."""

@@ -68,9 +68,11 @@ class AnsweredProblem:
     gold: str
     """Reference answer."""
     responses: list[str]
-    """N texts; this and the next two fields are lists of the fields of `Response`."""
+    """N texts, without the end token and other special tokens, in the order of the samples."""
     num_tokens: list[int]
+    """Number of tokens of each, including the end token."""
     truncated: list[bool]
+    """Whether each reached the limit without an end token."""
     engines: list[str]
     """All engines of the responses, without repetitions."""
 

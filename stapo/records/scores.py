@@ -30,6 +30,7 @@ class ScoreRow:
     answer: str | None
     """Content of the last box, or of several boxes if the gold has several parts; null without a box."""
     verdict: Verdict
+    """Verdict of the rule-based grader, and why: `stapo.records.verdicts` lists them."""
     correct: bool
     """Whether the rule-based grader accepts the response."""
     num_tokens: int
@@ -39,6 +40,7 @@ class ScoreRow:
     duplicate: bool
     """Whether an earlier response to the same problem has the same text."""
     verifier: VerifierVerdict
+    """Verdict of the verifier: accepted, rejected, invalid or not_asked."""
     verifier_cut: bool
     """Whether the verifier read only the end of the response."""
     correct_with_verifier: bool
@@ -55,9 +57,13 @@ class ScoreIdentity(TypedDict, total=False):
     fingerprint: str
     """Fingerprint of everything that determines the scores."""
     study: str
+    """Name of the study."""
     checkpoint: str
+    """Name of the checkpoint."""
     decoding: str
+    """Name of the decoding."""
     benchmark: str
+    """Name of the benchmark."""
     samples: int
     """Number of samples of each problem, N."""
     engine: str

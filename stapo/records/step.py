@@ -39,7 +39,9 @@ class StepRecord:
     num_silenced: int
     """Candidates removed by a selection that silences candidates; 0 for other selections."""
     candidate_fraction: float
+    """Share of the tokens that are candidates."""
     silenced_fraction: float
+    """Share of the tokens that are silenced."""
     kept_fraction: float
     """Share of the tokens that contribute to the loss."""
     response_length: float
@@ -65,6 +67,7 @@ class StepRecord:
     gradient_norm: float = nan
     """Norm of the gradient before clipping."""
     learning_rate: float = nan
+    """Learning rate of the step."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Phase -> duration in seconds."""
 

@@ -55,35 +55,37 @@ SCHEMA = pa.schema(
         pa.field("response", pa.int32(), nullable=False),  # index in its group, from 0
         pa.field("position", pa.int32(), nullable=False),  # position in the response, from 0
         pa.field("length", pa.int32(), nullable=False),  # tokens of the response
-        pa.field("token_id", pa.int32(), nullable=False),
-        pa.field("token", pa.string(), nullable=False),
-        pa.field("before", pa.string(), nullable=False),
-        pa.field("after", pa.string(), nullable=False),
+        pa.field("token_id", pa.int32(), nullable=False),  # in the vocabulary of the tokenizer
+        pa.field("token", pa.string(), nullable=False),  # text of the token
+        pa.field("before", pa.string(), nullable=False),  # text before it
+        pa.field("after", pa.string(), nullable=False),  # text after it
         # How it was sampled
-        pa.field("kind", pa.string(), nullable=False),  # one of KINDS
+        pa.field("kind", pa.string(), nullable=False),  # silenced, retained or other
         pa.field(
             "weight", pa.float64(), nullable=False
         ),  # tokens of the kind / sampled, in this step
         pa.field("kept", pa.bool_(), nullable=False),  # whether it contributes to the method's loss
         # As the selection saw it
-        pa.field("probability", pa.float32(), nullable=False),
-        pa.field("entropy", pa.float32(), nullable=False),  # nats
+        pa.field(
+            "probability", pa.float32(), nullable=False
+        ),  # of the token, by the policy that the selection reads
+        pa.field("entropy", pa.float32(), nullable=False),  # at the token, nats
         pa.field("entropy_threshold", pa.float32()),  # tau_h of S2T; null without a candidate
-        pa.field("advantage", pa.float32(), nullable=False),
-        pa.field("reward", pa.float32(), nullable=False),
+        pa.field("advantage", pa.float32(), nullable=False),  # of the response
+        pa.field("reward", pa.float32(), nullable=False),  # of the response
         # Of the current policy, in the pass with the gradient
         pa.field("ratio", pa.float32()),  # importance ratio, current / old probability
-        pa.field("current_probability", pa.float32()),
-        pa.field("current_entropy", pa.float32()),  # nats
+        pa.field("current_probability", pa.float32()),  # of the token
+        pa.field("current_entropy", pa.float32()),  # at the token, nats
         pa.field("collision", pa.float32()),  # sum over the vocabulary of the squared probabilities
-        pa.field("top_tokens", pa.list_(pa.string())),  # TOP tokens, the most likely first
-        pa.field("top_probabilities", pa.list_(pa.float32())),
+        pa.field("top_tokens", pa.list_(pa.string())),  # the five most likely, in order
+        pa.field("top_probabilities", pa.list_(pa.float32())),  # of these
         # Gradient of the surrogate at the logits of the token, without the divisor of the loss
         pa.field(
             "gradient_norm_sq", pa.float32()
         ),  # exact; 0 where clipped or A = 0; null without collision
-        pa.field("lower_bound", pa.float32(), nullable=False),
-        pa.field("upper_bound", pa.float32(), nullable=False),
+        pa.field("lower_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
+        pa.field("upper_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
     ]
 )
 

@@ -166,7 +166,7 @@ def study_schema() -> dict[str, Any]:
     # What a file leaves out may stand in the study that it extends, or in the catalogue.
     schema["properties"]["extends"] = {
         "type": "string",
-        "description": "Study of workflows/studies, without .yaml, over which this one is merged",
+        "description": "Study of workflows/studies, without .yaml, that this one changes; default: none",
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)

@@ -42,7 +42,8 @@ def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
     from stapo.study.schema import TinyData, TinyModel
     from stapo.training.prompts import write_prompts
 
-    (block,) = [b for b in python_blocks((ROOT / "docs" / "recipes" / "README.md").read_text()) if "Trainer" in b]
+    page = (ROOT / "docs" / "recipes" / "README.md").read_text()
+    (block,) = [b for b in python_blocks(page) if "Trainer" in b]
     smoke = tmp_path / "results" / "smoke"
     settings = TinyModel(builder="tiny-arithmetic", supervised_steps=5, hidden_size=32)
     build_tiny(settings, smoke / "models" / "tiny" / "base")

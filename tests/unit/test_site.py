@@ -32,7 +32,7 @@ def text_of(name: str) -> str:
 
 def entry(name: str) -> str:
     """Return the line of a field or column, with its meaning."""
-    found = re.search(rf"^`{re.escape(name)}` \(.*\n:   .*", text_of("files.md"), re.MULTILINE)
+    found = re.search(rf"^`{re.escape(name)}` \(.*\n:   \S.*", text_of("files.md"), re.MULTILINE)
     assert found, name
     return found[0]
 
