@@ -7,15 +7,27 @@ from artefacts import artefacts_page
 from commands import commands_page
 from methods_page import methods_page
 from study_keys import study_page
+from trainer_settings import trainer_settings_page
 
 API = {
-    "stapo.objective": "advantages, token selections, surrogate and aggregation: pure functions of tensors",
-    "stapo.conformance": "compares a trainer's loss with the paper's",
-    "stapo.training.config": "settings of the trainer",
-    "stapo.training.trainer": "TRL's trainer with the exact update",
-    "stapo.training.rewards": "training rewards",
+    "stapo.objective": (
+        "stapo.objective",
+        "advantages, token selections, surrogate and aggregation: pure functions of tensors",
+        "",
+    ),
+    "stapo.conformance": ("stapo.conformance", "compares a trainer's loss with the paper's", ""),
+    "stapo.training.trainer": (
+        "stapo.training.trainer.StapoTrainer",
+        "TRL's trainer with the exact update",
+        "{members: false, show_root_heading: true}",
+    ),
+    "stapo.training.rewards": (
+        "stapo.training.rewards",
+        "training rewards",
+        "{members: [boxed_reward, dapo_reward]}",
+    ),
 }
-"""Module that others import -> what it is."""
+"""Module that others import -> what mkdocstrings shows, what it is, options."""
 
 
 class Page(NamedTuple):
@@ -34,9 +46,13 @@ def pages() -> dict[str, Page]:
         "commands.md": Page("Commands", "every command with its options", commands_page),
         "files.md": Page("Files in results", "every file with its columns", artefacts_page),
     }
-    for module, about in API.items():
+    settings = Page("stapo.training.config", "settings of the trainer", trainer_settings_page)
+    found["api/training.config.md"] = settings
+    for module, (shown, about, options) in API.items():
+        given = f"    options: {options}\n" if options else ""
+        text = f"# {module}\n\n::: {shown}\n{given}"
         name = f"api/{module.removeprefix('stapo.')}.md"
-        found[name] = Page(module, about, lambda module=module: f"# {module}\n\n::: {module}\n")
+        found[name] = Page(module, about, lambda text=text: text)
     return {f"reference/{name}": page for name, page in found.items()}
 
 
