@@ -31,7 +31,7 @@ if [ -z "$build" ]; then
     pip --require-hashes -r .venv/torch.txt 2>.venv/torch.log ||
         echo "install: no CPU build of torch at your package index; its ordinary build works too" >&2
 fi
-# --no-deps: the lock is complete; pip check below proves it.
+# --no-deps: the lock is complete; the two checks below prove it.
 pip --require-hashes -r requirements/lock.txt
 # The ordinary build of torch needs CUDA libraries, the CPU build does not.
 if .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit(not any("nvidia" in r for r in m.requires("torch")))'; then
@@ -39,4 +39,5 @@ if .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit(not any("n
 fi
 pip --no-build-isolation --editable .
 .venv/bin/python -m pip check >&2
+.venv/bin/python requirements/check_extras.py dev >&2
 echo "$stamp${build:+ $build}" >.venv/stamp

@@ -15,6 +15,10 @@ compile --output-file requirements/cuda.txt requirements/cuda.in
 python3.11 requirements/tidy_lock.py .cache/old-cuda.txt requirements/cuda.txt /dev/null
 python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt requirements/cuda.txt
 
+# pip-compile keeps the pins of an output file that is there: what nothing moves stays as it is.
+cp requirements/gpu.txt .cache/gpu.txt
+cp requirements/mutants.txt .cache/mutants.txt
+
 # vLLM for GPUs, in addition to the locks above, with other versions of numpy and cuda-bindings.
 {
     grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' | grep -v '^numpy=='
@@ -23,6 +27,11 @@ python3.11 requirements/tidy_lock.py .cache/old-lock.txt requirements/lock.txt r
 printf -- '-c constraints.txt\nvllm==0.31.0\n' >.cache/gpu.in
 compile --output-file .cache/gpu.txt .cache/gpu.in
 python3.11 requirements/layer_lock.py .cache/gpu.txt requirements/gpu.txt requirements/lock.txt requirements/cuda.txt
+
+# torch alone with the tests' packages, for `make test-torch`.
+for name in oldest newest; do
+    compile --output-file requirements/torch-$name.txt requirements/torch-$name.in
+done
 
 # mutmut, in addition to the lock for development, without other versions.
 grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' >.cache/constraints.txt

@@ -7,13 +7,21 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from safetensors import SafetensorError
-
-from stapo.cli import interventions, pipeline, tools
-from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
-from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
-from stapo.study import StudyError
 from stapo.text import visible
+
+try:
+    from safetensors import SafetensorError
+
+    from stapo.cli import interventions, pipeline, tools
+    from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
+    from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
+    from stapo.study import StudyError
+except ModuleNotFoundError as absent:
+    if (absent.name or "stapo").partition(".")[0] == "stapo":
+        raise
+    # `pip install stapo` is torch and what needs nothing else.
+    print(f"stapo: {absent.name} is not installed: pip install 'stapo[suite]'", file=sys.stderr)  # noqa: T201
+    raise SystemExit(2) from None
 
 __all__ = ["app", "interventions", "main", "pipeline", "tools"]
 

@@ -269,10 +269,15 @@ def conformance(
 
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
-    from stapo.conformance.report import find_trainer, print_report
+    from stapo.conformance.report import find_trainer, report
 
-    found, meant = find_trainer(trainer)
-    if not print_report(found, trainer, method or meant):
+    try:
+        found, meant = find_trainer(trainer)
+        lines, holds = report(found, trainer, method or meant)
+    except ValueError as error:
+        raise StudyError([str(error)]) from error
+    typer.echo("\n".join(lines))
+    if not holds:
         raise typer.Exit(1)
 
 

@@ -7,6 +7,8 @@ import oracle
 import pytest
 import torch
 
+pytest.importorskip("accelerate", reason="the update of our trainer needs it")
+
 from stapo.methods import METHODS
 from stapo.objective import SELECTIONS
 from stapo.objective.aggregation import token_weights

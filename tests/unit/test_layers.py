@@ -46,7 +46,7 @@ ALLOWED = {
         "canonical", "files", "hub", "locks", "paths", "provenance", "records", "repository", "study",
         "tasks", "methods", "models", "evaluation", "training", "analysis",
     },
-    "conformance": {"methods", "models.tiny", "training", "files", "study"},
+    "conformance": {"methods", "models.tiny", "training"},
     "cli": {
         "canonical", "exhibits", "files", "hub", "locks", "paths", "study", "tasks", "gpus", "methods",
         "models", "evaluation", "training", "analysis", "conformance", "publication", "operations",

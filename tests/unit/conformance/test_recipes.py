@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+
+pytest.importorskip("trl", reason="TRL's recipe and a step of it are judged here")
+
 from datasets import Dataset
 from torch import Tensor
 from transformers import AutoModelForCausalLM

@@ -1,9 +1,15 @@
-"""The objective and the conformance kit need torch, and nothing else."""
+"""The objective and the conformance kit need torch, and nothing else; the command line says what it needs."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from stapo.repository import ROOT
+
+RECIPES = Path(__file__).parents[3] / "docs" / "recipes"
 
 ALONE = r"""
 import importlib.abc
@@ -34,7 +40,8 @@ class Refuse(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not allowed here", name=name)
 
 sys.meta_path.insert(0, Refuse())
-
+"""
+LOOP = """
 import torch
 from pytorch_loop import accumulate
 from stapo.conformance import Update, conventions, run_checks
@@ -46,17 +53,38 @@ def loop(batch, layout, method):
     loss = accumulate(lambda rows: leaf[rows], *tables, parts, **method.selection_args)
     return Update(loss, leaf.grad)
 
-checks = run_checks(loop, "stapo")
-print(len(checks), all(check.holds for check in checks), conventions(loop, "stapo")["divisor"])
+sys.modules["mine"] = sys.modules["__main__"]
 """
+MAIN = 'import runpy; runpy.run_module({!r}, run_name="__main__")'
+
+
+def run_alone(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process in which what torch does not require cannot be imported, not even NumPy."""
+    path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(RECIPES)!r}]"
+    command = [sys.executable, "-P", "-c", path + ALONE + code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def test_objective_and_kit_need_torch_alone():
-    """A process in which what torch does not require cannot be imported, not even NumPy."""
-    path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'docs' / 'recipes')!r}]"
-    run = subprocess.run(
-        [sys.executable, "-P", "-c", path + ALONE], capture_output=True, text=True, timeout=240
-    )
+    kit = MAIN.format("stapo.conformance")
+    run = run_alone(LOOP + kit, "--trainer", "mine:loop")
     assert run.returncode == 0, run.stderr
-    number, holds, divisor = run.stdout.strip().split(" ", 2)
-    assert (int(number) > 15, holds, divisor) == (True, "True", "kept tokens of the mini-batch")
+    title, checks, conventions = run.stdout.split("\n\n")
+    assert title == "mine:loop as stapo"
+    _, *rows = checks.splitlines()
+    assert len(rows) > 15
+    assert all("  holds  " in row for row in rows)
+    assert conventions.endswith("divisor: kept tokens of the mini-batch\n")
+    other = run_alone(LOOP + kit, "--trainer", "mine:loop", "--method", "none")
+    assert other.returncode == 2
+    assert "stapo: --method: expected grpo" in other.stderr
+    ours = run_alone(kit)
+    assert ours.returncode == 2
+    assert "--trainer: ours needs accelerate: pip install 'stapo[suite]'" in ours.stderr
+
+
+@pytest.mark.parametrize("code", ["import stapo.cli", MAIN.format("stapo")])
+def test_the_command_line_says_what_to_install(code):
+    run = run_alone(code)
+    assert run.returncode == 2
+    assert re.fullmatch(r"stapo: \w+ is not installed: pip install 'stapo\[suite\]'\n", run.stderr)

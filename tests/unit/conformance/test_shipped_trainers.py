@@ -1,0 +1,99 @@
+"""The trainers that `stapo conformance` knows by name, ours and TRL's, as the kit sees them."""
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("trl", reason="TRL's trainers are judged here")
+
+from stapo.conformance import Update, conventions, run_checks
+from stapo.conformance.recognition import probe
+from stapo.conformance.report import find_trainer, report
+from stapo.conformance.trainers import TRAINERS, on_ranks
+from stapo.methods import CONFORMANCE_METHODS
+from stapo.training.update import micro_batch_loss
+
+
+@pytest.mark.parametrize("method", CONFORMANCE_METHODS)
+def test_our_trainer_conforms(method):
+    assert [c for c in run_checks(TRAINERS["ours"][0], method) if not c.holds] == []
+    found = conventions(TRAINERS["ours"][0], method)
+    if method not in ("grpo", "justrl"):
+        assert found["threshold over"] == "the mini-batch"
+        assert found["probabilities and entropies of"] == "the behaviour policy"
+    if method.startswith("stapo"):
+        assert found["compares by"] == "p < tau_p, H < threshold"
+        assert found["without a candidate"] == "nothing is silenced"
+    mean = "kept tokens of each response, then the mean over responses"
+    assert found["divisor"] == (mean if method == "grpo" else "kept tokens of the mini-batch")
+
+
+def failed(name: str) -> list[str]:
+    found, method = TRAINERS[name]
+    return [check.name for check in run_checks(found, method) if not check.holds]
+
+
+def test_what_trl_does():
+    assert failed("trl-dapo") == []
+    assert conventions(TRAINERS["trl-dapo"][0], "stapo")["threshold over"] == "no selection"
+    # The mean of micro-batches' means: another number where they are unequal, or a response is empty.
+    assert failed("trl-grpo") == [
+        "a response without tokens",
+        "the same in unequal micro-batches",
+        "the same on ranks of unequal parts",
+    ]
+    # All tokens in the divisor: wrong everywhere; and it depends on the cut, not on order and padding.
+    assert "ordinary" in failed("trl-top-entropy")
+    assert [name for name in failed("trl-top-entropy") if name.startswith("the same")] == [
+        "the same in micro-batches of two",
+        "the same in unequal micro-batches",
+        "the same on ranks of unequal parts",
+    ]
+    assert conventions(*TRAINERS["trl-top-entropy"]) == {
+        "threshold over": "a micro-batch of all ranks together",
+        "probabilities and entropies of": "the current policy",
+        "compares by": "not applicable",
+        "without a candidate": "not applicable",
+        "divisor": "all tokens of the mini-batch",
+    }
+
+
+def test_our_trainer_is_really_cut_and_spread(monkeypatch):
+    sizes = []
+
+    def counted(logps, *args):
+        sizes.append(len(logps))
+        return micro_batch_loss(logps, *args)
+
+    monkeypatch.setattr("stapo.training.update.micro_batch_loss", counted)
+    fixture = probe("stapo")
+    ours, rows = TRAINERS["ours"][0], list(range(12))
+    for layout, most in (
+        ([[rows]], 12),
+        ([[rows[i : i + 2] for i in range(0, 12, 2)]], 4),  # Short ones are packed together.
+        ([[rows[:6]], [rows[6:]]], 6),
+    ):
+        sizes.clear()
+        ours(fixture.batch, layout, fixture.method)
+        assert sum(sizes) == 12
+        assert max(sizes) <= most
+        assert len(sizes) >= 12 / most
+
+
+def test_ranks_that_fail_say_why_at_once():
+    def run(rank: int, accelerator: Any) -> Update:
+        if rank == 1:
+            raise ValueError("the second rank")
+        return accelerator.gather(torch.zeros(1))
+
+    with pytest.raises(ValueError, match="the second rank"):
+        on_ranks([[[0]], [[1]], [[2]]], run)
+
+
+def test_they_are_found_by_name():
+    lines, holds = report(*find_trainer("trl-dapo")[:1], "trl-dapo", "justrl")
+    assert holds
+    assert "divisor: kept tokens of the mini-batch" in lines
+    with pytest.raises(ValueError, match=r"--trainer: expected ours, .*, found nothing"):
+        find_trainer("nothing")
