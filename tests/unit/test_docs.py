@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from stapo.repository import ROOT
+from stapo.study.contents import ENTRY_POINTS
 
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")]
 
@@ -69,6 +70,7 @@ DOTTED = [
     (page.name, name)
     for page in (ROOT / "CONTRIBUTING.md", *PAGES)  # The changelog names what is gone, too.
     for name in sorted(set(re.findall(r"`(stapo(?:\.\w+)+)", page.read_text())))
+    if name not in ENTRY_POINTS.values()
 ]
 
 

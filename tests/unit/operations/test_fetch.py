@@ -30,7 +30,7 @@ def study(raw_study, monkeypatch):
             "rows": 3, "sha256": checksum(ROWS), "version": 1,
         },
     }  # fmt: skip
-    for place in ("stapo.study.reading", "stapo.study.identity", "stapo.operations.fetch"):
+    for place in ("stapo.study.reading", "stapo.study.study", "stapo.operations.fetch"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
     monkeypatch.setattr("stapo.models.template.template_text", lambda template: template.name)
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
