@@ -56,7 +56,8 @@ def compiler_faults() -> list[tuple[str, str]]:
         )
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     if not headers.is_file():
-        remedy = "install Python's headers (python3.11-dev), or use a Python that has them"
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+        remedy = f"install Python's headers ({package}), or use a Python that has them"
         faults.append((f"{headers} is missing", remedy))
     return faults
 
