@@ -47,7 +47,7 @@ def with_links(text: str, page: str, address: str | None, recipes: set[str]) -> 
             kind = "tree" if Path(ROOT / file).is_dir() else "blob"
             return f"[{words}]({address}/{kind}/main/{file}{'#' * bool(fragment)}{fragment})"
         bare = words.strip("`")
-        return f"`{file}`" if file.endswith(bare) else f"{words} (`{file}`)"
+        return f"`{file}`" if bare in file else f"{words} (`{file}`)"
 
     parts = FENCE.split(text)
     return "".join(part if FENCE.fullmatch(part) else LINK.sub(replaced, part) for part in parts)

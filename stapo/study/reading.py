@@ -170,7 +170,8 @@ def study_schema() -> dict[str, Any]:
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
-    return _with_bounds(schema)
+    found: dict[str, Any] = _with_bounds(schema)
+    return found
 
 
 def _with_bounds(schema: Any) -> Any:
