@@ -207,7 +207,7 @@ def study_of(found: Sequence[FoundModel], asked: Asked) -> Study:
 def _raw(found: Sequence[FoundModel], asked: Asked) -> dict[str, Any]:
     """Return the study as a study file would have it, which cannot say everything that may be asked."""
     tasks, own, beside = asked.tasks(), asked.own(), asked.beside
-    training = {
+    training: dict[str, Any] = {
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1, "max_response_tokens": 1,
     }  # fmt: skip
