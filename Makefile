@@ -45,11 +45,9 @@ test-vllm: ## run the tests with a real vLLM on the CPU, installed beside .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
-test-torch: ## run the tests of the objective and the conformance kit with torch alone, the oldest and the newest
-	@for torch in oldest newest; do \
-		requirements/install_torch.sh $$torch || exit; \
-		.cache/torch-$$torch/bin/python -P -m pytest -q tests/numerics tests/unit/conformance || exit; \
-	done
+test-torch: ## run the tests of the objective and the conformance kit with the oldest torch and nothing else
+	requirements/install_torch.sh
+	.cache/torch-oldest/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
 
 mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh

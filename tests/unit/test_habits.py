@@ -9,7 +9,7 @@ from stapo.repository import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GITHUB_ALONE = {"test-torch"}
-"""Targets that `.ci/run` leaves out: gigabytes of CUDA libraries for two further versions of torch."""
+"""Targets that `.ci/run` leaves out: gigabytes of CUDA libraries for the oldest torch."""
 
 
 def test_the_workflow_runs_what_ci_runs():
