@@ -45,6 +45,9 @@ EXIT_CODES = {
 """Commands that end with another code than 0: this machine has neither GPUs nor the models."""
 
 ELSEWHERE = {
+    "stapo intervene --study workflows/studies/smoke.yaml --checkpoint tiny/justrl/seed0 --out by-hand": (
+        "tests/pipeline/test_interventions_rule.py"
+    ),
     "stapo compare-engines results/evaluate-A results/evaluate-B": (
         "tests/unit/operations/test_engine_check.py"
     ),
@@ -52,7 +55,7 @@ ELSEWHERE = {
         "tests/pipeline/test_snakemake_report.py"
     ),
 }
-"""Commands that another test runs: with files that only it has, or in a way of its own."""
+"""Commands that another test runs: with files that only it has, at a smaller size, or in a way of its own."""
 
 HUB = "needs the internet: models, prompts or benchmarks of the Hub"
 NOT_HERE = {
