@@ -46,12 +46,8 @@ min_version("9.27")
 report: "workflows/report/study.rst"
 
 
-def tell(lines):
-    print(*(f"study: {line}" for line in lines), sep="\n", file=sys.stderr)
-
-
 if fault := runs.profile_fault(sys.argv, Path(workflow.basedir)):
-    tell([fault])
+    runs.tell([fault])
     sys.exit(2)
 
 try:
@@ -66,7 +62,7 @@ try:
         # whatever the files say by now.
         STUDY = read_resolved(Path(os.environ[VARIABLE]))
 except StudyError as error:
-    tell(error.errors if config else runs.NO_STUDY)
+    runs.tell(error.errors if config else runs.NO_STUDY)
     sys.exit(2)
 
 RUN = STUDY.run
@@ -123,20 +119,20 @@ onstart:
     try:
         locks.claim_study(STUDY.name)
     except locks.StudyBusyError as error:
-        tell([error])
+        runs.tell([error])
         sys.exit(2)
     write_origin(STUDY, workflow.overwrite_configfiles)
     # Before this version of the study is written: reasons compare with the earlier ones.
-    tell(runs.first_lines(STUDY, STUDY_NAMED))
+    runs.tell(runs.first_lines(STUDY, STUDY_NAMED))
     write_resolved(STUDY)
 
 
 onsuccess:
-    tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=True))
+    runs.tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=True))
 
 
 onerror:
-    tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=False))
+    runs.tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=False))
 
 
 # Must stand here: a rule of an included file cannot be the default target.

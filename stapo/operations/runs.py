@@ -1,6 +1,7 @@
 """What `snakemake` says of a study before the first job and after the last one, beside its own messages."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,12 @@ NO_STUDY = (
     "  snakemake --configfile workflows/studies/smoke.yaml",
     "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
 )
+
+
+def tell(lines: Iterable[object]) -> None:
+    """Print lines about a run to the standard error, after what Snakemake has printed there."""
+    for line in lines:
+        print(f"study: {line}", file=sys.stderr)  # noqa: T201
 
 
 def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
