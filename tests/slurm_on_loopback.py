@@ -51,6 +51,7 @@ SelectTypeParameters=CR_Core_Memory
 # Start jobs immediately, without the seconds in which Slurm collects jobs.
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 ReturnToService=2
+MinJobAge=86400
 {nodes}
 PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """

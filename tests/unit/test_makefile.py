@@ -7,7 +7,7 @@ from stapo.repository import ROOT
 
 def commands(target: str) -> str:
     done = subprocess.run(
-        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", "--no-print-directory", target], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout
 
