@@ -150,9 +150,12 @@ def require_whole(directory: Path) -> None:
         DamagedFileError: a file is missing, truncated or corrupt.
     """
     if name := damaged_file(directory):
+        remedy = f"remove {directory} and run snakemake again, which writes it again"
+        if directory.parts[:1] != ("results",):
+            # Nothing writes it again, and it may be the only copy.
+            remedy = f"copy it again; if you changed it yourself, remove {directory / SUMS}"
         raise DamagedFileError(
-            f"{directory / name}: missing, truncated or corrupt (not the SHA-256 in {SUMS}); remove "
-            f"{directory} and run snakemake again, which writes it again"
+            f"{directory / name}: missing, truncated or corrupt (not the SHA-256 in {SUMS}); {remedy}"
         )
 
 

@@ -22,6 +22,9 @@ except ModuleNotFoundError as absent:
     # `pip install stapo` is torch and what needs nothing else.
     print(f"stapo: {absent.name} is not installed: pip install 'stapo[suite]'", file=sys.stderr)  # noqa: T201
     raise SystemExit(2) from None
+except KeyboardInterrupt:
+    print("stapo: stopped; run the same command again", file=sys.stderr)  # noqa: T201
+    raise SystemExit(130) from None
 
 __all__ = ["app", "interventions", "main", "pipeline", "tools"]
 

@@ -6,9 +6,8 @@ from stapo.repository import ROOT
 
 
 def commands(target: str) -> str:
-    done = subprocess.run(
-        ["make", "-n", "--no-print-directory", target], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = ["make", "-n", "--no-print-directory", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout
 
 

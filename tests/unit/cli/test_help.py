@@ -80,3 +80,21 @@ def test_a_shell_can_complete_commands():
         check=False,
     )
     assert done.stdout.split() == ["doctor"], done.stderr
+
+
+def test_ctrl_c_while_the_program_starts_is_one_line():
+    interrupted = """
+import sys, runpy
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "stapo.cli.tools":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("stapo", run_name="__main__")
+"""
+    command = [sys.executable, "-c", interrupted]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "stapo: stopped; run the same command again\n"
