@@ -213,7 +213,9 @@ def test_a_damaged_checkpoint_answers_nothing(model, tmp_path):
     assert answer(copy, tmp_path) == 200
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    about = r"model\.safetensors: missing, truncated or corrupt .*; copy it again; if you changed it"
+    about = (
+        r"model\.safetensors: missing, truncated or corrupt .*; copy it again; if you changed it"
+    )
     with pytest.raises(DamagedFileError, match=about):
         answer(copy, tmp_path)
 
