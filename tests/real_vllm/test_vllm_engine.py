@@ -19,8 +19,9 @@ from stapo.evaluation.scores import Question, score
 from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
+from stapo.operations.checkpoints import find_checkpoints, parse_arguments
 from stapo.operations.engine_check import compare_engines
-from stapo.operations.evaluate import checkpoint, study_of
+from stapo.operations.evaluate import Asked, study_of
 from stapo.study import Checkpoint
 from stapo.study.identity import score_identity
 from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel, Verifier
@@ -131,10 +132,12 @@ def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path
 
 
 def test_two_engines_are_within_chance_of_each_other(model, tmp_path):
-    found = checkpoint(str(model))
+    arguments, _ = parse_arguments([str(model)])
+    (found,) = find_checkpoints(arguments, lambda line: None)
     for backend in ("hf", "vllm"):
-        settings = {"backend": backend, "batch_size": 50, "max_response_tokens": 32}
-        study = study_of(found, [NAME], ["t1.0-p1.0"], settings)
+        batch_size = 50 if backend == "hf" else None
+        asked = Asked([NAME], ["t1.0-p1.0"], backend, batch_size, max_response_tokens=32)
+        study = study_of([found], asked)
         identity = score_identity(study, Checkpoint(found.name), "t1.0-p1.0", NAME)
         answer(model, tmp_path / backend, backend)
         completions = tmp_path / backend / f"{NAME}.jsonl"
