@@ -5,7 +5,7 @@ from typing import Any
 import typer.main
 
 from stapo.cli import app
-from stapo.cli.common import EXIT_CODES, GROUPS, STEPS
+from stapo.cli.common import EXIT_CODES, grouped
 
 INTRODUCTION = """# Commands
 
@@ -14,17 +14,10 @@ of `--json`.
 """
 
 
-def groups() -> dict[str, list[str]]:
-    """Return the names of all commands under the headings of `stapo --help`."""
-    named = {name for names in GROUPS.values() for name in names}
-    steps = [name for name in _program().commands if name not in named]
-    return {**{heading: list(names) for heading, names in GROUPS.items()}, STEPS: steps}
-
-
 def commands_page() -> str:
     """Return the page in Markdown."""
     parts = [INTRODUCTION]
-    for heading, names in groups().items():
+    for heading, names in grouped(_program().commands).items():
         parts.append(f"## {heading}\n")
         parts += [_command(name) for name in names]
     codes = [f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()]

@@ -39,16 +39,20 @@ EXIT_CODES = {
 """Exit code to its meaning, the same for all commands."""
 
 
+def grouped(commands: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of commands under the headings of `GROUPS`, and all others as steps."""
+    named = {name for names in GROUPS.values() for name in names}
+    return {**GROUPS, STEPS: tuple(name for name in commands if name not in named)}
+
+
 class GroupedCommands(TyperGroup):
     """The commands of `stapo --help` under the headings of `GROUPS`, and the exit codes below them."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the lists of commands."""
-        named = {name for names in GROUPS.values() for name in names}
-        steps = tuple(name for name in self.list_commands(ctx) if name not in named)
         lists = {
             heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
-            for heading, names in {**GROUPS, STEPS: steps}.items()
+            for heading, names in grouped(self.list_commands(ctx)).items()
         }
         lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
         width = max(len(name) for names in lists.values() for name in names)
