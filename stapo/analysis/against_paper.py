@@ -10,7 +10,7 @@ from stapo.evaluation.statistics import Interval
 from stapo.methods import BASELINES, METHODS, TARGETS
 from stapo.reference import confidence, paper
 from stapo.study import Study
-from stapo.study.schema import HubModel
+from stapo.study.sources import HubModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from stapo.operations.fetch import prepare_network
 from stapo.paths import figure_names, table_names
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.reading import published_content
-from stapo.study.schema import HubData
+from stapo.study.sources import HubData
 from stapo.tasks import benchmark_definitions
 from stapo.training.launch import LAUNCHED
 from stapo.training.publish import finished

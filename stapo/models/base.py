@@ -13,7 +13,8 @@ from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.study import StudyError, model_folder
 from stapo.study.model_folder import FILES
-from stapo.study.schema import FolderModel, HubModel, Model, Template, TinyModel
+from stapo.study.schema import Template
+from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
 from stapo.text import plain
 
 HUB_FILES = [*FILES]

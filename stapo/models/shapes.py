@@ -6,7 +6,8 @@ from pathlib import Path
 
 from stapo.models.arithmetic import VOCABULARY
 from stapo.study import Study, StudyError
-from stapo.study.schema import FolderModel, HubModel, TinyModel, Verifier
+from stapo.study.schema import Verifier
+from stapo.study.sources import FolderModel, HubModel, TinyModel
 
 TINY_HEAD_SIZE = 32
 

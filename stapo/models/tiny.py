@@ -23,7 +23,7 @@ from stapo.models.arithmetic import (
     training_problems,
 )
 from stapo.study.identity import model_fingerprint
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 CONTEXT = 96
 HEAD_SIZE = 32

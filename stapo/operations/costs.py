@@ -13,7 +13,8 @@ from stapo.methods import Method
 from stapo.models.shapes import Shape
 from stapo.records.arms import ARMS, MOMENT_ROLLOUTS
 from stapo.study import Study
-from stapo.study.schema import EngineSettings, Evaluation, TinyModel, TrainingSettings, Verifier
+from stapo.study.schema import EngineSettings, Evaluation, TrainingSettings, Verifier
+from stapo.study.sources import TinyModel
 
 POSITIVE = 0.5
 """Share of the responses with positive advantage, our assumption."""

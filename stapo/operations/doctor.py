@@ -30,7 +30,7 @@ from stapo.operations.file_system import Check, disk, file_system, places, share
 from stapo.provenance import LOCK, provenance
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
 from stapo.training.server import (

@@ -12,7 +12,8 @@ from pathlib import Path
 from stapo.files import replace_file
 from stapo.hub import REMEDY, offline_if_unreachable, with_retries
 from stapo.study import Study
-from stapo.study.schema import HubData, HubModel, Template
+from stapo.study.schema import Template
+from stapo.study.sources import HubData, HubModel
 from stapo.tasks import benchmark_definitions
 from stapo.text import plain
 

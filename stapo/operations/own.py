@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stapo.study import Study
-from stapo.study.schema import FileData, FolderModel
+from stapo.study.sources import FileData, FolderModel
 
 
 def own_lines(study: Study) -> Iterator[str]:

@@ -24,7 +24,8 @@ from stapo.operations.scale import recommendation
 from stapo.operations.status import Answers, answers, outdated_lines
 from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
-from stapo.study.schema import HubModel, Model, TinyModel, Verifier
+from stapo.study.schema import Verifier
+from stapo.study.sources import HubModel, Model, TinyModel
 from stapo.training.memory import memory_errors, verifier_errors
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 

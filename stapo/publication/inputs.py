@@ -9,7 +9,7 @@ from stapo.publication.folder import MAX_PROMPTS, PROMPT_BYTES, Results
 from stapo.publication.manifest import about_study
 from stapo.study import StudyError, identity
 from stapo.study.rows import checksum as rows_checksum
-from stapo.study.schema import Data, FileData, HubData, HubModel, TinyData
+from stapo.study.sources import Data, FileData, HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
 COUNTS = ("conflicting", "prompts", "rows", "unique")

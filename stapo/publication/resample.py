@@ -30,7 +30,8 @@ from stapo.publication.weights import (
 from stapo.publication.weights import Tensor as Entry
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
-from stapo.study.schema import Decoding, TinyModel
+from stapo.study.schema import Decoding
+from stapo.study.sources import TinyModel
 
 CLOSE, ANY = 1e-3, 0.0
 """Maximum distance of a drawn score from the largest, and share of the responses that may exceed it. On a

@@ -10,7 +10,7 @@ from stapo.models.arithmetic import VOCABULARY
 from stapo.publication import untrusted
 from stapo.publication.folder import FILE_BYTES, Results
 from stapo.study import Checkpoint
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 TOKENIZER = "tokenizer.json"
 IDS = {token: number for number, token in enumerate(VOCABULARY)}

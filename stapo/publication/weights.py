@@ -19,7 +19,7 @@ from stapo.publication.folder import Results
 from stapo.publication.manifest import WEIGHTS
 from stapo.publication.trainings import acts_alike, recorded_steps
 from stapo.study import Checkpoint, Study, TrainingRun
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 HEADER_BYTES = 2**24
 COMPARED_BYTES = 2**28

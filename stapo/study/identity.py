@@ -13,7 +13,8 @@ from stapo.exhibits import Exhibit
 from stapo.methods import Method
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.code import function_name, is_file
-from stapo.study.schema import FileData, Model, TrainingSettings
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import FileData, Model
 from stapo.study.study import Study
 
 RECIPES = {

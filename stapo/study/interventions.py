@@ -20,7 +20,7 @@ from stapo.study.checks import (
     lineage,
 )
 from stapo.study.fields import Name, Rows, Seed, Whole, unit
-from stapo.study.schema import Strict
+from stapo.study.section import Strict
 from stapo.study.validation import Problem
 
 

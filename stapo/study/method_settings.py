@@ -18,7 +18,7 @@ from stapo.study.fields import (
     Value,
     Whole,
 )
-from stapo.study.schema import Strict, unset
+from stapo.study.section import Strict, unset
 
 
 class AllMethods(Strict):

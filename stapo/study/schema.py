@@ -1,25 +1,14 @@
-"""The sections of a study file: every setting, its type, range and meaning. No torch here."""
+"""The sections of a study file except models and data: every setting, its type, range and meaning."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StringConstraints,
-    Tag,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from stapo.study.fields import (
     COMMIT,
     PYTHON_NAME,
     REPOSITORY_FILE,
     REWARD,
-    SPLIT,
     Buffer,
     Column,
     Fraction,
@@ -42,148 +31,11 @@ from stapo.study.fields import (
     Tokens,
     Whole,
     address,
-    even_heads,
     in_list,
-    raw_or_template,
     unit,
     visible_lines,
 )
-
-
-class Strict(BaseModel):
-    """Settings in which unknown keys, NaN and infinity are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def unset(value: Any) -> bool:
-    """Return whether an optional setting is off; it is then in no fingerprint."""
-    return value is None
-
-
-class _OwnTemplate(Strict):
-    """A model whose chat template a study may replace."""
-
-    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = Field(
-        None,
-        min_length=1,
-        max_length=20_000,
-        exclude_if=unset,
-        description="Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
-        "default: the tokenizer's chat template",
-    )
-
-
-class HubModel(_OwnTemplate):
-    """A model on the Hugging Face Hub."""
-
-    hub: HubId = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
-
-
-class FolderModel(_OwnTemplate):
-    """A model in a folder, in the Hub's format: safetensors, config.json, tokenizer; no code."""
-
-    path: LocalFile = Field(description="Folder; a relative path means the study's folder")
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the files, as printed by `stapo check`; default: any"
-    )
-
-
-class TinyModel(Strict):
-    """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
-
-    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
-    hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
-    layers: Annotated[Whole, Field(ge=1, le=128)] = Field(2, description="Number of layers")
-    heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
-        4, description="Query heads of dimension 32; half as many key-value heads"
-    )
-    intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = Field(
-        320, description="Width between the two matrices of an MLP"
-    )
-    supervised_steps: Steps = Field(description="Updates of the supervised training")
-    supervised_batch: Annotated[Whole, Field(ge=1, le=10**5), unit("solutions")] = Field(
-        96, description="Worked solutions of one update"
-    )
-    learning_rate: LearningRate = Field(
-        3.0e-3, description="Learning rate of the first update; it falls linearly to 5 %"
-    )
-    seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
-
-
-class HubData(Strict):
-    """Training prompts on the Hugging Face Hub."""
-
-    hub: HubId = Field(description="Repository id, such as BytedTsinghua-SIA/DAPO-Math-17k")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
-    split: Annotated[str, StringConstraints(pattern=SPLIT)] = Field(
-        "train", description="Split of the data set"
-    )
-    wrapper: Literal["strip", "keep"] = Field(
-        "strip",
-        description="Text of DAPO-Math-17k around every question: removed from every row, or kept",
-    )
-    unique_prompts: Annotated[Rows, unit("prompts")] | None = Field(
-        None,
-        description="Expected number of unique prompts, including those with conflicting answers",
-    )
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the prompts, as printed by `stapo prompts`"
-    )
-
-
-class TinyData(Strict):
-    """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
-
-    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
-    prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
-    seed: Seed = Field(0, description="Seed of the prompts")
-
-
-class FileData(Strict):
-    """Training prompts in a file of the study's own."""
-
-    file: LocalFile = Field(
-        description="JSON lines or Parquet; a relative path means the study's folder"
-    )
-    question: Column = Field("question", description="Column of the questions")
-    answer: Column = Field("answer", description="Column of the answers")
-    rows: Annotated[Rows, unit("rows")] | None = Field(
-        None, description="Expected number of rows; default: any"
-    )
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the rows, as printed by `stapo check`; default: any"
-    )
-
-
-def _kind_of_model(value: Any) -> str:
-    return _kind(value, "path")
-
-
-def _kind_of_data(value: Any) -> str:
-    return _kind(value, "file")
-
-
-def _kind(value: Any, own: str) -> str:
-    for kind in ("hub", own):
-        if kind in value if isinstance(value, Mapping) else hasattr(value, kind):
-            return kind
-    return "builder"
-
-
-Model = Annotated[
-    Annotated[HubModel, Tag("hub")]
-    | Annotated[FolderModel, Tag("path")]
-    | Annotated[TinyModel, Tag("builder")],
-    Discriminator(_kind_of_model),
-]
-Data = Annotated[
-    Annotated[HubData, Tag("hub")]
-    | Annotated[FileData, Tag("file")]
-    | Annotated[TinyData, Tag("builder")],
-    Discriminator(_kind_of_data),
-]
+from stapo.study.section import Strict, unset
 
 
 class TrainingSettings(Strict):

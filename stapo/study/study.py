@@ -18,17 +18,14 @@ from stapo.study.rows import RowsFile
 from stapo.study.schema import (
     BenchmarkSettings,
     Compare,
-    Data,
     Decoding,
     EngineSettings,
     Evaluation,
-    FileData,
-    HubData,
-    Model,
     Run,
-    Strict,
     TrainingSettings,
 )
+from stapo.study.section import Strict
+from stapo.study.sources import Data, FileData, HubData, Model
 from stapo.tasks import benchmark_definitions, own_definition
 
 

@@ -15,7 +15,7 @@ from stapo.hub import with_retries
 from stapo.models.arithmetic import training_problems
 from stapo.study import StudyError
 from stapo.study.rows import RowsFile
-from stapo.study.schema import Data, HubData, TinyData
+from stapo.study.sources import Data, HubData, TinyData
 from stapo.text import plain
 
 DAPO_PREFIX = (

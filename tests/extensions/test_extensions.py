@@ -19,7 +19,7 @@ import pytest
 
 from stapo.files import write_jsonl
 from stapo.repository import ROOT
-from stapo.study.schema import TinyData
+from stapo.study.sources import TinyData
 from stapo.training.prompts import tiny_prompts
 
 # One process: the copy and the run of its study are shared.

@@ -5,7 +5,8 @@ from pathlib import Path
 from training_jobs import job_in
 
 from stapo.models.tiny import build_tiny
-from stapo.study.schema import TinyData, TinyModel, TrainingSettings
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import TinyData, TinyModel
 from stapo.training.prompts import write_prompts
 from stapo.training.run import train
 

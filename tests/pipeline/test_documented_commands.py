@@ -29,7 +29,7 @@ import yaml
 from stapo.cli import main
 from stapo.files import write_jsonl
 from stapo.repository import ROOT
-from stapo.study.schema import TinyData
+from stapo.study.sources import TinyData
 from stapo.training.prompts import tiny_prompts
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

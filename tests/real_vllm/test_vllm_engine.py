@@ -24,7 +24,8 @@ from stapo.operations.engine_check import compare_engines
 from stapo.operations.evaluate import Asked, study_of
 from stapo.study import Checkpoint
 from stapo.study.identity import score_identity
-from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel, Verifier
+from stapo.study.schema import Decoding, EngineSettings, Evaluation, Verifier
+from stapo.study.sources import TinyModel
 from stapo.tasks import benchmark_definitions
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")

@@ -22,7 +22,7 @@ from stapo.models.tiny import build_tiny
 from stapo.publication.metrics_check import metrics_faults
 from stapo.repository import ROOT
 from stapo.study import merge, read_study
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 from stapo.training.record import attempts
 
 PROGRAM = Path(__file__).with_name("vllm_training.py")

@@ -40,7 +40,7 @@ def test_links_resolve_and_python_runs(page):
 
 def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
     from stapo.models.tiny import build_tiny
-    from stapo.study.schema import TinyData, TinyModel
+    from stapo.study.sources import TinyData, TinyModel
     from stapo.training.prompts import write_prompts
 
     page = (ROOT / "docs" / "recipes" / "README.md").read_text()

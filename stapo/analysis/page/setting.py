@@ -12,7 +12,7 @@ from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.rows import TableRow
 from stapo.files import read_json
 from stapo.study import Checkpoint, Study, TrainingRun
-from stapo.study.schema import FileData, FolderModel, HubData, HubModel
+from stapo.study.sources import FileData, FolderModel, HubData, HubModel
 
 UNMEASURED = "unmeasured"
 PROFILES = {"smoke": "workflows/profiles/smoke"}

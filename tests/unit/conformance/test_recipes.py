@@ -24,7 +24,7 @@ from stapo.models.loading import load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.objective import at_resolution, silence_spurious
 from stapo.repository import ROOT
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 from stapo.training.config import StapoConfig
 from stapo.training.trainer import StapoTrainer
 

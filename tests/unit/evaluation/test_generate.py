@@ -20,7 +20,8 @@ from stapo.evaluation.sampling import Prompter, Request, Sampling, sample_seed
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums
-from stapo.study.schema import Decoding, EngineSettings, Evaluation, TinyModel
+from stapo.study.schema import Decoding, EngineSettings, Evaluation
+from stapo.study.sources import TinyModel
 from stapo.tasks import benchmark_definitions
 
 DECODING = Decoding(temperature=1.0, top_p=1.0)

@@ -28,7 +28,7 @@ GET = """
 import json, sys
 from pathlib import Path
 from stapo.models.base import cached, write_base
-from stapo.study.schema import HubModel
+from stapo.study.sources import HubModel
 path = cached(HubModel(hub="some/model", revision=sys.argv[1]))
 print(json.dumps([str(path), sorted(p.name for p in path.iterdir())]))
 write_base({"hub": "some/model", "revision": sys.argv[1]}, Path(sys.argv[2]))

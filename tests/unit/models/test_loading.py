@@ -23,7 +23,7 @@ from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.repository import ROOT
 from stapo.study import StudyError
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 from stapo.training.config import StapoConfig
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoTrainer

@@ -16,7 +16,7 @@ from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.study import Study, StudyError, identity, model_folder, parse_study, read_study
 from stapo.study.reading import published_content, resolved_content
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 STUDY = """
 extends: smoke

@@ -11,7 +11,7 @@ import torch
 from stapo.models import tiny
 from stapo.models.arithmetic import VOCABULARY, sloppy_solution, training_problems
 from stapo.models.tiny import IGNORED, build_model, build_tokenizer, supervise, supervised_batches
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 SETTINGS = TinyModel(builder="tiny-arithmetic", supervised_steps=3, supervised_batch=8)
 

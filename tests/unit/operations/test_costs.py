@@ -16,7 +16,8 @@ from stapo.models.shapes import SHAPES, TINY_HEAD_SIZE, Shape, shape_of
 from stapo.models.tiny import HEAD_SIZE, build_model
 from stapo.operations.costs import DEVICES, decode_seconds, further_passes, step_seconds
 from stapo.operations.plan import PAPER_DAYS, PAPER_MACHINE
-from stapo.study.schema import EngineSettings, TinyModel, TrainingSettings
+from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.study.sources import TinyModel
 from stapo.training.memory import memory_per_gpu, peak_memory
 
 UPDATES_PER_ROLLOUT = 4

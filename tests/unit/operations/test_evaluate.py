@@ -16,7 +16,7 @@ from stapo.operations.evaluate import Asked, evaluate, faults
 from stapo.provenance import checksums
 from stapo.records.responses import store
 from stapo.study import StudyError, read_study
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 
 VALUES = ["results/all/tables/values.csv", "results/all/tables/values.parquet"]
 ASKED = Asked(["chain-2"], ["t1.0-p1.0"], batch_size=200, max_response_tokens=12)

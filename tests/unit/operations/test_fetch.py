@@ -16,7 +16,7 @@ from stapo.models import base
 from stapo.operations import fetch as module
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
-from stapo.study.schema import HubModel
+from stapo.study.sources import HubModel
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
 

@@ -26,7 +26,7 @@ from stapo.paths import COMPLETIONS, METRICS, RUN_PROVENANCE, TRAIN_WORK
 from stapo.repository import CATALOGUE
 from stapo.study import Study, StudyError, TrainingRun, identity, merge, parse_study
 from stapo.study.loader import load_yaml
-from stapo.study.schema import HubModel
+from stapo.study.sources import HubModel
 from stapo.training import memory
 from stapo.training.memory import JUDGED_TOKENS, host_errors, verifier_errors
 

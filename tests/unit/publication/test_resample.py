@@ -7,7 +7,8 @@ from stapo.evaluation.sampling import Prompter, Request, sample_seed
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.publication.resample import CLOSE, distances
 from stapo.records.responses import AnsweredProblem
-from stapo.study.schema import Decoding, Evaluation, TinyModel
+from stapo.study.schema import Decoding, Evaluation
+from stapo.study.sources import TinyModel
 
 pytestmark = pytest.mark.rounding
 

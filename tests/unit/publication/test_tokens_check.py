@@ -19,7 +19,8 @@ from stapo.models.tiny import build_tiny
 from stapo.publication.tokens_check import token_faults
 from stapo.records.step import from_line
 from stapo.records.tokens import METADATA_KEY, read_token_file
-from stapo.study.schema import TinyData, TinyModel, TrainingSettings
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import TinyData, TinyModel
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.prompts import write_prompts

@@ -11,7 +11,7 @@ from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
 from stapo.models.arithmetic import FAMILIES, training_problems
 from stapo.study import StudyError, identity, read_study
-from stapo.study.schema import HubData, TinyData
+from stapo.study.sources import HubData, TinyData
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import (
     DAPO_PREFIX,

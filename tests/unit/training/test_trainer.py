@@ -31,7 +31,8 @@ from stapo.objective import (
     token_mean,
 )
 from stapo.records.tokens import read_token_file
-from stapo.study.schema import TinyData, TinyModel, TrainingSettings
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import TinyData, TinyModel
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.prompts import write_prompts

@@ -15,7 +15,7 @@ from stapo.repository import STUDIES
 from stapo.study import StudyError
 from stapo.study.method_settings import MethodSettings
 from stapo.study.reading import read_study
-from stapo.study.schema import TinyModel
+from stapo.study.sources import TinyModel
 from stapo.training.config import StapoConfig, check, method_of
 from stapo.training.trainer import StapoTrainer
 from stapo.training.unused import UNUSED
