@@ -26,7 +26,7 @@ from stapo.study.code import (
 from stapo.study.fields import REWARDS, Value
 from stapo.study.loader import Document, Place, StudyError, line_of
 from stapo.study.places import named_files
-from stapo.study.rows import checksum, read_rows, repeated
+from stapo.study.rows import checksum, placed_rows, read_rows
 
 Contents = Callable[[dict[str, Any], Path | None], dict[str, Any]]
 """From a section and the path of its file, None for a module, to the settings that its content gives."""
@@ -130,9 +130,7 @@ def _benchmark(section: dict[str, Any], path: Path | None) -> dict[str, Any]:
     columns = section.get("question"), section.get("answer")
     if path is None or not all(isinstance(one, str) for one in columns):
         return {}  # Reported with the other settings.
-    rows = read_rows(path, *map(str, columns))
-    if errors := repeated(rows, path):
-        raise StudyError(errors)
+    rows = list(placed_rows(path, *map(str, columns), unique=True).values())
     return {"rows": len(rows), "sha256": checksum(rows)}
 
 

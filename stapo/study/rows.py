@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,18 @@ def checksum(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def read_rows(path: Path, question: str, answer: str) -> list[Row]:
-    """Return the rows of a file, without white space at the ends of questions and answers.
+    """Return the rows of a file; arguments and errors as of `placed_rows`."""
+    return list(placed_rows(path, question, answer).values())
+
+
+def placed_rows(path: Path, question: str, answer: str, unique: bool = False) -> dict[str, Row]:
+    """Return the rows of a file by their place (`line 3`), without white space at the ends of their texts.
 
     Args:
         path: JSON lines or Parquet.
         question: column of the questions.
         answer: column of the answers, which are text or numbers.
+        unique: whether a row that repeats an earlier one is a fault: both would get the same responses.
 
     Raises:
         StudyError: one line for each fault, with its line or row.
@@ -64,37 +70,46 @@ def read_rows(path: Path, question: str, answer: str) -> list[Row]:
     columns = {"question": question, "answer": answer}
     try:
         require_regular(path)
-        records = list(_parquet(path) if path.suffix == ".parquet" else _json_lines(path))
+        records, faults = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StudyError([f"{name}: {reason}"]) from error
-    known = dict.fromkeys(key for _, record in records for key in record)
+    known = dict.fromkeys(key for record in records.values() for key in record)
     absent = [name for name in columns.values() if name not in known]
-    if absent or not records:
+    if not records and not faults:
+        raise StudyError([f"{name}: no rows"])
+    if records and absent:
         missing = f"no column {', '.join(map(repr, absent))}; its columns: {', '.join(known)}"
-        raise StudyError([f"{name}: {shorten(missing, 300) if records else 'no rows'}"])
-    rows, faults = [], []
-    for place, record in records:
+        raise StudyError([f"{name}: {shorten(missing, 300)}", *_at(name, faults)])
+    rows = {}
+    for place, record in records.items():
         row = {key: _text(record.get(name)) for key, name in columns.items()}
         empty = [repr(columns[key]) for key, text in row.items() if not text]
         if empty:
-            faults.append(f"{name}, {place}: no text or number in column {', '.join(empty)}")
-        rows.append({key: text or "" for key, text in row.items()})
+            faults[place] = f"no text or number in column {', '.join(empty)}"
+        else:
+            rows[place] = {key: text or "" for key, text in row.items()}
+    if unique:
+        faults |= _repeated(rows)
     if faults:
-        raise StudyError(faults)
+        raise StudyError(_at(name, faults))
     return rows
 
 
-def repeated(rows: Iterable[Row], path: Path) -> list[str]:
-    """Return a line for each row that repeats an earlier one: both would get the same responses."""
-    first: dict[str, int] = {}
-    found = []
-    for number, row in enumerate(rows, 1):
-        earlier = first.setdefault(checksum([row]), number)
-        if earlier != number:
-            found.append(
-                f"{shown_path(path)}: row {number} repeats row {earlier}; remove one of them"
-            )
+def _at(name: str, faults: Mapping[str, str]) -> list[str]:
+    """Return a line for each fault of a file, in the order of their places (`line 3`)."""
+    ordered = sorted(faults, key=lambda place: int(place.rpartition(" ")[2]))
+    return [f"{name}, {place}: {faults[place]}" for place in ordered]
+
+
+def _repeated(rows: Mapping[str, Row]) -> dict[str, str]:
+    """Return a fault for each row that repeats an earlier one."""
+    first: dict[str, str] = {}
+    found = {}
+    for place, row in rows.items():
+        earlier = first.setdefault(checksum([row]), place)
+        if earlier != place:
+            found[place] = f"repeats {earlier}; remove one of them"
     return found
 
 
@@ -105,27 +120,35 @@ def _text(cell: Any) -> str | None:
     return str(cell).strip()
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `line N` and the object of each line that is not empty; numbers as they are written."""
+def _json_lines(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return `line N` -> the object of each line that is not empty, and of others `line N` -> the fault.
+
+    Numbers are texts, as they are written.
+    """
+    records: dict[str, dict[str, Any]] = {}
+    faults: dict[str, str] = {}
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
+            place = f"line {number}"
             try:
-                record = json.loads(line, parse_float=str, parse_int=str)
+                record = json.loads(line.rstrip(), parse_float=str, parse_int=str)
+            except json.JSONDecodeError as error:
+                faults[place] = f"not JSON: {error.msg}, at column {error.colno}"
+                continue
             except (ValueError, RecursionError) as error:
-                raise StudyError(
-                    [f"{shown_path(path)}, line {number}: not JSON: {error}"]
-                ) from error
-            if not isinstance(record, dict):
-                raise StudyError(
-                    [f"{shown_path(path)}, line {number}: expected an object with columns"]
-                )
-            yield f"line {number}", record
+                faults[place] = f"not JSON: {error}"
+                continue
+            if isinstance(record, dict):
+                records[place] = record
+            else:
+                faults[place] = "expected an object with columns"
+    return records, faults
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `row N` and the record of each row."""
+def _parquet(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return `row N` -> the record of each row; there are no faults of single rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -134,5 +157,4 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     except (pa.ArrowException, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StudyError([f"{shown_path(path)}: not a Parquet file: {reason}"]) from error
-    for number, record in enumerate(records, 1):
-        yield f"row {number}", record
+    return {f"row {number}": record for number, record in enumerate(records, 1)}, {}

@@ -145,10 +145,10 @@ def test_what_is_missing_is_said_in_a_line(folder, monkeypatch, old, new, line):
         ('{"problem": "a", "answer": [1]}\n', "line 1: no text or number in column 'answer'"),
         ('{"problem": "a", "answer": true}\n', "line 1: no text or number in column 'answer'"),
         ('{"problem": " ", "answer": "1"}\n', "line 1: no text or number in column 'problem'"),
-        ("{\n", "line 1: not JSON"),
+        ('\n{"problem": 1\n', "line 2: not JSON: Expecting ',' delimiter, at column 14 "),
         ("[1]\n", "line 1: expected an object"),
         ("", "no rows"),
-        ('{"problem": "a", "answer": 1}\n{"problem": "a ", "answer": "1"}\n', "row 2 repeats row 1"),
+        ('{"problem": "a", "answer": 1}\n{"problem": "a ", "answer": "1"}\n', "line 2: repeats line 1"),
     ],
 )  # fmt: skip
 def test_a_faulty_file_is_refused_with_its_line(folder, text, line):
@@ -156,6 +156,22 @@ def test_a_faulty_file_is_refused_with_its_line(folder, text, line):
     with pytest.raises(StudyError) as error:
         read(folder)
     assert any(line in one for one in error.value.errors), error.value.errors
+
+
+def test_all_faults_of_a_file_are_said_at_once(folder):
+    good = '{"problem": "a", "answer": 1}\n'
+    lines = [good, "{\n", '{"problem": "b"}\n', good, "[1]\n", "\n", '{"problem": 1']
+    (folder / "rows" / "q.jsonl").write_text("".join(lines))
+    with pytest.raises(StudyError) as error:
+        read(folder)
+    said = [one.partition("q.jsonl, ")[2].partition(":")[0] for one in error.value.errors]
+    assert said == ["line 2", "line 3", "line 4", "line 5", "line 7"]
+    (folder / "rows" / "q.jsonl").write_text('{\n{"problem": "b"}\n')
+    with pytest.raises(StudyError) as error:
+        read(folder)
+    assert "no column 'answer'" in error.value.errors[0]
+    assert "line 1: not JSON" in error.value.errors[1]
+    assert len(error.value.errors) == 2
 
 
 def test_a_file_that_is_not_run_is_not_read(folder):
