@@ -39,6 +39,7 @@ from stapo.study import (
     settings,
 )
 from stapo.training.launch import NOTICE
+from stapo.training.own_overlap import check_own_overlap
 
 min_version("9.27")
 
@@ -57,6 +58,7 @@ try:
             *workflow.overwrite_configfiles, changes=workflow.config_settings.config
         )
         check_origin(STUDY, workflow.overwrite_configfiles)
+        check_own_overlap(STUDY)
     else:
         # A job that starts Snakemake again, on a cluster: its study is the one that it was made for,
         # whatever the files say by now.

@@ -33,7 +33,9 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     from rich.console import Console
 
     from stapo.operations.check import check_document, print_check
+    from stapo.training.own_overlap import check_own_overlap
 
+    check_own_overlap(found)
     if as_json:
         print_json(check_document(found))
     else:

@@ -34,8 +34,12 @@ class RowsFile:
         Raises:
             StudyError: the file is missing, or has changed since the study was read.
         """
-        rows = read_rows(self.path, self.question, self.answer)
-        if checksum(rows) != self.sha256:
+        return list(self.placed().values())
+
+    def placed(self) -> dict[str, Row]:
+        """Return the rows by their place (`line 3`); errors as of `read`."""
+        rows = placed_rows(self.path, self.question, self.answer)
+        if checksum(rows.values()) != self.sha256:
             about = "its rows changed since the study was read; run snakemake again"
             raise StudyError([f"{self.path}: {about}"])
         return rows

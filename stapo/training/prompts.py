@@ -46,14 +46,7 @@ def write_prompts(
     Raises:
         StudyError: the prompts are not those that the study expects.
     """
-    if isinstance(data, TinyData):
-        records = list(tiny_prompts(data))
-        found = {"rows": len(records), "unique": len(records)}
-    else:
-        answers = hub_answers(data) if isinstance(data, HubData) else _file_answers(file)
-        # With conflicting answers the reward would be random.
-        records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
-        found = {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
+    records, found = prompt_records(data, file)
     found |= {"conflicting": found["unique"] - len(records), "prompts": len(records)}
     about = {**found, "sha256": checksum(records)}
     if isinstance(data, HubData):
@@ -64,6 +57,24 @@ def write_prompts(
     if record:
         write_json(record, about)
     return about
+
+
+def prompt_records(
+    data: Data, file: RowsFile | None = None
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the prompts with a single answer, and the number of `rows` and of `unique` prompts in them.
+
+    Args:
+        data: source of the prompts.
+        file: as of `write_prompts`.
+    """
+    if isinstance(data, TinyData):
+        records = list(tiny_prompts(data))
+        return records, {"rows": len(records), "unique": len(records)}
+    answers = hub_answers(data) if isinstance(data, HubData) else _file_answers(file)
+    # With conflicting answers the reward would be random.
+    records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+    return records, {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
 
 
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:
@@ -242,7 +253,7 @@ def check_overlap(
     found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
     errors = [
         f"{prompts}: {len(shared)} training prompts are problems of {name}, the first {shared[0][:60]!r}; "
-        "remove them from the training data"
+        "remove them from the training data, or from a benchmark of your own"
         for name, shared in found.items()
         if shared and not published
     ]

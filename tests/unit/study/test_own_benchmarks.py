@@ -12,8 +12,8 @@ from stapo.study import Checkpoint, Study, StudyError, identity, parse_study, re
 from stapo.study.reading import published_content, resolved_content
 from stapo.study.resolved import read_resolved, resolved_path, write_resolved
 
-ROWS = [{"problem": "chain:3+4?", "answer": 7}, {"problem": "chain:9-2*2?", "answer": " 4 "}]
-SHA = "a537ca02d2217753277432aded3ca138ae72a3faa291960290b39e04f092d793"
+ROWS = [{"problem": "chain:3+4?", "answer": 7}, {"problem": "chain:9-3*4?", "answer": " 4 "}]
+SHA = "a6a036e039c45a8db3125b49bb7917126657aad38ef5586072242e690a59093a"
 STUDY = """
 extends: smoke
 name: mine
@@ -56,7 +56,7 @@ def test_four_keys_are_enough(folder, monkeypatch):
     assert file.path == folder / "rows" / "q.jsonl"
     assert file.read() == [
         {"question": "chain:3+4?", "answer": "7"},
-        {"question": "chain:9-2*2?", "answer": "4"},
+        {"question": "chain:9-3*4?", "answer": "4"},
     ]
     assert study.rows_file("chain-2") is None
 

@@ -1,0 +1,93 @@
+"""Training prompts in a benchmark of the study's own, found before anything runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stapo.cli import main
+from stapo.models.arithmetic import benchmark_problems
+from stapo.repository import ROOT, STUDIES
+from stapo.study import StudyError, read_study
+from stapo.training.own_overlap import check_own_overlap
+from stapo.training.prompts import tiny_prompts
+
+STUDY = """
+extends: smoke
+name: mine
+benchmarks: {own: {file: q.jsonl, question: question, answer: answer, samples: 8}}
+run: {benchmarks: [own, chain-2]}
+"""
+TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
+FILE = "is also a training prompt, in p.jsonl; remove it from one of the files"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study whose own benchmark has prompts of the smoke study in lines 3 and 5."""
+    prompts = [one["question"] for one in tiny_prompts(read_study(STUDIES / "smoke.yaml").data)]
+    held_out = [one.question for one in benchmark_problems("chain-3", 2)]
+    lines(
+        tmp_path / "q.jsonl", [held_out[0], "", prompts[7].upper() + " ", held_out[1], prompts[0]]
+    )
+    lines(tmp_path / "p.jsonl", [held_out[1], "other"])
+    (tmp_path / "mine.yaml").write_text(STUDY)
+    (tmp_path / "file.yaml").write_text(STUDY + "data: {file: p.jsonl}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(path: Path, questions: list[str]) -> None:
+    rows = [json.dumps({"question": one, "answer": 1}) if one else "" for one in questions]
+    path.write_text("\n".join(rows))
+
+
+def found(name: str) -> list[str]:
+    with pytest.raises(StudyError) as error:
+        check_own_overlap(read_study(Path(name)))
+    return error.value.errors
+
+
+def test_every_problem_that_a_builder_makes_is_named_with_its_line(folder):
+    first, second = found("mine.yaml")
+    assert first.startswith("benchmarks.own.file: q.jsonl, line 3: 'CHAIN:")
+    assert second.startswith("benchmarks.own.file: q.jsonl, line 5: 'chain:")
+    assert first.endswith(TINY)
+
+
+def test_prompts_in_a_file_are_compared_too(folder):
+    (only,) = found("file.yaml")
+    assert only.startswith("benchmarks.own.file: q.jsonl, line 4: 'chain:")
+    assert only.endswith(FILE)
+
+
+def test_prompts_with_conflicting_answers_are_no_prompts(folder):
+    rows = (folder / "p.jsonl").read_text()
+    (folder / "p.jsonl").write_text(f"{rows}\n{rows.replace(': 1', ': 2', 1)}")
+    check_own_overlap(read_study(Path("file.yaml")))
+
+
+def test_nothing_is_loaded_for_prompts_from_the_hub_or_without_an_own_benchmark(
+    folder, monkeypatch
+):
+    monkeypatch.setattr("stapo.training.own_overlap.prompt_records", None)
+    check_own_overlap(read_study(STUDIES / "smoke.yaml"))
+    (folder / "hub.yaml").write_text(f"{STUDY}data: {{hub: a/b, revision: main}}\n")
+    check_own_overlap(read_study(Path("hub.yaml")))
+
+
+def test_check_and_the_start_of_a_run_refuse_it(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["stapo", "check", "mine.yaml"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert TINY in capsys.readouterr().err
+    snakemake = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    done = subprocess.run(
+        [*snakemake, "-n", "--configfile", "mine.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert TINY in done.stderr
+    assert "Traceback" not in done.stderr
