@@ -30,6 +30,7 @@ from stapo.operations.file_system import Check, disk, file_system, places, share
 from stapo.provenance import LOCK, provenance
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
+from stapo.study.reading import resolved_content
 from stapo.study.sources import TinyModel
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
@@ -283,7 +284,7 @@ def hub(study: Study) -> Iterator[Check]:
     # The Hub's libraries read the offline variables on import, so this needs a new process.
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOOK],
-        input=json.dumps(study.model_dump(mode="json", exclude_none=True)),
+        input=json.dumps(resolved_content(study)),
         env={**os.environ, **dict.fromkeys(OFFLINE, "1")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

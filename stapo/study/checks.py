@@ -225,6 +225,8 @@ def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
+    if "compare" in raw and raw["compare"] is None:
+        return
     section, run = _section(raw, "compare"), _names(_section(raw, "run"), "methods")
     target = section.get("target")
     targets = [target] if isinstance(target, str) else _names(section, "target")

@@ -138,12 +138,14 @@ def _study(document: Document) -> Study:
 
 def resolved_content(study: Study) -> dict[str, Any]:
     """Return a study as JSON has it, from which it can be read again."""
-    return study.model_dump(mode="json", exclude_none=True)
+    return {**published_content(study), **study.model_dump(include={"places"})}
 
 
 def published_content(study: Study) -> dict[str, Any]:
     """Return a study as it is published: without where files lie on this machine."""
-    return study.model_dump(mode="json", exclude_none=True, exclude={"places"})
+    found = study.model_dump(mode="json", exclude_none=True, exclude={"places"})
+    # Left out, it would be read again as the default, the comparison of STAPO.
+    return {**found, "compare": None} if study.compare is None else found
 
 
 def _too_long(study: Study) -> list[str]:

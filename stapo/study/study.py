@@ -52,8 +52,9 @@ class Study(Strict):
     )
     evaluation: Evaluation = Field(description="How checkpoints are evaluated")
     run: Run = Field(description="What is run, of all that the study defines")
-    compare: Compare = Field(
-        Compare(), description="What the tables compare; default: STAPO with its baselines"
+    compare: Compare | None = Field(
+        Compare(),
+        description="What the tables compare; null: nothing; default: STAPO with its baselines",
     )
     interventions: Interventions = Field(
         Interventions(),
@@ -118,6 +119,8 @@ class Study(Strict):
     def compared(self) -> tuple[list[str], list[str]]:
         """Return the methods that the tables compare, and those that they compare them with."""
         asked = self.compare
+        if asked is None:
+            return [], []
         return compared(self.run.methods, asked.target or (), asked.baselines or ())
 
     def runs(self) -> Iterator[TrainingRun]:

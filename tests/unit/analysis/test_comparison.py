@@ -16,7 +16,9 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.notes import comparison_text, headline_texts, mark
 from stapo.analysis.rows import AVERAGE
 from stapo.analysis.tables import print_table, render
-from stapo.study import StudyError, identity, parse_study
+from stapo.study import StudyError, identity, merge, parse_study
+from stapo.study.reading import published_content
+from stapo.study.resolved import read_resolved, resolved_path, write_resolved
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
@@ -140,6 +142,17 @@ def test_a_study_without_targets_has_neither_differences_nor_marks(raw_study, tm
         "No headline: no method of this study is compared with others."
     ]
     assert not any("Holm" in note or "†" in note for note in table.notes)
+
+
+def test_a_study_compares_nothing_where_it_says_so(raw_study, tmp_path):
+    """Also if the study that it extends names a comparison, and for a job that reads the resolved study."""
+    parsed(raw_study, ["grpo", "stapo"], {"target": "stapo", "baselines": ["grpo"]})
+    study = parse_study(merge(raw_study, {"compare": None}))
+    assert study.compared() == ([], [])
+    write_resolved(study, tmp_path)
+    job = read_resolved(tmp_path / resolved_path(study))
+    assert job == study == parse_study(published_content(study))
+    assert tabulated(job, tmp_path).comparisons == []
 
 
 @pytest.mark.parametrize(
