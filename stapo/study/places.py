@@ -36,7 +36,8 @@ def place_files(document: Document, folder: Path) -> Document:
         StudyError: it contains `places` of its own.
     """
     if "places" in document.content:
-        raise StudyError(["places: unknown key; remove it"])
+        line = line_of(("places",), document.lines)
+        raise StudyError([f"places: unknown key; remove it{line}"])
     content, problems = _with_templates(document, folder)
     found = {
         ".".join(map(str, place)): os.path.abspath(folder / os.path.expanduser(name))

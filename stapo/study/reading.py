@@ -5,6 +5,7 @@ Snakemake merges configuration files: mappings deeply, lists replaced.
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
 from stapo.study.contents import with_contents
 from stapo.study.interventions import intervention_problems
-from stapo.study.loader import MAX_BYTES, Document, StudyError, document_of, line_of, load_yaml
+from stapo.study.loader import (
+    MAX_BYTES,
+    Document,
+    StudyError,
+    document_of,
+    line_of,
+    load_yaml,
+    shown_path,
+)
 from stapo.study.own_checks import own_problems
 from stapo.study.places import place_files
 from stapo.study.study import Study
@@ -91,7 +100,8 @@ def _extended(document: Document) -> Document:
     """
     if "extends" in document.content and "name" not in document.content:
         # Its results would land among those of the study that it extends.
-        raise StudyError(["name: missing; a study that extends another has one of its own"])
+        line = line_of(("extends",), document.lines)
+        raise StudyError([f"name: missing; a study that extends another has one of its own{line}"])
     chain, seen = [document], []
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
@@ -99,15 +109,22 @@ def _extended(document: Document) -> Document:
         if not isinstance(name, str):
             name = shown(name)
         if name in seen or name not in known:
-            problem = "extends itself" if name in seen else "no such study"
+            about = "extends itself; choose another" if name in seen else _unknown(name, known)
             line = line_of(("extends",), chain[-1].lines)
-            about = f"{problem}: {name!r}; known: {', '.join(known)}"
-            raise StudyError([f"extends: {about}{line}"])
+            raise StudyError([f"extends: {name!r}: {about}{line}"])
         seen.append(name)
         chain.append(_loaded(STUDIES / f"{name}.yaml"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
     return merged
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    """Return what to do about a name of no study."""
+    # Somebody may have written the file instead of the name.
+    close = get_close_matches(Path(name[:100]).stem, known, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"no such study; {meant}ls {shown_path(STUDIES)} lists them, without .yaml"
 
 
 def _study(document: Document) -> Study:

@@ -380,15 +380,24 @@ def test_a_study_extends_another_down_to_the_catalogue():
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [("nope", "no such study: 'nope'"), ("../smoke", "no such study")]
-)
-def test_what_a_study_extends_must_be_there(name, error):
-    known = ", ".join(sorted(path.stem for path in STUDIES))
-    assert known.startswith("ablation-v3, ablation-v5, ")
-    with pytest.raises(StudyError, match=f"extends: {error}.*known: {re.escape(known)}"):
-        parse_study({"name": "mine", "extends": name})
-    with pytest.raises(StudyError, match="name: missing"):
-        parse_study({"extends": "smoke"})
+    ("name", "meant"),
+    [("xyzzy", ""), ("smke", "smoke"), ("../smoke", "smoke"), ("workflows/studies/paper.yaml", "paper")],
+)  # fmt: skip
+def test_what_a_study_extends_must_be_there(tmp_path, monkeypatch, name, meant):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(f"name: mine\nextends: {name}\n")
+    hint = f"did you mean {meant}? " if meant else ""
+    known = f"ls {STUDIES_DIRECTORY} lists them, without .yaml"
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "s.yaml")
+    assert caught.value.errors == [f"extends: {name!r}: no such study; {hint}{known} (s.yaml:2)"]
+
+
+def test_a_study_that_extends_another_has_a_name_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("extends: smoke\n")
+    with pytest.raises(StudyError, match=r"^name: missing; .* \(s\.yaml:1\)$"):
+        read_study(tmp_path / "s.yaml")
 
 
 def test_only_commits_are_silent(raw_study):
