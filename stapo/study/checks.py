@@ -107,7 +107,7 @@ def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     known = _known(raw)
     for key, choices in known.items():
-        for name in _names(_section(raw, "run"), key):
+        for name in dict.fromkeys(_names(_section(raw, "run"), key)):
             if name not in choices:
                 yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
     for name in known["benchmarks"]:
@@ -176,7 +176,7 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
         return
     known, tested = _known(raw)["benchmarks"], _names(_section(raw, "run"), "benchmarks")
     development = _names(evaluation, "development")
-    for name in development:
+    for name in dict.fromkeys(development):
         place = ("evaluation", "development")
         if name not in known:
             yield place, f"unknown name {name!r}; known: {', '.join(known)}"
@@ -203,7 +203,7 @@ def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report benchmarks or decodings of the curve with which other checkpoints are not evaluated."""
     curve, run = _section(raw, "evaluation", "curve"), _section(raw, "run")
     answered = [*_names(run, "benchmarks"), *_names(_section(raw, "evaluation"), "development")]
-    for name in _names(curve, "benchmarks"):
+    for name in dict.fromkeys(_names(curve, "benchmarks")):
         if name not in answered:
             about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
             yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
@@ -367,12 +367,13 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report a reward function without checksum, which could change unnoticed."""
     training = _section(raw, "training")
     reward, sha256 = training.get("reward"), training.get("reward_sha256")
-    place = ("training", "reward_sha256")
     if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
         if sha256 is None:
-            about = f"missing, and {reward} was not found; install its package"
-            yield place, f"{about}, or write what sha256sum prints of its file"
+            # Not where reward_sha256 is missing: the file that names the reward may be another.
+            about = f"{reward}: not found; install its package"
+            yield ("training", "reward"), f"{about}, or give what sha256sum prints as reward_sha256"
     elif sha256 is not None and reward in (None, *REWARDS):
+        place = ("training", "reward_sha256")
         yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
 
 

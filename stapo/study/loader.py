@@ -57,7 +57,7 @@ class Document:
 
     content: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, str] = field(default_factory=dict)
-    """`file:line` of every key and item."""
+    """`file:line` of every key and item; of a section that several files have, that of each."""
     problems: list[tuple[Place, str]] = field(default_factory=list)
     """Place and description of each problem, with its line."""
 

@@ -31,7 +31,8 @@ def _benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     for name in _names(_section(raw, "benchmarks")):
         given, place = _given(_section(raw, "benchmarks", name)), ("benchmarks", name)
         if "file" not in given:
-            for key in ("question", "answer", "rows", "sha256"):
+            # Of a name without a task it is reported that it lacks a `file`.
+            for key in ("question", "answer", "rows", "sha256") if name in tasks else ():
                 if key in given:
                     yield (*place, key), "only for a benchmark with `file`; add it, or remove this"
             continue

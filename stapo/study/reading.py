@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import cross_problems
+from stapo.study.checks import _section, cross_problems
 from stapo.study.contents import with_contents
 from stapo.study.interventions import intervention_problems
 from stapo.study.loader import (
@@ -85,11 +85,14 @@ def _loaded(path: Path) -> Document:
 
 def _over(base: Document, update: Document) -> Document:
     """Return a document merged over another, with the lines and the problems of both."""
-    return Document(
-        merge(base.content, update.content),
-        {**base.lines, **update.lines},
-        base.problems + update.problems,
-    )
+    merged = merge(base.content, update.content)
+    lines = {**base.lines, **update.lines}
+    for place in base.lines.keys() & update.lines.keys():
+        below, above = (_section(one, *place) for one in (base.content, update.content))
+        if below and above and below.keys() <= _section(merged, *place).keys():
+            # Of a section that both have: what is missing in it may be missing in either file.
+            lines[place] = f"{base.lines[place]}, {update.lines[place]}"
+    return Document(merged, lines, base.problems + update.problems)
 
 
 def _extended(document: Document) -> Document:

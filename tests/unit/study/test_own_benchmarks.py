@@ -124,7 +124,7 @@ def test_the_prompt_is_the_papers_where_the_training_has_an_instruction(folder):
         ("answer: answer, ", "", "benchmarks.own.answer: missing; name the column"),
         ("samples: 8", "samples: 8, rows: 3", "rows: expected 3, found 2; if this is intended"),
         ("samples: 8", f"samples: 8, sha256: {'0' * 64}", f"found {SHA}"),
-        ("file: rows/q.jsonl, ", "", "question: only for a benchmark with `file`"),
+        ("8}}", "8}, chain-2: {question: q}}", "chain-2.question: only for a benchmark with `file`"),
         ("file: rows/q.jsonl, ", "", "no task of this name in benchmarks/"),
         ("own", "chain-2", "is also a benchmark of benchmarks/; choose another name"),
         ("name: mine", "name: mine\nplaces: {a: /b}", "places: unknown key; remove it"),

@@ -223,3 +223,11 @@ def test_a_reward_beside_the_study_needs_no_package(folder, monkeypatch):
     assert identity.train_fingerprint(changed, RUN) != identity.train_fingerprint(study, RUN)
     (folder / "code" / "rare.py").unlink()
     assert "No such file" in reward_fault(study.job_training("rare"))
+
+
+def test_a_reward_in_a_file_that_is_not_there_is_one_line(folder):
+    with pytest.raises(StudyError) as error:
+        read(folder, "run:", "training: {reward: 'code/none.py:score'}\nrun:")
+    (only,) = error.value.errors
+    assert only.startswith("training.reward: ")
+    assert "none.py: No such file" in only

@@ -532,7 +532,7 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
         (edit([], "end_tokens", ["\x1b[31m"]), "end_tokens.0"),
         (edit(["training"], "reward", "verifier"), "training.reward"),
         (edit(["training"], "reward", "a b:c"), "training.reward"),
-        (edit(["training"], "reward", "a.b:c"), "training.reward_sha256"),
+        (edit(["training"], "reward", "a.b:c"), "training.reward"),
         (edit(["training"], "reward_sha256", "0" * 64), "training.reward_sha256"),
         (edit(["training"], "overlong_buffer_tokens", 48), "training.overlong_buffer_tokens"),
         (edit(["methods"], "stapo", {"training": {"overlong_buffer_tokens": 48}}),
@@ -615,6 +615,55 @@ def test_errors_of_a_file_have_their_lines(tmp_path, monkeypatch):
             '(found "x") (s.yaml:10)',
         ]
     )
+
+
+def test_an_error_names_every_file_that_it_may_be_corrected_in(tmp_path, monkeypatch):
+    """A key: the one that has it, wherever in the line of extended studies; a missing one: its section's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stapo.study.reading.STUDIES", tmp_path)
+    smoke = (STUDIES_DIRECTORY / "smoke.yaml").read_text()
+    (tmp_path / "smoke.yaml").write_text(smoke)
+    (tmp_path / "below.yaml").write_text(
+        "extends: smoke\nname: below\ntraining:\n  steps: x\n  reward: not.there:f\n"
+        "models:\n  m: {hub: a/b}\n  n: {hub: a/b, revision: main}\n"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        "extends: below\nname: mine\ntraining: {group_size: 8}\n"
+        "models:\n  m: {chat_template: raw}\n  n: {builder: tiny-arithmetic}\n"
+    )
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "mine.yaml")
+    places = {line.partition(":")[0]: line.rpartition(" (")[2] for line in caught.value.errors}
+    assert places == {
+        "training.steps": "below.yaml:4)",
+        "training.reward": "below.yaml:5)",
+        "models.m.revision": "below.yaml:7, mine.yaml:5)",
+        "models.n.supervised_steps": "mine.yaml:6)",
+    }
+
+
+def test_a_fault_is_said_once(raw_study):
+    raw_study["run"] |= {"sizes": ["big", "big"], "benchmarks": ["chain-2", "mine"]}
+    raw_study["benchmarks"]["mine"] = {"samples": 1, "question": "q", "answer": "a"}
+    raw_study["evaluation"] |= {"development": ["none", "none"]}
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    starts = sorted(" ".join(line.split()[:4]) for line in caught.value.errors)
+    assert starts == [
+        "benchmarks.mine: no task of",
+        "evaluation.development: 'none' is listed",
+        "evaluation.development: unknown name 'none';",
+        "run.sizes: 'big' is listed",
+        "run.sizes: unknown name 'big';",
+    ]
+
+
+def test_a_study_cannot_extend_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr("stapo.study.reading.STUDIES", tmp_path)
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nextends: {other}\n")
+    with pytest.raises(StudyError, match=r"^extends: 'b': extends itself; choose .*a\.yaml:2\)$"):
+        read_study(tmp_path / "a.yaml")
 
 
 def test_later_files_and_changes_are_merged_over_earlier_ones(tmp_path):
