@@ -111,7 +111,10 @@ def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             if name not in choices:
                 yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
     for name in known["benchmarks"]:
-        if name not in tasks and _section(raw, "benchmarks", name).get("file") is None:
+        settings = _section(raw, "benchmarks")[name]
+        if not isinstance(settings, Mapping):
+            continue  # Reported as no section.
+        if name not in tasks and settings.get("file") is None:
             about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
             yield ("benchmarks", name), f"{about}; or name a `file` of your own"
 
@@ -239,7 +242,7 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
                 yield ("compare", key), f"{about}, or choose another"
     ours, theirs = compared(run, targets, baselines)
     for name in dict.fromkeys(ours):
-        if theirs == [name]:
+        if theirs == [name] and name in run:
             yield (("compare", "baselines"), f"{name!r} has no baseline but itself; add another")
     if targets and run and not theirs:
         about = f"run.methods has none of {', '.join(BASELINES)} beside the target; name baselines"
@@ -250,13 +253,17 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of `methods`: unknown ones, cycles, arguments of another selection."""
+    cyclic: set[str] = set()
     for name in _names(_section(raw, "methods")):
         settings = _section(raw, "methods", name)
         base = settings.get("base")
         place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
         line = lineage(raw, name)
         if line[-1] in line[:-1]:
-            yield place, f"is in a cycle: {' -> '.join(line)}; choose another base"
+            # Once for a cycle, and not for the methods that only lead into it.
+            if line[-1] == name and name not in cyclic:
+                yield place, f"is in a cycle: {' -> '.join(line)}; choose another base"
+                cyclic.update(line)
             continue
         if not isinstance(line[-1], str) or line[-1] not in METHODS:
             # An error in a base of the base is reported for that base.

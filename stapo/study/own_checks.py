@@ -3,11 +3,13 @@
 Like those in `stapo.study.checks`, they work on raw input; files were read before.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stapo.methods import METHODS
 from stapo.study.checks import Tasks, _given, _names, _section, has_own_selection, lineage
+from stapo.study.fields import CODE
 from stapo.study.validation import Problem
 
 
@@ -41,21 +43,39 @@ def _benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
         columns = [key for key in ("question", "answer") if key not in given]
         for key in columns:
             yield (*place, key), f"missing; name the column of `file` that has the {key}s"
-        if name in used and not columns and not {"rows", "sha256"} <= given.keys():
-            yield (*place, "file"), f"{given['file']} was not read; its rows and sha256 are missing"
+        if name in used and not columns:
+            yield from _unread(place, given, "file", "rows", "sha256")
+
+
+def _unread(
+    place: tuple[str, ...], given: Mapping[str, Any], key: str, *of_content: str
+) -> Iterator[Problem]:
+    """Report a file without the settings that its content gives, in a study that is read without its files.
+
+    Args:
+        place: place of the section.
+        given: the section.
+        key: setting that names the file; if it is no name, that is reported with other fields.
+        of_content: settings that its content gives.
+    """
+    name = given.get(key)
+    is_name = isinstance(name, str) and (key != "selection" or re.fullmatch(CODE, name))
+    if is_name and not set(of_content) <= given.keys():
+        verb = "are" if len(of_content) > 1 else "is"
+        yield (*place, key), f"{name} was not read; its {' and '.join(of_content)} {verb} missing"
 
 
 def _prompts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     given = _given(_section(raw, "data"))
-    if "file" in given and "hub" not in given and not {"rows", "sha256"} <= given.keys():
-        yield ("data", "file"), f"{given['file']} was not read; its rows and sha256 are missing"
+    if "hub" not in given:
+        yield from _unread(("data",), given, "file", "rows", "sha256")
 
 
 def _models(raw: Mapping[str, Any]) -> Iterator[Problem]:
     for size in _names(_section(raw, "run"), "sizes"):
         given = _given(_section(raw, "models", size))
-        if "path" in given and "hub" not in given and "sha256" not in given:
-            yield ("models", size, "path"), f"{given['path']} was not read; its sha256 is missing"
+        if "hub" not in given:
+            yield from _unread(("models", size), given, "path", "sha256")
 
 
 def _selections(raw: Mapping[str, Any]) -> Iterator[Problem]:
@@ -67,9 +87,8 @@ def _selections(raw: Mapping[str, Any]) -> Iterator[Problem]:
             if name in METHODS:
                 about = "a selection of your own needs a name of its own"
                 yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"
-            elif name in used and "selection_sha256" not in given:
-                about = f"{given['selection']} was not read; its selection_sha256 is missing"
-                yield (*place, "selection"), about
+            elif name in used:
+                yield from _unread(place, given, "selection", "selection_sha256")
         elif "selection_sha256" in given:
             yield (*place, "selection_sha256"), "only for a method with `selection`; remove it"
         if "selection_args" in given and not has_own_selection(raw, lineage(raw, name)):

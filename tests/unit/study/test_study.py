@@ -658,6 +658,27 @@ def test_a_fault_is_said_once(raw_study):
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "places"),
+    [
+        ({"data": {"file": 3}}, "data.file"),
+        ({"benchmarks": {"own": 3}}, "benchmarks.own"),
+        ({"benchmarks": {"own": {"file": 3, "question": "q", "answer": "a", "samples": 1}}},
+         "benchmarks.own.file"),
+        ({"methods": {"a": {"selection": "x y", "base": "stapo"}}, "run": {"methods": ["a"]}},
+         "methods.a.selection"),
+        ({"methods": {"c": {"base": "a"}, "a": {"base": "b"}, "b": {"base": "a"}}}, "methods.a.base"),
+        ({"compare": {"baselines": ["none"], "target": "none"}}, "compare.target compare.baselines"),
+    ],
+)  # fmt: skip
+def test_what_only_repeats_a_fault_is_not_said(raw_study, changes, places):
+    if "own" in changes.get("benchmarks", ()):
+        raw_study["run"]["benchmarks"] = ["own"]
+    with pytest.raises(StudyError) as caught:
+        parse_study(merge(raw_study, changes))
+    assert [line.partition(": ")[0] for line in caught.value.errors] == places.split()
+
+
 def test_a_study_cannot_extend_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("stapo.study.reading.STUDIES", tmp_path)
     for name, other in (("a", "b"), ("b", "a")):
