@@ -4,15 +4,26 @@ They work on raw input, so that their errors are reported together with those of
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from math import lcm, prod
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from stapo.methods import BASELINES, METHODS, PARENTS, TARGETS, compared, selection_arguments
-from stapo.study.fields import REWARD, REWARDS, Seed, Steps, Whole
+from stapo.methods import BASELINES, METHODS, TARGETS, compared, selection_arguments
+from stapo.study.fields import REWARD, REWARDS
+from stapo.study.raw import (
+    SEED,
+    STEPS,
+    base_of,
+    given_in,
+    has_own_selection,
+    lineage,
+    list_in,
+    names_in,
+    number_of,
+    repeated_names,
+    section_of,
+)
 from stapo.study.validation import Problem, shown
 
 RESERVED = {
@@ -25,10 +36,6 @@ MAX_CELLS = 50_000
 """Maximum number of score files of a study; Snakemake keeps a job for each in memory."""
 MAX_PROMPTS = 10**7
 """Maximum number of prompts of a training, with repetition; their order is kept in memory."""
-
-WHOLE: TypeAdapter[int] = TypeAdapter(Whole)
-STEPS: TypeAdapter[int] = TypeAdapter(Steps)
-SEED: TypeAdapter[int] = TypeAdapter(Seed)
 
 Tasks = Mapping[str, Mapping[str, Any]]
 """Benchmark -> its lm-eval task."""
@@ -63,43 +70,19 @@ def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     yield from _amounts(raw)
 
 
-def _section(raw: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a section of raw input, empty if it is missing."""
-    found: Any = raw
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
-
-
-def _names(section: Mapping[str, Any], key: str | None = None) -> list[str]:
-    """Return the texts of a list, or the keys of a section."""
-    value = section if key is None else section.get(key)
-    return (
-        [one for one in value if isinstance(one, str)] if isinstance(value, list | Mapping) else []
-    )
-
-
-def _read(value: Any, kind: TypeAdapter[int] = WHOLE) -> int | None:
-    """Return the number that a field accepts, also from 8.0 or "8"; None if it is invalid."""
-    try:
-        return kind.validate_python(value)
-    except ValidationError:
-        return None
-
-
 def _known(raw: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the known names for each list of `run`."""
     return {
-        "sizes": _names(_section(raw, "models")),
-        "methods": list(dict.fromkeys([*METHODS, *_names(_section(raw, "methods"))])),
-        "decodings": _names(_section(raw, "decodings")),
-        "benchmarks": _names(_section(raw, "benchmarks")),
+        "sizes": names_in(section_of(raw, "models")),
+        "methods": list(dict.fromkeys([*METHODS, *names_in(section_of(raw, "methods"))])),
+        "decodings": names_in(section_of(raw, "decodings")),
+        "benchmarks": names_in(section_of(raw, "benchmarks")),
     }
 
 
 def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    known = _names(_section(raw, "models"))
-    for size in _names(_section(_section(raw, "engine"), "sizes")):
+    known = names_in(section_of(raw, "models"))
+    for size in names_in(section_of(section_of(raw, "engine"), "sizes")):
         if size not in known:
             yield ("engine", "sizes", size), f"unknown size {size!r}; known: {', '.join(known)}"
 
@@ -107,11 +90,11 @@ def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     known = _known(raw)
     for key, choices in known.items():
-        for name in dict.fromkeys(_names(_section(raw, "run"), key)):
+        for name in dict.fromkeys(names_in(section_of(raw, "run"), key)):
             if name not in choices:
                 yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
     for name in known["benchmarks"]:
-        settings = _section(raw, "benchmarks")[name]
+        settings = section_of(raw, "benchmarks")[name]
         if not isinstance(settings, Mapping):
             continue  # Reported as no section.
         if name not in tasks and settings.get("file") is None:
@@ -119,42 +102,30 @@ def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
             yield ("benchmarks", name), f"{about}; or name a `file` of your own"
 
 
-def _listed(raw: Mapping[str, Any], *keys: str) -> list[Any]:
-    value = _section(raw, *keys[:-1]).get(keys[-1])
-    return value if isinstance(value, list) else []
-
-
 def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report names that give the same path, or the same rule of Snakemake."""
-    run = _section(raw, "run")
+    run = section_of(raw, "run")
     file = "are the same name on a file system that ignores case; rename one"
     rule = "become the same rule name, where . + and - are _ and case is ignored; rename one"
     for key in ("sizes", "benchmarks"):
-        yield from _twice(("run", key), _names(run, key), str.lower, file)
+        yield from repeated_names(("run", key), names_in(run, key), str.lower, file)
     for key in ("methods", "decodings"):
-        yield from _twice(("run", key), _names(run, key), lambda name: slug(name).lower(), rule)
+        yield from repeated_names(
+            ("run", key), names_in(run, key), lambda name: slug(name).lower(), rule
+        )
     for place in (("evaluation", "development"), ("evaluation", "curve", "benchmarks")):
-        yield from _twice(place, _names(_section(raw, *place[:-1]), place[-1]), str.lower, file)
-    seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
-    yield from _twice(("run", "seeds"), [str(one) for one in seeds if one is not None], str, "")
-
-
-def _twice(
-    place: tuple[str, ...], names: list[str], key: Callable[[str], str], reason: str
-) -> Iterator[Problem]:
-    first: dict[str, str] = {}
-    for name in names:
-        other = first.get(key(name))
-        if other == name:
-            yield place, f"{name!r} is listed twice; remove one"
-        elif other is not None:
-            yield place, f"{other!r} and {name!r} {reason}"
-        first.setdefault(key(name), name)
+        yield from repeated_names(
+            place, names_in(section_of(raw, *place[:-1]), place[-1]), str.lower, file
+        )
+    seeds = [number_of(seed, SEED) for seed in list_in(raw, "run", "seeds")]
+    yield from repeated_names(
+        ("run", "seeds"), [str(one) for one in seeds if one is not None], str, ""
+    )
 
 
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
     for section, owners in RESERVED.items():
-        for name in _names(_section(raw, section)):
+        for name in names_in(section_of(raw, section)):
             if owner := owners.get(name.lower()):
                 yield (section, name), f"this name is reserved for {owner}; choose another"
     own = raw.get("name")
@@ -164,8 +135,8 @@ def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     """Report numbers of samples that are too small for a benchmark with few problems."""
-    for name in _names(_section(raw, "benchmarks")):
-        samples = _read(_section(raw, "benchmarks", name).get("samples"))
+    for name in names_in(section_of(raw, "benchmarks")):
+        samples = number_of(section_of(raw, "benchmarks", name).get("samples"))
         least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
         if samples is not None and 0 < samples < least:
             about = f"{samples} are too few for its number of problems; use at least {least}"
@@ -174,11 +145,11 @@ def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
 
 def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report settings with which checkpoints cannot be chosen, or are chosen on test benchmarks."""
-    evaluation, training = _section(raw, "evaluation"), _section(raw, "training")
+    evaluation, training = section_of(raw, "evaluation"), section_of(raw, "training")
     if not (evaluation and training):
         return
-    known, tested = _known(raw)["benchmarks"], _names(_section(raw, "run"), "benchmarks")
-    development = _names(evaluation, "development")
+    known, tested = _known(raw)["benchmarks"], names_in(section_of(raw, "run"), "benchmarks")
+    development = names_in(evaluation, "development")
     for name in dict.fromkeys(development):
         place = ("evaluation", "development")
         if name not in known:
@@ -189,12 +160,12 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
             )
             yield place, about
     place, select = ("evaluation", "select"), evaluation.get("select", "last")
-    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
+    every, steps = (number_of(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
     if select == "development" and not development:
         yield place, "development, but evaluation.development is empty; fill it"
     if select != "last" and not every:
         yield place, "needs training.evaluate_every; add it"
-    step = _read(select, STEPS)
+    step = number_of(select, STEPS)
     if step and every and steps:
         kept = step == steps or step in range(every, steps, every)
         if not kept:
@@ -204,20 +175,23 @@ def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report benchmarks or decodings of the curve with which other checkpoints are not evaluated."""
-    curve, run = _section(raw, "evaluation", "curve"), _section(raw, "run")
-    answered = [*_names(run, "benchmarks"), *_names(_section(raw, "evaluation"), "development")]
-    for name in dict.fromkeys(_names(curve, "benchmarks")):
+    curve, run = section_of(raw, "evaluation", "curve"), section_of(raw, "run")
+    answered = [
+        *names_in(run, "benchmarks"),
+        *names_in(section_of(raw, "evaluation"), "development"),
+    ]
+    for name in dict.fromkeys(names_in(curve, "benchmarks")):
         if name not in answered:
             about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
             yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
     decoding = curve.get("decoding")
-    if isinstance(decoding, str) and decoding not in _names(run, "decodings"):
+    if isinstance(decoding, str) and decoding not in names_in(run, "decodings"):
         about = f"{decoding!r} is not in run.decodings; add it, or set curve: null"
         yield ("evaluation", "curve", "decoding"), about
 
 
 def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    evaluation = _section(raw, "evaluation")
+    evaluation = section_of(raw, "evaluation")
     # An empty section is a verifier with default settings.
     if evaluation.get("verdict") == "verifier" and evaluation.get("verifier") is None:
         yield (
@@ -230,12 +204,12 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
     if "compare" in raw and raw["compare"] is None:
         return
-    section, run = _section(raw, "compare"), _names(_section(raw, "run"), "methods")
+    section, run = section_of(raw, "compare"), names_in(section_of(raw, "run"), "methods")
     target = section.get("target")
-    targets = [target] if isinstance(target, str) else _names(section, "target")
-    baselines = _names(section, "baselines")
+    targets = [target] if isinstance(target, str) else names_in(section, "target")
+    baselines = names_in(section, "baselines")
     for key, names in (("target", targets), ("baselines", baselines)):
-        yield from _twice(("compare", key), names, str, "")
+        yield from repeated_names(("compare", key), names, str, "")
         for name in dict.fromkeys(names):
             if name not in run:
                 about = f"{name!r} is not in run.methods ({', '.join(run)}); add it there"
@@ -254,8 +228,8 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
 def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of `methods`: unknown ones, cycles, arguments of another selection."""
     cyclic: set[str] = set()
-    for name in _names(_section(raw, "methods")):
-        settings = _section(raw, "methods", name)
+    for name in names_in(section_of(raw, "methods")):
+        settings = section_of(raw, "methods", name)
         base = settings.get("base")
         place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
         line = lineage(raw, name)
@@ -272,7 +246,7 @@ def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
                 about = f"unknown method {shown(line[-1])}; choose from {', '.join(METHODS)}{hint}"
                 yield place, about
             continue
-        origin = next(one for one in line if one in METHODS and _base(raw, one) == one)
+        origin = next(one for one in line if one in METHODS and base_of(raw, one) == one)
         takes = METHODS[origin].spec.arguments
         own = has_own_selection(raw, line)
         for key in selection_arguments():
@@ -283,37 +257,11 @@ def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
                 yield ("methods", name, key), about
 
 
-def has_own_selection(raw: Mapping[str, Any], line: list[Any]) -> bool:
-    """Return whether a method or one of its bases has a token selection of the study's own."""
-    return any(
-        _section(raw, "methods", one).get("selection") for one in line if isinstance(one, str)
-    )
-
-
-def _base(raw: Mapping[str, Any], name: str) -> Any:
-    base = _section(raw, "methods", name).get("base")
-    return name if base is None else base
-
-
-def lineage(raw: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a method, its base, the base of its base and so on; in a cycle, the last one occurs twice."""
-    line: list[Any] = [name]
-    while True:
-        base = _base(raw, line[-1])
-        if base == line[-1]:
-            base = PARENTS.get(base, base)
-        if base == line[-1]:
-            return line
-        line.append(base)
-        if not isinstance(base, str) or base in line[:-1]:
-            return line
-
-
 def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report equal titles, with which the rows of a table could not be distinguished."""
     rows = {BASE_TITLE: "the base model"}
-    for name in dict.fromkeys(_names(_section(raw, "run"), "methods")):
-        settings = _section(raw, "methods", name)
+    for name in dict.fromkeys(names_in(section_of(raw, "run"), "methods")):
+        settings = section_of(raw, "methods", name)
         title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
         if settings.get("base") not in (None, name) and not settings.get("title"):
             title = name
@@ -326,14 +274,14 @@ def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    shared = _section(raw, "training")
+    shared = section_of(raw, "training")
     yield from _batch_problems(("training",), shared)
     yield from _overlong_problems(("training",), shared)
-    run = _names(_section(raw, "run"), "methods")
+    run = names_in(section_of(raw, "run"), "methods")
     # Includes methods that are run without settings of their own, since they may inherit some.
-    for name in dict.fromkeys([*_names(_section(raw, "methods")), *run]):
+    for name in dict.fromkeys([*names_in(section_of(raw, "methods")), *run]):
         line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
-        own = [_given(_section(raw, "methods", one, "training")) for one in line]
+        own = [given_in(section_of(raw, "methods", one, "training")) for one in line]
         training = reduce(lambda base, update: {**base, **update}, own, {**shared})
         place = ("methods", name, "training")
         if own[-1]:
@@ -343,14 +291,9 @@ def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield from _overlong_problems(place, training)
 
 
-def _given(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are not null, since null means inherited."""
-    return {key: value for key, value in section.items() if value is not None}
-
-
 def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
     keys = ("prompts_per_batch", "prompts_per_mini_batch", "steps")
-    batch, mini, steps = (_read(training.get(key), STEPS) for key in keys)
+    batch, mini, steps = (number_of(training.get(key), STEPS) for key in keys)
     if batch is None or mini is None:
         return
     if batch % mini:
@@ -364,7 +307,7 @@ def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iter
 def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
     """Report a buffer with which all responses would get a penalty."""
     keys = ("overlong_buffer_tokens", "max_response_tokens")
-    buffer, limit = (_read(training.get(key)) for key in keys)
+    buffer, limit = (number_of(training.get(key)) for key in keys)
     if buffer is not None and limit is not None and buffer >= limit > 0:
         about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
         yield (*place, "overlong_buffer_tokens"), about
@@ -372,7 +315,7 @@ def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> I
 
 def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report a reward function without checksum, which could change unnoticed."""
-    training = _section(raw, "training")
+    training = section_of(raw, "training")
     reward, sha256 = training.get("reward"), training.get("reward_sha256")
     if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
         if sha256 is None:
@@ -386,7 +329,7 @@ def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _rollouts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report settings for the log-probs of vLLM in a study whose rollouts have none."""
-    training = _section(raw, "training")
+    training = section_of(raw, "training")
     if training.get("rollouts", "transformers") == "transformers":
         for key in ("rollout_mismatch_limit", "rollout_correction"):
             if training.get(key) is not None:
@@ -398,16 +341,16 @@ def _rollouts(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Report a study with more cells than Snakemake can handle."""
-    training, run = _section(raw, "training"), _section(raw, "run")
-    curve = _section(raw, "evaluation", "curve")
-    every, steps = (_read(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
+    training, run = section_of(raw, "training"), section_of(raw, "run")
+    curve = section_of(raw, "evaluation", "curve")
+    every, steps = (number_of(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
     full = -(-steps // every) if steps and every else 1
-    points = _curve_points(steps, every, _read(curve.get("every"), STEPS))
-    counts = {key: len(_listed(raw, "run", key)) for key in run}
+    points = _curve_points(steps, every, number_of(curve.get("every"), STEPS))
+    counts = {key: len(list_in(raw, "run", key)) for key in run}
     runs = prod(counts.get(key, 0) for key in ("methods", "seeds"))
-    tests = counts.get("benchmarks", 0) + len(_listed(raw, "evaluation", "development"))
+    tests = counts.get("benchmarks", 0) + len(list_in(raw, "evaluation", "development"))
     full_cells = (1 + runs * full) * counts.get("decodings", 0) * tests
-    curve_cells = runs * points * len(_listed(raw, "evaluation", "curve", "benchmarks"))
+    curve_cells = runs * points * len(list_in(raw, "evaluation", "curve", "benchmarks"))
     cells = counts.get("sizes", 0) * (full_cells + curve_cells)
     if cells > MAX_CELLS:
         about = (

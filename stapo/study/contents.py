@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.study import model_folder
-from stapo.study.checks import lineage
 from stapo.study.code import (
     arguments_of,
     entry_point,
@@ -26,6 +25,7 @@ from stapo.study.code import (
 from stapo.study.fields import REWARDS, Value
 from stapo.study.loader import Document, Place, StudyError, line_of
 from stapo.study.places import named_files
+from stapo.study.raw import lineage
 from stapo.study.rows import checksum, placed_rows, read_rows
 
 Contents = Callable[[dict[str, Any], Path | None], dict[str, Any]]

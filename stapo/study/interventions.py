@@ -7,19 +7,19 @@ from pydantic import Field, StringConstraints
 
 from stapo.methods import METHODS
 from stapo.study.checkpoint import Checkpoint
-from stapo.study.checks import (
+from stapo.study.fields import Name, Rows, Seed, Whole, unit
+from stapo.study.raw import (
     SEED,
     STEPS,
-    _base,
-    _listed,
-    _names,
-    _read,
-    _section,
-    _twice,
+    base_of,
     has_own_selection,
     lineage,
+    list_in,
+    names_in,
+    number_of,
+    repeated_names,
+    section_of,
 )
-from stapo.study.fields import Name, Rows, Seed, Whole, unit
 from stapo.study.section import Strict
 from stapo.study.validation import Problem
 
@@ -49,9 +49,9 @@ def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     Args:
         raw: the merged study, which may have any structure.
     """
-    section = _section(raw, "interventions")
-    place, names = ("interventions", "checkpoints"), _names(section, "checkpoints")
-    yield from _twice(place, names, str, "")
+    section = section_of(raw, "interventions")
+    place, names = ("interventions", "checkpoints"), names_in(section, "checkpoints")
+    yield from repeated_names(place, names, str, "")
     for name in dict.fromkeys(names):
         if fault := _checkpoint_fault(raw, name):
             yield place, f"{name!r}: {fault}"
@@ -60,14 +60,14 @@ def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         return
     place, line = ("interventions", "method"), lineage(raw, method)
     known = [one for one in line if isinstance(one, str)]
-    origin = next((one for one in known if one in METHODS and _base(raw, one) == one), None)
+    origin = next((one for one in known if one in METHODS and base_of(raw, one) == one), None)
     if origin is None:
         yield place, f"unknown method {method!r}; choose from {', '.join(METHODS)}"
     elif METHODS[origin].spec.silenced is None or has_own_selection(raw, line):
         silencing = [name for name, one in METHODS.items() if one.spec.silenced]
         yield place, f"{method} silences no candidates; choose from {', '.join(silencing)}"
-    own = [_section(raw, "methods", one).get("kl_coefficient") for one in known]
-    shared = _section(raw, "all_methods").get("kl_coefficient")
+    own = [section_of(raw, "methods", one).get("kl_coefficient") for one in known]
+    shared = section_of(raw, "all_methods").get("kl_coefficient")
     kl = next((one for one in [*own, shared] if one is not None), 0)
     if isinstance(kl, int | float) and kl > 0:
         about = "has a KL term, whose reference model is no part of a checkpoint"
@@ -76,23 +76,23 @@ def intervention_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _checkpoint_fault(raw: Mapping[str, Any], name: str) -> str | None:
     """Return why a text does not name weights that the study keeps, None if it does."""
-    run, training = _section(raw, "run"), _section(raw, "training")
+    run, training = section_of(raw, "run"), section_of(raw, "training")
     try:
         found = Checkpoint.parse(name)
     except ValueError:
         return "expected size/base, size/method/seedK or size/method/seedK/stepN"
-    seeds = [_read(seed, SEED) for seed in _listed(raw, "run", "seeds")]
+    seeds = [number_of(seed, SEED) for seed in list_in(raw, "run", "seeds")]
     parts: dict[str, tuple[Any, list[Any]]] = {
-        "size": (found.size, _names(run, "sizes")),
-        "method": (found.method, _names(run, "methods")),
+        "size": (found.size, names_in(run, "sizes")),
+        "method": (found.method, names_in(run, "methods")),
         "seed": (found.seed, seeds),
     }
     for part, (value, known) in parts.items():
         if value is not None and value not in known:
             return f"unknown {part}; known: {', '.join(map(str, known))}"
-    every = training.get("evaluate_every"), _section(raw, "evaluation", "curve").get("every")
-    periods = [period for value in every if (period := _read(value, STEPS))]
-    steps = _read(training.get("steps"), STEPS)
+    every = training.get("evaluate_every"), section_of(raw, "evaluation", "curve").get("every")
+    periods = [period for value in every if (period := number_of(value, STEPS))]
+    steps = number_of(training.get("steps"), STEPS)
     if found.step is not None and steps is not None:
         kept = 0 < found.step < steps and any(found.step % period == 0 for period in periods)
         if not kept:

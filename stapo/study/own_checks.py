@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stapo.methods import METHODS
-from stapo.study.checks import Tasks, _given, _names, _section, has_own_selection, lineage
+from stapo.study.checks import Tasks
 from stapo.study.fields import CODE
+from stapo.study.raw import given_in, has_own_selection, lineage, names_in, section_of
 from stapo.study.validation import Problem
 
 
@@ -28,10 +29,10 @@ def own_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
 
 def _benchmarks(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
     """Report benchmarks from files of the study's own that are incomplete."""
-    used = {*_names(_section(raw, "run"), "benchmarks")}
-    used |= {*_names(_section(raw, "evaluation"), "development")}
-    for name in _names(_section(raw, "benchmarks")):
-        given, place = _given(_section(raw, "benchmarks", name)), ("benchmarks", name)
+    used = {*names_in(section_of(raw, "run"), "benchmarks")}
+    used |= {*names_in(section_of(raw, "evaluation"), "development")}
+    for name in names_in(section_of(raw, "benchmarks")):
+        given, place = given_in(section_of(raw, "benchmarks", name)), ("benchmarks", name)
         if "file" not in given:
             # Of a name without a task it is reported that it lacks a `file`.
             for key in ("question", "answer", "rows", "sha256") if name in tasks else ():
@@ -66,23 +67,23 @@ def _unread(
 
 
 def _prompts(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    given = _given(_section(raw, "data"))
+    given = given_in(section_of(raw, "data"))
     if "hub" not in given:
         yield from _unread(("data",), given, "file", "rows", "sha256")
 
 
 def _models(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    for size in _names(_section(raw, "run"), "sizes"):
-        given = _given(_section(raw, "models", size))
+    for size in names_in(section_of(raw, "run"), "sizes"):
+        given = given_in(section_of(raw, "models", size))
         if "hub" not in given:
             yield from _unread(("models", size), given, "path", "sha256")
 
 
 def _selections(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    run = _names(_section(raw, "run"), "methods")
+    run = names_in(section_of(raw, "run"), "methods")
     used = {str(one) for name in run for one in lineage(raw, name)}
-    for name in _names(_section(raw, "methods")):
-        given, place = _given(_section(raw, "methods", name)), ("methods", name)
+    for name in names_in(section_of(raw, "methods")):
+        given, place = given_in(section_of(raw, "methods", name)), ("methods", name)
         if "selection" in given:
             if name in METHODS:
                 about = "a selection of your own needs a name of its own"

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import _section, cross_problems
+from stapo.study.checks import cross_problems
 from stapo.study.contents import with_contents
 from stapo.study.interventions import intervention_problems
 from stapo.study.loader import (
@@ -29,6 +29,7 @@ from stapo.study.loader import (
 )
 from stapo.study.own_checks import own_problems
 from stapo.study.places import place_files
+from stapo.study.raw import section_of
 from stapo.study.study import Study
 from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
 from stapo.tasks import benchmark_definitions
@@ -88,8 +89,8 @@ def _over(base: Document, update: Document) -> Document:
     merged = merge(base.content, update.content)
     lines = {**base.lines, **update.lines}
     for place in base.lines.keys() & update.lines.keys():
-        below, above = (_section(one, *place) for one in (base.content, update.content))
-        if below and above and below.keys() <= _section(merged, *place).keys():
+        below, above = (section_of(one, *place) for one in (base.content, update.content))
+        if below and above and below.keys() <= section_of(merged, *place).keys():
             # Of a section that both have: what is missing in it may be missing in either file.
             lines[place] = f"{base.lines[place]}, {update.lines[place]}"
     return Document(merged, lines, base.problems + update.problems)
