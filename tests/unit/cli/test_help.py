@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stapo.cli import interventions, main, pipeline
+from stapo.cli import interventions, main, pipeline, presentation
 from stapo.cli.common import EXIT_CODES, GROUPS, STEPS, app
 from stapo.repository import ROOT
 
@@ -44,12 +44,13 @@ def test_every_command_stands_under_one_heading(monkeypatch, capsys):
 
 def test_only_what_snakemake_calls_stands_among_its_steps(monkeypatch, capsys):
     steps = sections(said(monkeypatch, capsys, "--help"))[STEPS]
-    of_rules = {pipeline.__name__, interventions.__name__}
+    of_steps = {pipeline.__name__, presentation.__name__}
+    of_rules = {*of_steps, interventions.__name__}
     rules = "".join(path.read_text() for path in (ROOT / "workflows" / "rules").glob("*.smk"))
     for one in app.registered_commands:
         name = one.name or one.callback.__name__
         assert (one.callback.__module__ in of_rules) == (f" {name} --" in rules), name
-        assert (name in steps) == (one.callback.__module__ == pipeline.__name__), name
+        assert (name in steps) == (one.callback.__module__ in of_steps), name
 
 
 def test_the_exit_codes_end_the_help_and_are_those_of_the_page(monkeypatch, capsys):
