@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from stapo.methods import PARENTS, Method, compared, origin_of, resolve
+from stapo.methods import PARENTS, Method, compared
+from stapo.study.changed_methods import origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.checks import BASE_TITLE
 from stapo.study.code import function_name

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ValidationError, create_model
 from trl import GRPOConfig
 
-from stapo.methods import METHODS, Method, resolve
+from stapo.methods import METHODS, Method
+from stapo.study.changed_methods import resolve
 from stapo.study.checks import method_problems
 from stapo.study.method_settings import MethodSettings
 from stapo.study.schema import TrainingSettings
