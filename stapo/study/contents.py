@@ -130,7 +130,8 @@ def _benchmark(section: dict[str, Any], path: Path | None) -> dict[str, Any]:
     columns = section.get("question"), section.get("answer")
     if path is None or not all(isinstance(one, str) for one in columns):
         return {}  # Reported with the other settings.
-    rows = list(placed_rows(path, *map(str, columns), unique=True).values())
+    question, answer = map(str, columns)
+    rows = placed_rows(path, question, answer, unique=True).values()
     return {"rows": len(rows), "sha256": checksum(rows)}
 
 

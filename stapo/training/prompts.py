@@ -67,6 +67,9 @@ def prompt_records(
     Args:
         data: source of the prompts.
         file: as of `write_prompts`.
+
+    Raises:
+        StudyError: the prompts cannot be read, or there are too few problems.
     """
     if isinstance(data, TinyData):
         records = list(tiny_prompts(data))
