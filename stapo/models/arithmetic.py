@@ -29,8 +29,6 @@ GUESS_RATE = 0.25
 """Share of solutions without steps: a direct guess, right three times in ten."""
 GUESS_RIGHT_RATE = 0.3
 NO_BOX_RATE = 0.05
-SLIP_RATE = 0.0005
-"""Share of tokens of the supervised data that are replaced by a random one."""
 HELD_OUT_SHARE = 5
 """One problem in this many belongs to the benchmarks, the others to training. A hash of the question
 decides, so that the two sets are disjoint for every seed."""
@@ -79,10 +77,15 @@ def _linear_equation(rng: Random) -> Problem:
 
 
 FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
-    **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 7)},
+    **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 9)},
     "linear-equation": (_linear_equation, 0.12),
 }
 """Name to (problem maker, share of wrong steps in the supervised data)."""
+WORLDS = {
+    "tiny-arithmetic": (*(f"chain-{operations}" for operations in range(2, 7)), "linear-equation"),
+    "long-arithmetic": (*(f"chain-{operations}" for operations in range(4, 9)), "linear-equation"),
+}
+"""Builder of a model and its training prompts -> families of the problems that both are made of."""
 
 
 def is_held_out(question: str) -> bool:
@@ -101,11 +104,11 @@ def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
     return list(found.values())
 
 
-def training_problems(seed: int) -> Iterator[Problem]:
-    """Yield training problems without end, one family after another, never a held-out problem."""
-    rng = Random(f"training {seed}")
+def training_problems(seed: int, world: str = "tiny-arithmetic") -> Iterator[Problem]:
+    """Yield training problems of a world without end, family by family, never a held-out problem."""
+    rng, makers = Random(f"training {seed}"), [FAMILIES[family][0] for family in WORLDS[world]]
     while True:
-        for make, _ in FAMILIES.values():
+        for make in makers:
             problem = make(rng)
             while is_held_out(problem.question):
                 problem = make(rng)

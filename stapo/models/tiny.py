@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,6 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from stapo.bars import bar
 from stapo.files import replace_file
 from stapo.models.arithmetic import (
-    SLIP_RATE,
     VOCABULARY,
     Problem,
     sloppy_solution,
@@ -76,20 +76,24 @@ def build_model(settings: TinyModel) -> Qwen3ForCausalLM:
 
 
 def supervised_batches(
-    tokenizer: PreTrainedTokenizerFast, batch_size: int, seed: int
+    tokenizer: PreTrainedTokenizerFast, settings: TinyModel
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (input ids, labels), both (B, T) int64, without end; the question has no loss."""
-    rng, problems = Random(f"solutions {seed}"), training_problems(seed)
+    rng = Random(f"solutions {settings.seed}")
+    problems = training_problems(settings.seed, settings.builder)
     while True:
-        rows = [_supervised_row(tokenizer, next(problems), rng) for _ in range(batch_size)]
+        rows = [
+            _supervised_row(tokenizer, problem, settings.slip_rate, rng)
+            for problem in islice(problems, settings.supervised_batch)
+        ]
         yield _collate(rows, tokenizer.pad_token_id)
 
 
 def _supervised_row(
-    tokenizer: PreTrainedTokenizerFast, problem: Problem, rng: Random
+    tokenizer: PreTrainedTokenizerFast, problem: Problem, slip_rate: float, rng: Random
 ) -> tuple[list[int], list[int]]:
     solution = [
-        rng.randrange(2, len(VOCABULARY)) if rng.random() < SLIP_RATE else token
+        rng.randrange(2, len(VOCABULARY)) if rng.random() < slip_rate else token
         for token in tokenizer.encode(sloppy_solution(problem, rng))
     ]
     return tokenizer.encode(problem.question), [*solution, tokenizer.eos_token_id]
@@ -126,7 +130,7 @@ def supervise(
         model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
     )
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-    batches = supervised_batches(tokenizer, settings.supervised_batch, settings.seed)
+    batches = supervised_batches(tokenizer, settings)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
     done = _load_state(state, settings, parts) if state else 0
     for _ in range(done):

@@ -14,7 +14,7 @@ from stapo.methods import Method
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.code import function_name, is_file
 from stapo.study.schema import TrainingSettings
-from stapo.study.sources import FileData, Model
+from stapo.study.sources import FileData, Model, TinyModel
 from stapo.study.study import Study
 
 RECIPES = {
@@ -64,7 +64,10 @@ def overlap_fingerprint(study: Study) -> str:
 
 def model_settings(model: Model) -> dict[str, Any]:
     """Return the settings of a base model; of one in a folder, its content and not its place."""
-    return model.model_dump(mode="json", exclude={"path"})
+    settings = model.model_dump(mode="json", exclude={"path"})
+    if settings.get("slip_rate") == TinyModel.model_fields["slip_rate"].default:
+        del settings["slip_rate"]  # Models from before this setting keep their fingerprint.
+    return settings
 
 
 def model_config(model: Model) -> dict[str, Any]:

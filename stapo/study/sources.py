@@ -53,10 +53,16 @@ class FolderModel(_OwnTemplate):
     )
 
 
+TinyWorld = Annotated[
+    Literal["tiny-arithmetic", "long-arithmetic"],
+    Field(description="Name of the tiny world: chains of 2 to 6 or of 4 to 8 operations"),
+]
+
+
 class TinyModel(Strict):
     """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
 
-    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
+    builder: TinyWorld
     hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
     layers: Annotated[Whole, Field(ge=1, le=128)] = Field(2, description="Number of layers")
     heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
@@ -71,6 +77,10 @@ class TinyModel(Strict):
     )
     learning_rate: LearningRate = Field(
         3.0e-3, description="Learning rate of the first update; it falls linearly to 5 %"
+    )
+    slip_rate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0005,
+        description="Share of tokens of the worked solutions that are replaced by a random one",
     )
     seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
 
@@ -99,7 +109,7 @@ class HubData(Strict):
 class TinyData(Strict):
     """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
 
-    builder: Literal["tiny-arithmetic"] = Field(description="Name of the tiny world")
+    builder: TinyWorld
     prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
     seed: Seed = Field(0, description="Seed of the prompts")
 

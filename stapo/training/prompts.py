@@ -123,7 +123,7 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
     """
     seen: set[str] = set()
     # There are finitely many problems: stop when almost none is new.
-    for problem in islice(training_problems(data.seed), 50 * data.prompts):
+    for problem in islice(training_problems(data.seed, data.builder), 50 * data.prompts):
         if problem.question not in seen:
             seen.add(problem.question)
             yield {"question": problem.question, "answer": str(problem.answer)}

@@ -10,11 +10,13 @@ from stapo.models.arithmetic import (
     FAMILIES,
     FILLERS,
     VOCABULARY,
+    WORLDS,
     benchmark_problems,
     is_held_out,
     sloppy_solution,
     training_problems,
 )
+from stapo.models.tiny import CONTEXT, build_tokenizer
 
 
 def evaluate(question: str) -> int:
@@ -45,7 +47,15 @@ def test_training_problems_are_right_and_never_held_out():
     problems = list(islice(training_problems(0), 3000))
     assert not any(is_held_out(problem.question) for problem in problems)
     assert all(evaluate(problem.question) == problem.answer for problem in problems)
-    assert {problem.family for problem in problems} == set(FAMILIES)
+    assert {problem.family for problem in problems} == set(WORLDS["tiny-arithmetic"])
+
+
+def test_a_world_has_its_families_alone_and_fits_into_the_context():
+    tokenizer, rng = build_tokenizer(), Random(0)
+    problems = list(islice(training_problems(0, "long-arithmetic"), 3000))
+    assert {problem.family for problem in problems} == set(WORLDS["long-arithmetic"])
+    longest = max(len(tokenizer.encode(p.question + sloppy_solution(p, rng))) for p in problems)
+    assert longest < CONTEXT
 
 
 def test_solutions_are_sloppy_in_the_intended_ways():

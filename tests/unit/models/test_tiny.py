@@ -1,5 +1,6 @@
 """The tiny model: its tokenizer is lossless, its size as promised, its start reproducible."""
 
+import re
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from stapo.models import tiny
-from stapo.models.arithmetic import VOCABULARY, sloppy_solution, training_problems
+from stapo.models.arithmetic import FILLERS, VOCABULARY, sloppy_solution, training_problems
 from stapo.models.tiny import IGNORED, build_model, build_tokenizer, supervise, supervised_batches
 from stapo.study.sources import TinyModel
 
@@ -43,7 +44,9 @@ def test_the_model_has_a_quarter_to_half_a_million_parameters():
 
 def test_only_solutions_are_learned_and_they_end():
     tokenizer = build_tokenizer()
-    ids, labels = next(supervised_batches(tokenizer, 16, 0))
+    ids, labels = next(
+        supervised_batches(tokenizer, SETTINGS.model_copy(update={"supervised_batch": 16}))
+    )
     for row, label in zip(ids, labels, strict=True):
         learned = label != IGNORED
         assert row[learned].tolist() == label[learned].tolist()
@@ -53,7 +56,11 @@ def test_only_solutions_are_learned_and_they_end():
 
 def test_the_start_lowers_the_loss_and_repeats_itself():
     tokenizer = build_tokenizer()
-    ids, labels = next(supervised_batches(tokenizer, 64, 7))
+    ids, labels = next(
+        supervised_batches(
+            tokenizer, SETTINGS.model_copy(update={"supervised_batch": 64, "seed": 7})
+        )
+    )
     weights = []
     for _ in range(2):
         model = build_model(SETTINGS)
@@ -62,6 +69,21 @@ def test_the_start_lowers_the_loss_and_repeats_itself():
         assert model(input_ids=ids, labels=labels).loss.item() < before
         weights.append(torch.cat([p.flatten() for p in model.parameters()]))
     assert torch.equal(*weights)
+
+
+def test_a_longer_world_and_more_slips_are_what_the_settings_say():
+    tokenizer = build_tokenizer()
+    settings = {"builder": "long-arithmetic", "slip_rate": 1.0, "supervised_batch": 256}
+    ids, labels = next(supervised_batches(tokenizer, SETTINGS.model_copy(update=settings)))
+    questions = [
+        tokenizer.decode(row[: int((label != IGNORED).nonzero()[0])])
+        for row, label in zip(ids, labels, strict=True)
+    ]
+    operations = {len(re.findall(r"[-+*]", text)) for text in questions if "chain" in text}
+    assert operations == set(range(4, 9))
+    tokens = ids[labels != IGNORED]
+    # All but the end of a solution are random: connecting words, 24 of 57, are no longer rare.
+    assert (tokens >= VOCABULARY.index(FILLERS[-1])).float().mean() > 0.01
 
 
 class Killed(BaseException):

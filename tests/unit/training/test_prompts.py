@@ -37,7 +37,7 @@ def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
 
 def test_more_prompts_than_the_world_has_is_an_error(tmp_path, monkeypatch):
     ten = list(islice(training_problems(0), 10))
-    monkeypatch.setattr(prompts_module, "training_problems", lambda seed: cycle(ten))
+    monkeypatch.setattr(prompts_module, "training_problems", lambda seed, world: cycle(ten))
     with pytest.raises(StudyError, match=r"data\.prompts.*fewer"):
         write_prompts(TinyData(builder="tiny-arithmetic", prompts=11), tmp_path / "p")
     assert list(tmp_path.iterdir()) == []
