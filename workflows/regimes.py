@@ -1,4 +1,4 @@
-"""Try regimes for the study `miniature`: train the methods of `regimes.yaml` in each, and log what came of it.
+"""Try regimes for the study `miniature`: train the methods of `regimes.yaml` in each, and log the outcome.
 
     python workflows/regimes.py [--cores 2]
 
