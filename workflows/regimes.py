@@ -36,7 +36,7 @@ def write_study(search: Mapping[str, Any], regime: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     study = {
         **search["regimes"][regime],
-        "extends": str(ROOT / search["study"]),
+        "extends": search["study"],
         "name": f"regime-{regime}",
     }
     study["run"] = {"methods": search["methods"], "seeds": search["seeds"]}
