@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stapo.paths import TOKENS_FILE
+from stapo.paths import METRICS_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
@@ -87,6 +87,11 @@ class Results:
         return _Limits(self.study).tokens(self.folder / f"runs/{run}/{TOKENS_FILE}")
 
     @cached_property
+    def is_summary(self) -> bool:
+        """Whether all raw data is left out, as in git; see `stapo.publication.summary`."""
+        return not any(map(is_raw, self.files))
+
+    @cached_property
     def num_prompts(self) -> int:
         """Number of lines of the training prompts."""
         path = self.folder / "data/prompts.jsonl"
@@ -149,8 +154,24 @@ def read_published_study(folder: Path) -> Study:
         ) from error
 
 
-def files_needed(study: Study) -> int:
+def is_raw(path: str) -> bool:
+    """Return whether a path is one of the raw data, which a summary in git leaves out."""
+    kind, _, name = path.partition("/")
+    recorded = kind == "runs" and name.endswith((METRICS_FILE, TOKENS_FILE))
+    effects = kind == "interventions" and name.endswith(".parquet")
+    return (
+        recorded
+        or effects
+        or kind in ("completions", "scores")
+        or path == "data/prompts.jsonl"
+        or path.endswith(WEIGHTS)
+    )
+
+
+def files_needed(study: Study, summary: bool = False) -> int:
     """Return a lower bound of the number of files of a study; `stapo.study.checks` limits its cells."""
+    if summary:
+        return sum(1 for _ in study.runs())
     cells = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
     return 2 * cells + 3 * sum(1 for _ in study.runs())
 
@@ -169,7 +190,7 @@ def admit(
         entries, errors = _entries(folder)
     except untrusted.RefusedError as error:
         return {}, [str(error)]
-    errors += _size_errors(study, len(entries))
+    errors += _size_errors(study, len(entries), not any(map(is_raw, entries)))
     if errors:
         return {}, errors
     layout = belongs()
@@ -192,9 +213,9 @@ def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
     return sizes, errors
 
 
-def _size_errors(study: Study, files: int) -> Iterator[str]:
+def _size_errors(study: Study, files: int, summary: bool) -> Iterator[str]:
     """Yield an error if a study needs more files than the folder has, or too many responses."""
-    if (needed := files_needed(study)) > files:
+    if (needed := files_needed(study, summary)) > files:
         yield f"the study needs at least {needed} files, the folder has {files}"
     for name in study.evaluated():
         samples = study.benchmarks[name].samples

@@ -21,7 +21,7 @@ def input_errors(results: Results) -> Iterator[str]:
     prompts = list(_prompt_errors(results))
     yield from prompts or _count_errors(results)
     yield from _overlap_errors(results)
-    yield from _origin_errors(results)
+    yield from origin_errors(results)
 
 
 def _prompt_errors(results: Results) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _overlap_errors(results: Results) -> Iterator[str]:
         yield f"{name}: not what prompts and benchmarks have in common: {json.dumps(found)[:200]}"
 
 
-def _origin_errors(results: Results) -> Iterator[str]:
+def origin_errors(results: Results) -> Iterator[str]:
     """Yield the models whose recorded source differs from the study's."""
     study = results.study
     made_from = {

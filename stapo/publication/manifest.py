@@ -15,6 +15,8 @@ from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
 KINDS = ("models", "runs", "completions", "scores", "interventions")
+ADDED = ("README.md", "regimes.csv")
+"""What authors may put into the folder of a study: an introduction, and the settings that they tried."""
 SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
@@ -40,7 +42,7 @@ class Layout:
         """
         directory, _, name = path.rpartition("/")
         of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
-        return path in self.files or (directory in self.models and of_model)
+        return path in self.files or path in ADDED or (directory in self.models and of_model)
 
     def of_another_form(self, path: str) -> bool:
         """Return whether another form of the study may have left a path: another method, another step."""
@@ -51,7 +53,8 @@ class Layout:
         """Return whether the provenance of a training must name a path."""
         recorded = path.startswith("runs/") and path.endswith(RECORDED)
         verifier = path.startswith("models/verifier/")
-        return self.has(path) and (recorded or (path not in self.files and not verifier))
+        other = path in ADDED or path in self.files or verifier
+        return self.has(path) and (recorded or not other)
 
     def visible(self, folder: Path) -> dict[str, Path]:
         """Return the files of a folder by their paths, hidden ones and the checksums apart.

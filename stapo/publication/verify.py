@@ -17,7 +17,7 @@ from typing import Any, Literal
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.provenance import SUMS
-from stapo.publication import untrusted
+from stapo.publication import summary, untrusted
 from stapo.publication.commands import changed_since
 from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_study
 from stapo.publication.inputs import input_errors
@@ -105,7 +105,7 @@ def findings(folder: Path) -> Iterator[Finding]:
         StudyError: it is no results folder.
     """
     with opened(folder) as (results, refused):
-        for what, check in CHECKS.items():
+        for what, check in (SUMMARY_CHECKS if results.is_summary else CHECKS).items():
             errors = [_shown(line) for line in refused or guarded(check, results)]
             yield Finding("error" if errors else "ok", what, errors)
             if refused:
@@ -264,6 +264,21 @@ CHECKS: dict[str, Callable[[Results], Errors]] = {
 """Question to what answers it, in the order in which they are asked."""
 
 
+def _of_summary(check: Callable[[Results, dict[str, str]], Errors]) -> Callable[[Results], Errors]:
+    return lambda results: check(results, dict(_sums(results)))
+
+
+SUMMARY_CHECKS: dict[str, Callable[[Results], Errors]] = {
+    "files are those of the study and have their checksums": _of_summary(summary.file_errors),
+    "trainings are the study's, and their weights and records have these checksums": _of_summary(
+        summary.training_errors
+    ),
+    "base models are the study's": _of_summary(summary.input_errors),
+    "provenance follows from the runs": provenance_errors,
+}
+"""The same for a folder without its raw data."""
+
+
 def _own_code(study: Study) -> Iterator[str]:
     """Yield each function of the study's own, which is never run here."""
     for name in study.run.methods:
@@ -276,11 +291,12 @@ def _own_code(study: Study) -> Iterator[str]:
 def _notes(results: Results) -> Iterator[str]:
     from stapo.publication.weights import is_looked_at
 
-    listed = {path for path, _ in _sums(results)}
+    belongs, listed = results.layout(), {path for path, _ in _sums(results)}
     left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
-    if left_out:
+    if results.is_summary:
+        yield summary.NOTE
+    elif left_out:
         yield f"{left_out} files of weights are not here; not checked"
-    belongs = results.layout()
     others = sorted(p for p in results.files.keys() - listed if not belongs.has(p))
     if others:
         yield (
@@ -288,7 +304,7 @@ def _notes(results: Results) -> Iterator[str]:
             f"{SUMS} and were not looked at"
         )
     not_drawn = [c for c in results.study.checkpoints() if not is_looked_at(results, c)]
-    if not_drawn:
+    if not_drawn and not results.is_summary:
         yield f"responses of {len(not_drawn)} checkpoints were not drawn again from their weights"
     for line in _own_code(results.study):
         yield f"{line} is not part of the folder; what it computed is taken as stated"

@@ -30,10 +30,11 @@ from stapo.canonical import canonical
 from stapo.evaluation.scores import score
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
+from stapo.publication import summary
 from stapo.publication.commands import command_faults
-from stapo.publication.folder import read_published_study
+from stapo.publication.folder import is_raw, read_published_study
 from stapo.publication.manifest import write_provenance
-from stapo.publication.verify import CHECKS, guarded, opened, verify
+from stapo.publication.verify import CHECKS, SUMMARY_CHECKS, guarded, opened, verify
 from stapo.records.scores import read_identity
 from stapo.study import StudyError, parse_study
 
@@ -143,6 +144,63 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     right, _, said = findings(published)
     assert right, said
     assert "note     5 files of weights are not here" in said
+
+
+def leave_out_raw_data(folder: Path) -> None:
+    """Keep what a repository keeps: see results/README.md."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if is_raw(path.relative_to(folder).as_posix()):
+            path.unlink()
+
+
+def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
+    leave_out_raw_data(published)
+    right, answers, said = findings(published)
+    assert right, said
+    assert answers.keys() == SUMMARY_CHECKS.keys()
+    assert summary.NOTE[:80] in said
+    assert "not drawn again" not in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_json(f"{RUN}/provenance.json", lambda run: run.update(fingerprint="0")),
+        change_json(f"{RUN}/provenance.json", lambda run: run.update(prompts="0")),
+        change_json(
+            f"{RUN}/provenance.json", lambda run: run["outputs"].update({"metrics.jsonl": "0"})
+        ),
+        change_json(f"{RUN}/provenance.json", lambda run: run["outputs"].popitem()),
+        change_json(f"{RUN}/provenance.json", lambda run: run["config"].update(recipe=99)),
+        change_json("models/tiny/base.json", lambda model: model.update(layers=9)),
+        change_json("provenance.json", lambda about: about.update(training_seconds=9.0)),
+        lambda folder: (folder / "tables" / "other.md").write_text("99.9"),
+        lambda folder: (folder / "tables" / "values.csv").unlink(),
+        lambda folder: (folder / "runs/tiny/stapo/seed0/provenance.json").unlink(),
+    ],
+)
+def test_a_change_of_a_summary_is_found_even_if_its_checksum_is_renewed(published, change):
+    leave_out_raw_data(published)
+    change(published)
+    sums = published / SUMS
+    lines = [line.split("  ") for line in sums.read_text().splitlines()]
+    renewed = [
+        (file_sha256(published / path) if (published / path).exists() else stated, path)
+        for stated, path in lines
+    ]
+    sums.write_text("".join(f"{stated}  {path}\n" for stated, path in renewed))
+    right, _, said = findings(published)
+    assert not right, said
+
+
+def test_a_changed_file_of_a_summary_and_added_ones_without_a_checksum_are_found(published):
+    leave_out_raw_data(published)
+    (published / "tables" / "values.csv").write_text("99.9")
+    (published / "regimes.csv").write_text("x\n")
+    right, _, said = findings(published)
+    assert not right
+    assert "tables/values.csv: changed since" in said
+    assert "regimes.csv: is not in SHA256SUMS" in said
 
 
 @pytest.mark.parametrize(

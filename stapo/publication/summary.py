@@ -1,0 +1,76 @@
+"""Check of a results folder whose raw data was left out, as git has it: what can be checked without.
+
+Raw data are weights, training prompts, the records of trainings, responses, scores and the updates of
+interventions. Their checksums stay in SHA256SUMS. With them left out, nothing can be computed again; what
+remains is that all files of the folder belong together and to the study.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from stapo.canonical import canonical
+from stapo.provenance import SUMS
+from stapo.publication import untrusted
+from stapo.publication.commands import command_faults
+from stapo.publication.folder import Results, is_raw
+from stapo.publication.inputs import origin_errors
+from stapo.study import identity
+from stapo.study.titles import title_faults
+
+NOTE = (
+    "the raw data (weights, prompts, metrics, token records, responses, scores) is not here: what trainings "
+    "published has the checksums that they recorded, but no score, table, figure or report was computed "
+    "again. With the raw data in the folder, from its authors or from a run of the study, all is checked"
+)
+
+
+def file_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each file that is missing, too much, or not as the checksums say."""
+    belongs, there = results.layout(), results.files
+    for path in sorted(belongs.files | there.keys() | sums.keys()):
+        if not belongs.has(path):
+            yield f"{path}: belongs to nothing of this study; take it out of the folder"
+        elif path not in sums:
+            yield f"{path}: is not in {SUMS}"
+        elif path in there and results.digest(there[path]) != sums[path]:
+            yield f"{path}: changed since {SUMS} was written"
+        elif path not in there and not is_raw(path):
+            yield f"{path}: missing"
+
+
+def training_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each contradiction between a training's record, the study and the checksums."""
+    study = results.study
+    yield from title_faults(study)
+    named: dict[str, str] = {}
+    for run, record in results.runs.items():
+        place = f"runs/{run}"
+        if record["fingerprint"] != identity.train_fingerprint(study, run) or canonical(
+            record["config"]
+        ) != canonical(identity.train_config(study, run)):
+            yield f"{place}/provenance.json: of a training with other settings"
+        if record["prompts"] != sums["data/prompts.jsonl"]:
+            yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
+        claims = {f"{place}/{path}": stated for path, stated in record["outputs"].items()}
+        claims |= {
+            f"models/{run.size}/base/{path}": stated for path, stated in record["base"].items()
+        }
+        for path, stated in claims.items():
+            if sums.get(path) != stated:
+                yield f"{path}: its training names another one than {SUMS}"
+            if named.setdefault(path, stated) != stated:
+                yield f"{path}: trainings name different ones"
+        for attempt in record["attempts"]:
+            faults = command_faults(study, run, attempt, attempt is record["attempts"][-1])
+            yield from (f"{place}/provenance.json: its command {fault}" for fault in faults)
+    belongs = results.layout()
+    of_trainings = {path for path in sums if belongs.of_training(path)}
+    yield from (f"{path}: no training names it" for path in sorted(of_trainings - named.keys()))
+
+
+def input_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each model whose source is not the study's, and what the prompts contradict."""
+    yield from origin_errors(results)
+    counts = untrusted.read_json(results.folder / "data/prompts.json")
+    stated = getattr(results.study.data, "sha256", None)
+    if stated is not None and counts["sha256"] != stated:
+        yield "data/prompts.json: sha256 is not the study's"
