@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm test-torch mutants gpu bench lint site lock
+.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu bench lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -45,9 +45,11 @@ test-vllm: ## run the tests with a real vLLM on the CPU, installed beside .venv
 	requirements/install_vllm.sh
 	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q tests/real_vllm
 
-test-torch: ## run the tests of the objective and the conformance kit with the oldest torch and nothing else
-	requirements/install_torch.sh
-	.cache/torch-oldest/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
+test-torch: test-torch-oldest test-torch-newest ## run the tests of the objective and the conformance kit with torch alone
+
+test-torch-oldest test-torch-newest: test-torch-%:
+	requirements/install_torch.sh $*
+	.cache/torch-$*/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
 
 mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh

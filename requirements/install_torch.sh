@@ -1,15 +1,17 @@
 #!/bin/sh
-# Create or renew .cache/torch-oldest: what `pip install .` gives, with the torch of requirements/torch-oldest.txt and
-# pytest. Touches nothing else.
+# Create or renew .cache/torch-AGE: what `pip install .` gives, with the torch of requirements/torch-AGE.txt and pytest.
+# Touches nothing else.
+#
+# Usage: install_torch.sh oldest|newest
 set -eu
 cd "$(dirname "$0")/.."
-lock=requirements/torch-oldest.txt
-place=$PWD/.cache/torch-oldest
+lock=requirements/torch-$1.txt
+place=$PWD/.cache/torch-$1
 . requirements/python.sh
 export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
 stamp=$(cat "$lock" requirements/install_torch.sh | sha256sum | cut -c1-64)
 if [ "$(cat "$place/stamp" 2>/dev/null || true)" != "$stamp" ]; then
-    echo "install: creating .cache/torch-oldest from $lock (gigabytes, some minutes)" >&2
+    echo "install: creating .cache/torch-$1 from $lock (gigabytes, some minutes)" >&2
     rm -rf "$place"
     "$python" -m venv "$place"
     "$place/bin/python" -m pip install --quiet --no-deps --require-hashes -r "$lock"

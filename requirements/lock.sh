@@ -29,7 +29,9 @@ compile --output-file .cache/gpu.txt .cache/gpu.in
 python3.11 requirements/layer_lock.py .cache/gpu.txt requirements/gpu.txt requirements/lock.txt requirements/cuda.txt
 
 # torch alone with the tests' packages, for `make test-torch`.
-compile --output-file requirements/torch-oldest.txt requirements/torch-oldest.in
+for age in oldest newest; do
+    compile --output-file requirements/torch-$age.txt requirements/torch-$age.in
+done
 
 # mutmut, in addition to the lock for development, without other versions.
 grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' >.cache/constraints.txt
