@@ -6,6 +6,7 @@ No large library is imported here, since `stapo check` and `doctor` use this mod
 import math
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,14 @@ def own_reward(training: TrainingSettings) -> Reward:
         function: Reward = load(training.reward, place, training.reward_sha256 or "")
     except StudyError as error:
         raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
-    return function
+
+    @wraps(function)
+    def reward(**columns: Any) -> Sequence[float]:
+        # Copies: a function that changes its arguments must not change what the trainer reads later.
+        own = {k: deepcopy(v) if isinstance(v, list) else v for k, v in columns.items()}
+        return function(**own)
+
+    return reward
 
 
 def reward_fault(training: TrainingSettings) -> str | None:

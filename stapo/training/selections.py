@@ -34,7 +34,9 @@ def _own(reference: str, path: str, sha256: str) -> tuple[Selection, bool]:
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
     ) -> Tensor:
-        keep = function(logps, entropies, advantages, mask, **arguments)
+        # Copies: a function that changes its arguments must not change the trainer's tables.
+        tables = (table.clone() for table in (logps, entropies, advantages, mask))
+        keep = function(*tables, **arguments)
         if not isinstance(keep, Tensor) or keep.dtype != torch.bool or keep.shape != mask.shape:
             found = (
                 f"{keep.dtype} of shape {tuple(keep.shape)}"

@@ -34,6 +34,12 @@ def widened(logps, entropies, advantages, mask):
 def number(logps, entropies, advantages, mask):
     return 1
 
+def changing(logps, entropies, advantages, mask):
+    keep = mask.clone()
+    for table in (logps, entropies, advantages, mask):
+        table.zero_()
+    return keep
+
 def no_default(logps, entropies, advantages, mask, tau_p): ...
 def listed(logps, entropies, advantages, mask, tau_p=[1]): ...
 def short(logps): ...
@@ -142,14 +148,29 @@ run: {methods: [rare]}
     assert kept(study, "rare", 1) == kept(study, "rare", 1)
 
 
+def with_selection(function: str) -> str:
+    """Return the study with a function without settings."""
+    return (
+        STUDY.replace("silence_rare", function).replace("selection_args: {tau_p: 0.2}", "")
+        .replace("selection_args: {tau_p: 0.1}, ", "")
+    )  # fmt: skip
+
+
+def test_one_that_changes_its_arguments_changes_copies(folder):
+    (folder / "mine.yaml").write_text(with_selection("changing"))
+    method = read_study(folder / "mine.yaml").method("rare")
+    # `select` rounds the entropies into a new table; the other three are the trainer's own.
+    tables = LOGPS.clone(), torch.ones_like(LOGPS), torch.tensor([1.0]), MASK.clone()
+    before = [table.clone() for table in tables]
+    assert torch.equal(select(method, *tables, seed=0), MASK)
+    assert all(map(torch.equal, tables, before))
+
+
 @pytest.mark.parametrize(
     ("function", "error"), [("widened", "outside mask"), ("number", "expected bool of shape")]
 )
 def test_a_result_that_is_no_selection_is_refused(folder, function, error):
-    (folder / "mine.yaml").write_text(
-        STUDY.replace("silence_rare", function).replace("selection_args: {tau_p: 0.2}", "")
-        .replace("selection_args: {tau_p: 0.1}, ", "")
-    )  # fmt: skip
+    (folder / "mine.yaml").write_text(with_selection(function))
     with pytest.raises(ValueError, match=error):
         kept(read_study(folder / "mine.yaml"), "rare")
 

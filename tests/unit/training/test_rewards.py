@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from copy import deepcopy
 from time import process_time
 
 import pytest
@@ -129,6 +130,12 @@ def lazy(completions, **columns):
     return [None] * len(completions)
 def short(completions, **columns):
     return [1.0]
+def changing(completions, completion_ids, answer, **columns):
+    rewards = [float(len(one)) for one in answer]
+    completions.clear()
+    answer.clear()
+    completion_ids[0].clear()
+    return rewards
 no_function = 3
 """
 
@@ -156,6 +163,15 @@ def test_a_reward_of_ones_own_has_trls_signature(own):
     (reward,) = reward_functions(own("length"), build_tokenizer(), [1])
     ids, texts = [[5, 1], [5, 6, 7]], ["3", "345"]
     assert reward(completions=texts, completion_ids=ids, answer=["a", "bc"]) == [3.0, 5.0]
+
+
+def test_one_that_changes_its_arguments_changes_copies(own):
+    """Otherwise the penalty, which TRL calls next, would count the tokens of other responses."""
+    (reward,) = reward_functions(own("changing"), build_tokenizer(), [1])
+    columns = {"completions": ["3", "345"], "completion_ids": [[5], [6]], "answer": ["a", "bc"]}
+    before = deepcopy(columns)
+    assert reward(**columns) == [1.0, 2.0]
+    assert columns == before
 
 
 def test_looking_for_it_runs_none_of_its_code(own):
