@@ -42,6 +42,7 @@ from stapo.study.interventions import Interventions
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.arms import candidates_of, drawn, kept_by_arm
 from stapo.training.config import StapoConfig
+from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_prompt, read_prompts, without_long
 from stapo.training.rewards import reward_functions
 from stapo.training.rollouts import response_seed
@@ -98,11 +99,12 @@ def intervene(job: InterventionJob) -> list[Path]:
         ForeignDirectoryError: the work directory belongs to another configuration.
         DamagedFileError: the weights differ from their checksums.
         StudyError: several processes, or too few prompts.
+        OwnFunctionError: a reward of the study's own raised an error.
     """
     if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
         raise StudyError(["stapo intervene: runs in one process; start it without a launcher"])
     count = job.settings.repetitions
-    with work_directory(job.work, job.config):
+    with work_directory(job.work, job.config), traceback_kept(job.work / "traceback.txt"):
         require_whole(job.model)
         left = [number for number in range(count) if _done(job, number) is None]
         if left:

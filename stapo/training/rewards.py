@@ -14,6 +14,7 @@ from typing import Any
 from stapo.study import StudyError
 from stapo.study.code import load, path_of, sha256_of
 from stapo.study.schema import TrainingSettings
+from stapo.training.own_functions import own_function
 
 RIGHT, WRONG = 1.0, -1.0
 BOX = r"\boxed{"
@@ -170,8 +171,7 @@ def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[in
                 text = tokenizer.decode(ids[:-1], skip_special_tokens=True)
                 one = completions[row]
                 read[row] = text if isinstance(one, str) else [{**one[-1], "content": text}]
-        given = function(completions=read, completion_ids=completion_ids, **columns)
-        found = [math.nan if one is None else float(one) for one in given]
+        found = list(function(completions=read, completion_ids=completion_ids, **columns))
         if len(found) != len(read) or not all(map(math.isfinite, found)):
             about = f"expected {len(read)} finite numbers, found {len(found)}: {str(found)[:60]}"
             raise ValueError(f"training.reward: {about}; fix the function")
@@ -188,17 +188,20 @@ def own_reward(training: TrainingSettings) -> Reward:
     """
     if fault := reward_fault(training):
         raise StudyError([fault])
+    reference = training.reward
+    path = path_of(reference, Path(reference.rpartition(":")[0]))
+    assert path is not None  # Otherwise, there was a fault.
     try:
-        place = Path(training.reward.rpartition(":")[0])
-        function: Reward = load(training.reward, place, training.reward_sha256 or "")
+        function: Reward = load(reference, path, training.reward_sha256 or "")
     except StudyError as error:
         raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
 
     @wraps(function)
-    def reward(**columns: Any) -> Sequence[float]:
+    def reward(**columns: Any) -> list[float]:
         # Copies: a function that changes its arguments must not change what the trainer reads later.
         own = {k: deepcopy(v) if isinstance(v, list) else v for k, v in columns.items()}
-        return function(**own)
+        with own_function(reference, path):
+            return [math.nan if one is None else float(one) for one in function(**own)]
 
     return reward
 

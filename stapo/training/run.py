@@ -25,6 +25,7 @@ from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.config import StapoConfig
+from stapo.training.own_functions import traceback_kept
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
 from stapo.training.record import run_provenance
@@ -215,6 +216,7 @@ def train(job: TrainingJob) -> None:
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.
+        OwnFunctionError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=TIMEOUT)
@@ -223,6 +225,8 @@ def train(job: TrainingJob) -> None:
             stack.enter_context(work_directory(job.work, job.config))
             require_whole(job.base)
         state.wait_for_everyone()
+        # A file for each rank: rewards of their own responses may fail for different reasons.
+        stack.enter_context(traceback_kept(job.work / f"traceback-rank{state.process_index}.txt"))
         stop = StopBetweenSteps()
         records, too_long = _records(job)
         trainer = _trainer(job, records, stop)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from stapo.methods import Method
 from stapo.objective import SELECTIONS
-from stapo.study.code import SEED, load
+from stapo.study.code import SEED, load, path_of
+from stapo.training.own_functions import own_function
 
 Selection = Callable[..., Tensor]
 
@@ -29,14 +30,17 @@ def selection_of(method: Method) -> tuple[Selection, bool]:
 
 @cache
 def _own(reference: str, path: str, sha256: str) -> tuple[Selection, bool]:
-    function = load(reference, Path(path) if path else None, sha256)
+    place = path_of(reference, Path(path) if path else None)
+    function = load(reference, place, sha256)
+    assert place is not None  # Otherwise, it was not found.
 
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
     ) -> Tensor:
         # Copies: a function that changes its arguments must not change the trainer's tables.
         tables = (table.clone() for table in (logps, entropies, advantages, mask))
-        keep = function(*tables, **arguments)
+        with own_function(reference, place):
+            keep = function(*tables, **arguments)
         if not isinstance(keep, Tensor) or keep.dtype != torch.bool or keep.shape != mask.shape:
             found = (
                 f"{keep.dtype} of shape {tuple(keep.shape)}"

@@ -1,0 +1,113 @@
+"""A training with functions of a study's own: what they raise is a line with its place."""
+
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_trainer import TRAINING, world  # noqa: F401
+from training_jobs import job_in
+
+from stapo.training import run
+from stapo.training.own_functions import OwnFunctionError
+
+CODE = """
+import torch
+
+def length(completions, **_):
+    return [float(len(one[-1]["content"]) % 5) for one in completions]
+
+def looked_up(table):
+    return table["absent"]
+
+def key(logps, entropies, advantages, mask):
+    return looked_up({})
+
+def inside_torch(logps, entropies, advantages, mask):
+    return mask & torch.nn.functional.softmax(logps, dim=7)
+
+def two_lines(logps, entropies, advantages, mask):
+    raise ValueError("one" + chr(10) + "two")
+
+def empty(completions, **_):
+    raise StopIteration
+
+def none(completions, **_):
+    return None
+
+def untaken(completions):
+    return [1.0] * len(completions)
+"""
+LINES = CODE.split("\n")
+
+
+def line_of(text: str) -> int:
+    (found,) = [number for number, line in enumerate(LINES, start=1) if text in line]
+    return found
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(CODE)
+    return path
+
+
+def train(
+    world: Path,  # noqa: F811
+    own: Path,
+    selection: str = "",
+    reward: str = "length",
+    **changes: Any,
+) -> None:
+    """Train with functions of the file; without a selection, every token is kept."""
+    sha256 = hashlib.sha256(own.read_bytes()).hexdigest()
+    training = TRAINING.model_copy(
+        update={"reward": f"{own}:{reward}", "reward_sha256": sha256, **changes}
+    )
+    job = job_in(world, own.parent, training, "justrl")
+    if selection:
+        chosen = {"selection": f"own.py:{selection}", "selection_path": str(own)}
+        job = replace(job, method=replace(job.method, selection_sha256=sha256, **chosen))
+    run.train(job)
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "error"),
+    [
+        ("key", 'return table["absent"]', "KeyError: 'absent'"),
+        ("inside_torch", "softmax(logps, dim=7)", "IndexError: Dimension out of range .*"),
+        ("two_lines", "raise ValueError", "ValueError: one two"),
+    ],
+)
+def test_an_error_of_a_selection_is_a_line_with_its_place_in_the_file(
+    world,  # noqa: F811
+    own,
+    monkeypatch,
+    function,
+    place,
+    error,
+):
+    monkeypatch.chdir(own.parent)
+    with pytest.raises(OwnFunctionError) as raised:
+        train(world, own, selection=function)
+    kept = own.parent / "work" / "traceback-rank0.txt"
+    line = rf"own\.py:{function}, line {line_of(place)}: {error}; fix the function, then run the same command"
+    assert re.fullmatch(rf"{line} again \(traceback: {kept}\)", str(raised.value))
+    assert place in kept.read_text()
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "error"),
+    [
+        ("empty", f", line {line_of('raise StopIteration')}", "StopIteration"),
+        ("none", "", "TypeError: 'NoneType' object is not iterable"),
+        ("untaken", "", "TypeError: untaken.* got an unexpected keyword argument .*"),
+    ],
+)
+def test_an_error_of_a_reward_is_a_line(world, own, function, place, error):  # noqa: F811
+    with pytest.raises(OwnFunctionError, match=rf"own.py:{function}{place}: {error}; fix the"):
+        train(world, own, reward=function)
+    assert error.split(":")[0] in (own.parent / "work" / "traceback-rank0.txt").read_text()
