@@ -178,7 +178,7 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
     news = max(modified(work / "metrics.jsonl"), owner.since)
     state, note = _process(owner, news, 5 * pace, error_in(logs, owner.since, work.name))
     if state == "running":
-        return replace(training, note=note)
+        return replace(training, note="; ".join(filter(None, (note, training.note))))
     if state == "stopped" and left <= 0:
         note = "all steps are done; the next run publishes them"
     return replace(training, state=state, note=note, seconds_left=None)
@@ -217,8 +217,16 @@ def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingS
     per_rollout = settings.prompts_per_batch // settings.prompts_per_mini_batch
     pace, left = seconds_per_step(records, per_rollout), study.training.steps - last.step
     seconds_left = None if pace is None or training.state != "training" else pace * max(left, 0)
+    # Without advantages, a selection may have nothing to keep.
+    empty = sum(r.kept_fraction == 0 and r.zero_advantage_fraction < 1 for r in records)
+    note = f"its token selection kept no token in {empty} of {len(records)} steps" if empty else ""
     return replace(
-        training, step=last.step, reward=reward, entropy=entropy, seconds_left=seconds_left
+        training,
+        note=note,
+        step=last.step,
+        reward=reward,
+        entropy=entropy,
+        seconds_left=seconds_left,
     )
 
 

@@ -25,6 +25,7 @@ from stapo.records.step import StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.config import StapoConfig
+from stapo.training.kept_tokens import KeptTokens
 from stapo.training.own_functions import traceback_kept
 from stapo.training.progress import Progress, StopBetweenSteps
 from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
@@ -216,6 +217,7 @@ def train(job: TrainingJob) -> None:
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.
+        ValueError: the token selection has never kept a token.
         OwnFunctionError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
@@ -293,7 +295,7 @@ def _trainer(
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=_dataset(records, training, job.seed),
         processing_class=tokenizer,
-        callbacks=[progress, stop],
+        callbacks=[progress, stop, KeptTokens(job.method.selection)],
         method=job.method,
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, job.tokens),

@@ -137,6 +137,18 @@ def test_a_training_that_runs_here(study, tmp_path):
     assert (training.state, training.step, training.seconds_left) == ("stopped", 10, None)
 
 
+def test_steps_without_a_kept_token_are_counted_while_a_training_runs(study, tmp_path):
+    work = work_of(study, tmp_path, steps=0)
+    for step, (kept, without) in enumerate([(0.0, 0.5), (0.9, 0.5), (0.0, 1.0), (0.0, 0.0)], 1):
+        others = {"kept_fraction": kept, "zero_advantage_fraction": without}
+        append_jsonl(work / "metrics.jsonl", record(step, **others))
+    write(work / "lock", "node7 1", age=60)
+    (training,) = trainings(study, tmp_path)
+    note = "on node7; its token selection kept no token in 2 of 4 steps"
+    assert (training.state, training.note) == ("training", note)
+    assert f"training: tiny/grpo/seed0: {note}" in shown(study, tmp_path)[1]
+
+
 def test_the_speed_is_that_of_the_recent_steps():
     records = [record(step) for step in range(1, 41)]
     for old in records[:20]:
