@@ -72,8 +72,8 @@ FIGURES: dict[str, Figure] = {
     "accuracy": Figure(title="Accuracy", sources=_from("scores"), needs="checkpoints"),
     "pareto": Figure(title="Accuracy and stability", sources=_from("metrics", "scores")),
     "silenced_fraction": Figure(
-        title="Silenced tokens",
-        label="silenced tokens [%]",
+        title="Silenced candidates",
+        label="silenced candidates [% of tokens]",
         value=lambda r: 100 * float(r["silenced_fraction"]),
         reference=(PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
         log=True,

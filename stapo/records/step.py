@@ -37,11 +37,11 @@ class StepRecord:
     num_candidates: int
     """Tokens with positive advantage and probability below tau_p (the method's, otherwise the paper's)."""
     num_silenced: int
-    """Candidates removed by a selection that silences candidates; 0 for other selections."""
+    """Candidates removed by a selection that silences candidates or is a study's own; 0 for others."""
     candidate_fraction: float
     """Share of the tokens that are candidates."""
     silenced_fraction: float
-    """Share of the tokens that are silenced."""
+    """Share of the tokens that are such candidates; other tokens that are not kept are not in it."""
     kept_fraction: float
     """Share of the tokens that contribute to the loss."""
     response_length: float

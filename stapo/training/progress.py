@@ -16,7 +16,7 @@ from stapo.training.launch import NOTICE
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """A progress bar with time left, reward, entropy, silenced tokens and tokens per second."""
+    """A progress bar with time left, reward, entropy, kept and silenced tokens, and tokens per second."""
 
     def __init__(self, title: str) -> None:
         self.title = visible(title)
@@ -38,7 +38,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         rate = self.num_tokens / (perf_counter() - self.start)
         self.bar.set_postfix_str(
             f"reward {record.reward:+.2f}, entropy {record.entropy:.3f}, "
-            f"silenced {record.num_silenced}, {rate:.0f} tokens/s",
+            f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}, {rate:.0f} tokens/s",
             refresh=False,
         )
         self.bar.update()
