@@ -37,9 +37,9 @@ class KeptTokens(TrainerCallback):  # type: ignore[misc]
         Raises:
             ValueError: no token was kept so far, and this is step `STEPS` with advantages or the last step.
         """
-        steps = [entry for entry in state.log_history if KEPT in entry]
-        if not steps or steps[-1] is not state.log_history[-1] or not _is_empty(steps[-1]):
+        if KEPT not in state.log_history[-1] or not _is_empty(state.log_history[-1]):
             return
+        steps = [entry for entry in state.log_history if KEPT in entry]
         where = f"step {state.global_step}: {self.selection} keeps no token"
         if never_kept(steps, state.max_steps):
             raise ValueError(

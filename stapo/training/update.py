@@ -88,7 +88,9 @@ def update(
         tables = logps[rows], entropies[rows], batch.advantages[rows], batch.mask[rows]
         return select(method, *tables, seed)
 
-    keep = kept(slice(None)) if keep is None else keep
+    if keep is None:
+        keep = kept(slice(None))
+        _require_same(keep, method, ranks)
     if selected is not None:
         selected(logps, entropies, keep)
     weights = token_weights(keep, method.aggregation, group_size)
@@ -105,6 +107,22 @@ def update(
         )
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
+
+
+def _require_same(keep: Tensor, method: Method, ranks: Ranks) -> None:
+    """Check on every rank that all ranks keep the same tokens; others would have another divisor.
+
+    Raises:
+        ValueError: a selection of a study's own keeps other tokens on some rank.
+    """
+    if not method.is_own or ranks.number == 1:
+        return
+    keeping = ranks.sum(keep.float())
+    if ((keeping > 0) & (keeping < ranks.number)).any():
+        raise ValueError(
+            f"{method.selection}: keeps other tokens on other ranks; let it depend on its arguments alone, "
+            "and draw random numbers with the argument seed"
+        )
 
 
 def select(

@@ -1,6 +1,8 @@
 """The loss of one micro-batch against plain loops, and the update as anybody would call it."""
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import oracle
@@ -241,3 +243,36 @@ def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     assert model.leaf.grad is None
     assert (record.num_tokens, record.entropy, record.kept_fraction, record.kl) == (0, 0, 0, 0)
     assert set(record.entropy_quantiles.values()) == {0.0}
+
+
+class Pair(Ranks):
+    """Two ranks, of which the other one keeps other tokens, or the same."""
+
+    number = 2
+
+    def __init__(self, differs: bool) -> None:
+        self.differs = differs
+
+    def sum(self, values: Tensor) -> Tensor:
+        return values + (values.roll(1) if self.differs else values)
+
+
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_selection_of_a_study_must_keep_the_same_tokens_on_all_ranks(
+    tmp_path: Path, differs: bool
+) -> None:
+    code = "def own(logps, entropies, advantages, mask): return mask & (logps > -4)\n"
+    path = tmp_path / "own.py"
+    path.write_text(code)
+    method = replace(
+        CLIP, selection="own.py:own", selection_path=str(path),
+        selection_sha256=hashlib.sha256(code.encode()).hexdigest(),
+    )  # fmt: skip
+    logps, batch = mini_batch(0)
+    if differs:
+        with pytest.raises(
+            ValueError, match=r"^own.py:own: keeps other tokens on other ranks; let"
+        ):
+            update(Model(logps), batch, method, Pair(differs), **SETTINGS)
+    else:
+        update(Model(logps), batch, method, Pair(differs), **SETTINGS)
