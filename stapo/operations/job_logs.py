@@ -20,8 +20,12 @@ SLURM_LOGS = ".snakemake/slurm_logs"
 LOG_BYTES, LOG_LINES = 65536, 40
 """Size of the end of a log in which errors are searched."""
 ERROR = re.compile(
-    r"^stapo: |^[\w.]*(Error|Exception|Interrupt)\b|slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
+    r"^stapo: |^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt)\b|"
+    r"slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
 )
+RANKS_FAILED = "ChildFailedError:"
+REPORT = re.compile(rf"(?<={RANKS_FAILED}).*?^=+$.*?^=+$", re.MULTILINE | re.DOTALL)
+"""Report of the launcher of several ranks: some lines for each of them, without the reason of a failure."""
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 HEAD_BYTES = 4096
 """Size of the start of a log, in which its job writes the fingerprint of its configuration."""
@@ -69,13 +73,15 @@ def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
     for written, path in sorted(((modified(path), path) for path in logs), reverse=True):
         if written and written >= since and _of(path) in (None, made_by):
             # A progress bar separates its states by carriage returns.
-            text = COLOURS.sub("", text_of(path, LOG_BYTES))
+            text = REPORT.sub("", COLOURS.sub("", text_of(path, LOG_BYTES)))
             lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
             errors = [line for line in lines if line][-LOG_LINES:]
             errors = [line for line in errors if ERROR.search(line)]
             said = [line for line in errors if line.startswith("stapo: ")]
             if errors:
-                return plain((said or errors)[-1])
+                # After one rank has failed, others say that they lost it, and the launcher that all ended.
+                own = [line for line in errors if RANKS_FAILED not in line]
+                return plain((said[:1] or own[-1:] or errors)[0])
     return None
 
 

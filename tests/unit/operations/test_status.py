@@ -40,6 +40,27 @@ with work_directory(Path(sys.argv[1]), json.loads(sys.argv[2])):
 HOSTILE = "\x1b]0;title\x07\x1b[31m[bold]red\x1b[0m\u202e"
 LOG = "logs/smoke/runs/tiny/grpo/seed0/model.log"
 SLURM_LOG = ".snakemake/slurm_logs/rule_train/tiny_grpo_0/7.log"
+FAILED_RANK = """
+[1]:
+  time      : 2026-11-22_15:44:26
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 8288)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"""
+LAUNCHER = f"""
+Traceback (most recent call last):
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+stapo FAILED
+------------------------------------------------------------
+Failures:{7 * FAILED_RANK}
+------------------------------------------------------------
+Root Cause (first observed failure):{FAILED_RANK}
+============================================================
+"""
+"""What torch's launcher says of eight processes."""
 PUBLISHED = {"study": "smoke", "size": "tiny", "method": "grpo", "seed": 0}
 
 
@@ -170,6 +191,9 @@ def test_the_speed_is_that_of_the_recent_steps():
         (LOG, "ValueError: a\nstapo: the reason\nException ignored\nError: b\n",
          "failed", "stapo: the reason"),
         (LOG, "ValueError: a\nKeyError: b\n", "failed", "KeyError: b"),
+        (LOG, f"stapo: the reason\nstapo: lost a rank\n{LAUNCHER}", "failed", "stapo: the reason"),
+        (LOG, f"[rank3]: KeyError: b\n{LAUNCHER}", "failed", "[rank3]: KeyError: b"),
+        (LOG, LAUNCHER, "failed", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
         (LOG, "stapo: stopped; the same command continues\n", "stopped", "stapo: stopped; the same"),
         (LOG, "a warning of an Error in passing\n", "stopped", "exited without an error"),
         (LOG, "stapo: long ago\n" + "a step\n" * 50, "stopped", "exited without an error"),
