@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from stapo.files import DamagedFileError
+from stapo.provenance import require_whole
 from stapo.study import StudyError
+from stapo.text import plain
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -41,6 +45,32 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
         path,
         lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings),
     )
+
+
+def checkpoint_fault(path: Path) -> str | None:
+    """Return why a directory of weights cannot be evaluated; None if nothing is seen without loading them.
+
+    Args:
+        path: directory with `*.safetensors`.
+    """
+    if not (path / "config.json").is_file():
+        return f"{path}: no config.json; give the directory of a whole checkpoint"
+    part = "config.json"
+    try:
+        require_whole(path)
+        _local(path, lambda: AutoConfig.from_pretrained(path, trust_remote_code=False))
+        part = "tokenizer"
+        load_tokenizer(path)
+        for file in sorted(path.glob("*.safetensors")):
+            part = file.name
+            with safe_open(file, "pt"):  # A file that is cut off does not agree with its header.
+                pass
+    except (StudyError, DamagedFileError) as error:
+        return str(error)
+    except Exception as error:
+        # Whatever is in these files: the libraries have no common class of errors.
+        return f"{path}: {part} cannot be read ({plain(str(error))}); copy the checkpoint again"
+    return None
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:

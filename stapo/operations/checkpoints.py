@@ -16,6 +16,7 @@ from stapo.canonical import canonical, fingerprint
 from stapo.hub import with_retries
 from stapo.methods import METHODS
 from stapo.models.base import HUB_FILES
+from stapo.models.loading import checkpoint_fault
 from stapo.provenance import file_sha256
 from stapo.study import StudyError
 from stapo.study.fields import IN_WORDS, TITLE
@@ -75,15 +76,18 @@ def parse_arguments(texts: Sequence[str]) -> tuple[list[Argument], list[str]]:
     return arguments, errors
 
 
-def find_checkpoints(arguments: Sequence[Argument], say: Callable[[str], None]) -> list[FoundModel]:
-    """Return all checkpoints, each with a name and a title of its own, after downloading those of the Hub.
+def find_checkpoints(
+    arguments: Sequence[Argument], say: Callable[[str], None]
+) -> tuple[list[FoundModel], list[str]]:
+    """Return all checkpoints, after downloading those of the Hub, and a line for each error in them.
+
+    Without errors, each checkpoint can be read and has a name and a title of its own.
 
     Args:
         arguments: result of `parse_arguments`.
         say: called with a line about each checkpoint that is left out, since another has the same weights.
 
     Raises:
-        StudyError: two checkpoints have the same name.
         RuntimeError: a model cannot be downloaded.
     """
     found: dict[str, FoundModel] = {}
@@ -107,9 +111,7 @@ def find_checkpoints(arguments: Sequence[Argument], say: Callable[[str], None]) 
         for one in named
         if names[one.name] > 1
     ]
-    if errors:
-        raise StudyError(errors)
-    return named
+    return named, [*filter(None, (checkpoint_fault(one.path) for one in named)), *errors]
 
 
 def checkpoint(path: Path, given: str) -> FoundModel:

@@ -95,7 +95,8 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
         asked: what they are evaluated on, and how.
 
     Raises:
-        StudyError: every error in the input that is seen before weights are read, or every one seen after.
+        StudyError: every error in the input that is seen before weights are read, or every one of the
+            checkpoints.
     """
     arguments, errors = parse_arguments(models)
     if errors := [*errors, *faults(asked)]:
@@ -105,7 +106,9 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
     def say(line: str) -> None:
         console.print(Text(visible(line)), soft_wrap=True)
 
-    found = find_checkpoints(arguments, say)
+    found, errors = find_checkpoints(arguments, say)
+    if errors:
+        raise StudyError(errors)
     if asked.backend == "hf" and asked.batch_size is None:
         size = default_batch_size([one.path for one in found], asked.max_response_tokens)
         asked = replace(asked, batch_size=size)

@@ -13,7 +13,7 @@ from stapo.evaluation.replay import regrade
 from stapo.files import read_json, read_jsonl, write_json
 from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import Asked, evaluate, faults
-from stapo.provenance import checksums
+from stapo.provenance import checksums, write_sums
 from stapo.records.responses import store
 from stapo.study import StudyError, read_study
 from stapo.study.sources import TinyModel
@@ -233,6 +233,38 @@ def test_every_error_is_said_at_once(tmp_path, monkeypatch):
     assert faults(Asked(["aime24"], ["greedy"])) == []
     assert faults(Asked(["aime24"], ["t1.0-p1.0"], samples=1)) == []
     assert faults(Asked(["aime24"], ["t9"], "sglang"))[0].startswith("--backend: Input should be")
+
+
+def test_every_model_is_checked_before_anything_is_generated(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("good", "damaged", "bare", "strange", "untold", "odd", "short")
+    paths = {name: Path(copied(built[1], name)) for name in names}
+    for name in names[1:]:  # Otherwise they are the same model, which is shown once.
+        (paths[name] / "notes.txt").write_text(name)
+    write_sums(paths["damaged"])
+    (paths["damaged"] / "generation_config.json").write_text("{}")
+    (paths["bare"] / "config.json").unlink()
+    (paths["strange"] / "config.json").write_text("{}")
+    for file in paths["untold"].glob("tokenizer*"):
+        file.unlink()
+    (paths["odd"] / "tokenizer.json").write_text("{}")
+    weights = paths["short"] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(StudyError) as said:
+        evaluate([*names], ASKED)
+    starts = [
+        "damaged/generation_config.json: missing, truncated or corrupt",
+        "bare: no config.json; give the directory of a whole checkpoint",
+        "strange: config.json cannot be read (Unrecognized model",
+        "untold: no tokenizer.json; give the directory",
+        "odd: tokenizer cannot be read (",
+        "short: model.safetensors cannot be read (",
+    ]
+    assert len(said.value.errors) == len(starts), said.value.errors
+    for line, start in zip(said.value.errors, starts, strict=True):
+        assert line.startswith(start)
+    assert not Path("work").exists()
+    assert not Path("results").exists()
 
 
 def without_a_token(model: str, character: str) -> None:
