@@ -42,7 +42,8 @@ RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
 QUIET_SECONDS = 900.0
 """Without news, after which a job on another host may be dead (or five steps); our assumption."""
-STOPPED = re.compile("^stapo: stopped|DUE TO (TIME LIMIT|PREEMPTION)")
+CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
+STOPPED = re.compile(f"{CTRL_C.pattern}|DUE TO (TIME LIMIT|PREEMPTION)")
 """Ends of a job that the next call continues; no failures."""
 STYLES = dict.fromkeys(("silent", "stopped", "outdated"), "yellow") | {"failed": "red"}
 STYLES |= {"training": "cyan", "answering": "cyan", "done": "green", "scored": "green"}
@@ -118,6 +119,8 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     if failed:
         hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
         console.print(Text(hint))
+    elif any(state == "stopped" for state, _ in notes):
+        console.print(Text("what was stopped continues with the same snakemake command"))
     return not failed
 
 
@@ -165,12 +168,12 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
         return _measured(study, TrainingState(run, "done"), root / paths.METRICS.format(**at))
     logs = logs_of(root, paths.MODEL.format(**at), "train", "_".join(map(str, run)))
     if owner is None:
-        error = error_in(logs, 0, work.name)
-        if error and not STOPPED.search(error):
-            return TrainingState(run, "failed", error)
-        if modified(published):
+        ended, note = _end(error_in(logs, 0, work.name))
+        if ended != "failed" and modified(published):
             reason = training_reason(study, root, run)
             return TrainingState(run, "outdated", f"made with {reason}")
+        if ended:
+            return TrainingState(run, ended, note)
         return TrainingState(run, *_missing(root, at))
     training = _measured(study, TrainingState(run, "training"), work / "metrics.jsonl")
     left = study.training.steps - training.step
@@ -195,7 +198,8 @@ def _missing(root: Path, at: dict[str, Any]) -> tuple[str, str]:
         if not modified(root / output):
             logs = logs_of(root, output, rule, wildcards)
             if error := error_in(logs, 0, ""):
-                return "failed", f"{name}: {error}"
+                state, note = _end(error)
+                return state, f"{name}: {note}"
             said = last_line(logs[0])
             notes.append(f"no {name} yet" + f" ({said}; log: {logs[0]})" * bool(said))
     return "waiting", ", ".join(notes)
@@ -294,20 +298,31 @@ def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) ->
     logs = logs_of(root, paths.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
     made_by = identity.generate_fingerprint(study, checkpoint, decoding)
     error = error_in(logs, owner.since if owner else since, made_by)
-    scoring = next((b.error for b in found if b.error), None)
+    ended, why = _end(next((b.error for b in found if b.error), error))
     if scored == len(found):
         state, note = "scored", ""
     elif owner:
         state, note = _process(owner, max(owner.since, *(b.news for b in found)), 0.0, error)
         state = "answering" if state == "running" else state
-    elif scoring or error:
-        state, note = "failed", scoring or error or ""
+    elif ended == "failed":
+        state, note = ended, why
     elif not responses and (old := [b.name for b in found if b.scored == "outdated"]):
         reason = score_reason(study, root, checkpoint, decoding, old[0])
         state, note = "outdated", f"scored with {reason}"
+    elif ended:
+        state, note = ended, why
     else:
         state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
     return Answers(checkpoint, decoding, state, note, responses, wanted, scored, len(found))
+
+
+def _end(error: str | None) -> tuple[str, str]:
+    """Return state and note of a job by the last error in its log; both are empty without one."""
+    if not error:
+        return "", ""
+    if CTRL_C.search(error):
+        return "stopped", "by Ctrl-C or another signal"
+    return ("stopped" if STOPPED.search(error) else "failed"), error
 
 
 def _process(owner: Owner, news: float, patience: float, error: str | None) -> tuple[str, str]:
@@ -316,7 +331,7 @@ def _process(owner: Owner, news: float, patience: float, error: str | None) -> t
     if owner.holds:
         return "running", ""
     if error:
-        return ("stopped" if STOPPED.search(error) else "failed"), error
+        return _end(error)
     if owner.host in ("", os.uname().nodename):
         return (
             "stopped",

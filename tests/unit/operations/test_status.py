@@ -194,7 +194,8 @@ def test_the_speed_is_that_of_the_recent_steps():
         (LOG, f"stapo: the reason\nstapo: lost a rank\n{LAUNCHER}", "failed", "stapo: the reason"),
         (LOG, f"[rank3]: KeyError: b\n{LAUNCHER}", "failed", "[rank3]: KeyError: b"),
         (LOG, LAUNCHER, "failed", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
-        (LOG, "stapo: stopped; the same command continues\n", "stopped", "stapo: stopped; the same"),
+        (LOG, "stapo: stopped; the same command continues\n", "stopped", "by Ctrl-C"),
+        (LOG, "  File x\nKeyboardInterrupt\n", "stopped", "by Ctrl-C"),
         (LOG, "a warning of an Error in passing\n", "stopped", "exited without an error"),
         (LOG, "stapo: long ago\n" + "a step\n" * 50, "stopped", "exited without an error"),
         (SLURM_LOG, "slurmstepd: error: oom_kill event\n", "failed", "slurmstepd: error: oom_kill event"),
@@ -212,6 +213,7 @@ def test_why_a_training_ended(study, tmp_path, where, text, state, note):
     fine, output = shown(study, tmp_path)
     assert fine == (state != "failed")
     assert note in " ".join(output.split())
+    assert ("what was stopped continues with the same snakemake" in output) == (state == "stopped")
 
 
 def test_an_error_of_an_earlier_attempt_is_over(study, tmp_path):
@@ -245,8 +247,31 @@ def test_what_failed_before_the_work_directory_was_there(study, tmp_path):
     base.unlink()
     write(tmp_path / LOG, "stapo: a prompt is a problem of chain-2\n")
     assert trainings(study, tmp_path)[0].state == "failed"
-    write(tmp_path / LOG, "stapo: stopped; the same command continues\n")
-    assert trainings(study, tmp_path)[0].state == "waiting"
+
+
+@pytest.mark.parametrize(
+    "line", ["stapo: stopped; run the same command again", "KeyboardInterrupt"]
+)
+def test_what_is_stopped_while_it_starts_did_not_fail(study, tmp_path, line):
+    base = write(tmp_path / "logs/smoke/models/tiny/base.log", f"{line}\n")
+    (training,) = trainings(study, tmp_path)
+    said = "by Ctrl-C or another signal"
+    assert (training.state, training.note) == ("stopped", f"base model: {said}")
+    base.unlink()
+    write(tmp_path / LOG, f"{line}\n")
+    (training,) = trainings(study, tmp_path)
+    assert (training.state, training.note) == ("stopped", said)
+    weights = tmp_path / paths.BASE_MODEL.format(**PUBLISHED)
+    weights.mkdir(parents=True)
+    os.utime(weights, (time.time() - 500,) * 2)
+    write_json(tmp_path / paths.BASE_RECORD.format(**PUBLISHED), study.models["tiny"].model_dump())
+    write(tmp_path / "logs/smoke/completions/tiny/base/t1.0-p1.0.log", f"{line}\n")
+    base = answers(study, tmp_path)[0]
+    assert (base.state, base.note) == ("stopped", said)
+    assert shown(study, tmp_path)[0]
+    # What is made again for another reason is outdated, and `stapo plan` says why.
+    write(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), "{}")
+    assert trainings(study, tmp_path)[0].state == "outdated"
 
 
 def test_what_is_published_is_done_or_outdated(study, tmp_path):
