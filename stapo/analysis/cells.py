@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stapo import paths
+from stapo.analysis.equal_weights import SameWeights, same_weights
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
@@ -77,6 +78,8 @@ class Scores:
     """Choice of the checkpoint of each training."""
     overlap: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
+    same_weights: list[SameWeights] = field(default_factory=list)
+    """Methods whose rows show the same weights."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -96,6 +99,7 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             raise DamagedFileError(f"{overlap}: no {' or no '.join(kinds)}; {AGAIN}")
         scores.overlap = {kind: found[kind] for kind in kinds}
     scores.choices, scores.cells = chosen_cells(study, tables)
+    scores.same_weights = same_weights(study, scores.choices, root)
     return scores
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from stapo.analysis.cells import Scores
-from stapo.analysis.notes import SIGNIFICANT, failure_notes, mark, notes, overlap_notes
+from stapo.analysis.notes import (
+    SIGNIFICANT,
+    failure_notes,
+    mark,
+    notes,
+    overlap_notes,
+    weights_notes,
+)
 from stapo.analysis.rows import AVERAGE, FURTHER, Comparison, Headline, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
@@ -72,7 +79,12 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headlines={},
         comparisons=comparisons,
         choices=scores.choices if study.full_steps() else [],
-        notes=[*notes(study), *failure_notes(scores.cells), *overlap_notes(scores.overlap)],
+        notes=[
+            *notes(study),
+            *weights_notes(study, scores.same_weights),
+            *failure_notes(scores.cells),
+            *overlap_notes(scores.overlap),
+        ],
         verifier=study.evaluation.verifier is not None,
         made_by=identity.table_fingerprint(study, decoding),
     )

@@ -99,7 +99,7 @@ def find_checkpoints(
                 title = argument.label if len(members) == 1 else f"{argument.label} {one.title}"
                 one = replace(one, title=title, name=_slug(title))
             if one.checksum in found:
-                say(f"{one.title}: the same files as {found[one.checksum].title}; shown once")
+                say(f"{one.title}: the same weights as {found[one.checksum].title}; shown once.")
             found.setdefault(one.checksum, one)
     titles = Counter(one.title for one in found.values())
     named = [

@@ -106,7 +106,10 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
     def say(line: str) -> None:
         console.print(Text(visible(line)), soft_wrap=True)
 
-    found, errors = find_checkpoints(arguments, say)
+    same: list[str] = []
+    found, errors = find_checkpoints(arguments, same.append)
+    for line in same:
+        say(line)
     if errors:
         raise StudyError(errors)
     if asked.backend == "hf" and asked.batch_size is None:
@@ -120,13 +123,25 @@ def evaluate(models: Sequence[str], asked: Asked) -> list[Path]:
         raise StudyError(lines)
     with work_directory(Path(paths.EVALUATION_WORK.format(study=study.name)), {"kind": "tables"}):
         _claim(study, found, asked)
-        return _tables(study, found, asked, say)
+        return _tables(study, found, same, asked, say)
 
 
 def _tables(
-    study: Study, found: Sequence[FoundModel], asked: Asked, say: Callable[[str], None]
+    study: Study,
+    found: Sequence[FoundModel],
+    same: Sequence[str],
+    asked: Asked,
+    say: Callable[[str], None],
 ) -> list[Path]:
-    """Generate responses, grade them and write the table of every decoding; return the paths."""
+    """Generate responses, grade them and write the table of every decoding; return the paths.
+
+    Args:
+        study: result of `study_of`.
+        found: the checkpoints.
+        same: a line about each checkpoint that is left out, since another has the same weights.
+        asked: what they are evaluated on, and how.
+        say: called with a line about the progress.
+    """
     written, tables = [], []
     for decoding in asked.decodings:
         for number, one in enumerate(found, 1):
@@ -135,7 +150,7 @@ def _tables(
         scores = read_scores(study, decoding)
         shown = {one.name: (one.size, one.title) for one in found}
         table = checkpoint_table(study, decoding, scores, shown)
-        table = replace(table, part=_part(asked))
+        table = replace(table, part=_part(asked), notes=[*table.notes, *same])
         if decoding == GREEDY:
             table = replace(table, title="greedy decoding")
         print_table(table, Console())

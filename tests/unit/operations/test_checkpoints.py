@@ -105,7 +105,7 @@ def test_equal_weights_are_shown_once():
     weights("b/two")
     said: list[str] = []
     assert [one.title for one in found("a/one", "b/two", say=said.append)] == ["a/one"]
-    assert said == ["b/two: the same files as a/one; shown once"]
+    assert said == ["b/two: the same weights as a/one; shown once."]
 
 
 def test_a_path_with_an_equals_sign_needs_no_label():
