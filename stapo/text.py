@@ -19,8 +19,10 @@ JOINERS = "\u200c\u200d"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 MAX_CHARACTERS = 160
 """Characters that are shown of a line of a log."""
-MARKUP = re.compile(r"[\\|*_`~$]|\](?=[(\[:])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
-"""Markup in a line of Markdown; of brackets only those that make a link or an image."""
+MARKUP = re.compile(
+    r"[\\|*_`~$]|\](?=[(\[])|\A\s*\[(?=.*\]:)|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
+)
+"""Markup in a line of Markdown; of brackets only those of a link or an image, and of what defines a link."""
 
 
 def escape(character: str) -> str:
@@ -72,5 +74,5 @@ def plain(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return text as Markdown that shows it literally: without table cells, links, images or HTML."""
-    escaped = MARKUP.sub(lambda found: "\\" + found[0], visible(text))
+    escaped = MARKUP.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", visible(text))
     return html.escape(escaped, quote=False)

@@ -15,7 +15,7 @@ from stapo.analysis.comparison import (
     main_table,
     resampled,
 )
-from stapo.analysis.notes import COMPARED, failure_notes, notes
+from stapo.analysis.notes import COMPARED, accuracy_notes, failure_notes
 from stapo.analysis.rows import Comparison, MainTable
 from stapo.study import Study
 
@@ -60,5 +60,6 @@ def checkpoint_table(
             Comparison("", later, earlier, *one)
             for (later, earlier), one in zip(pairs, found, strict=True)
         ],
-        notes=[*notes(study), *[COMPARED] * bool(pairs), *failure_notes(cells)],
+        notes=[*accuracy_notes(study), *[COMPARED] * bool(pairs), *failure_notes(cells)],
+        checkpoints=True,
     )

@@ -5,7 +5,7 @@ with a `Metric`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite, nan
 from typing import Any, Generic, TypeVar
 
@@ -128,6 +128,15 @@ METHOD: Column[Any] = Column(
     text=True,
     terminal={"header": "method", "overflow": "fold", "min_width": 10},
 )
+CHECKPOINT: Column[Any] = replace(
+    METHOD, heading="Checkpoint", terminal={**METHOD.terminal, "header": "checkpoint"}
+)
+
+
+def named(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns that say what a row is: size and method, or checkpoint."""
+    sizes = [SIZE] if any(row.size for row in table.rows) else []
+    return [*sizes, CHECKPOINT if table.checkpoints else METHOD]
 
 
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
@@ -152,18 +161,11 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
         )
         for name in table.averages
     ]
-    return [
-        SIZE,
-        METHOD,
-        *benchmarks,
-        *averages,
-    ]
+    return [*named(table), *benchmarks, *averages]
 
 
+SEEDS: Column[TableRow] = Column("Training seeds", lambda row: row.seeds)
 RESPONSES: list[Column[TableRow]] = [
-    SIZE,
-    METHOD,
-    Column("Training seeds", lambda row: row.seeds),
     Column("Mean tokens", _mean(lambda cell: cell.num_tokens), ".1f"),
     Column("Truncated [%]", _percent(lambda cell: cell.truncated_fraction), ".2f"),
     Column("No box [%]", _percent(lambda cell: cell.no_box_fraction), ".2f"),
@@ -172,9 +174,14 @@ RESPONSES: list[Column[TableRow]] = [
 ]
 
 
+def responses(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns about the length and form of responses."""
+    return [*named(table), *([] if table.checkpoints else [SEEDS]), *RESPONSES]
+
+
 def pass_and_majority(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of pass@N and majority@N; the CSV also has pass@k for smaller powers of two."""
-    columns = [SIZE, METHOD]
+    columns = named(table)
     for name, samples in table.samples.items():
         powers = [2**i for i in range(samples.bit_length())]
         columns += [
@@ -196,8 +203,7 @@ def _pass_and_majority(k: int) -> Callable[[Cell], str]:
 def verdicts(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the verdicts by the rules and with the verifier."""
     columns: list[Column[TableRow]] = [
-        SIZE,
-        METHOD,
+        *named(table),
         Column(
             "Rules",
             _mean(lambda cell: 100 * cell.rule),
@@ -343,7 +349,7 @@ CSV: list[Column[Line]] = [
 def csv_lines(table: MainTable) -> Iterable[Line]:
     """Yield the lines of the CSV; the benchmarks of each row come before its averages."""
     order = [*table.samples, *table.averages]
-    parts = [[*accuracy(table), *RESPONSES, *pass_and_majority(table)]]
+    parts = [[*accuracy(table), *responses(table), *pass_and_majority(table)]]
     parts += [verdicts(table)] * table.verifier
     for columns in parts:
         measured = [(column, column.metric) for column in columns if column.metric]

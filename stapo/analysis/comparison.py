@@ -80,7 +80,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         comparisons=comparisons,
         choices=scores.choices if study.full_steps() else [],
         notes=[
-            *notes(study),
+            *notes(study, {c.target for c in comparisons if c.adjusted_p < SIGNIFICANT}),
             *weights_notes(study, scores.same_weights),
             *failure_notes(scores.cells),
             *overlap_notes(scores.overlap),

@@ -1,6 +1,6 @@
 """Sentences under a table: headlines, differences, and notes on the numbers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stapo.analysis.cells import Cell
 from stapo.analysis.equal_weights import SameWeights
@@ -26,20 +26,32 @@ def mark(position: int) -> str:
     return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
 
 
-def notes(study: Study) -> list[str]:
-    """Return the notes that a reader of the table must know."""
-    seeds, (targets, baselines) = len(study.run.seeds), study.compared()
-    lines = [
+def accuracy_notes(study: Study) -> list[str]:
+    """Return the notes on the numbers of every table."""
+    seeds = len(study.run.seeds)
+    return [
         "Mean over samples, then problems; 95 % intervals by bootstrap over problems"
         + (" and training seeds." if seeds > 1 else "."),
         "Avg is the plain mean of the benchmarks.",
     ]
+
+
+def notes(study: Study, differing: Collection[str]) -> list[str]:
+    """Return the notes that a reader of the table must know.
+
+    Args:
+        study: the study.
+        differing: targets that differ from a row, which has their mark.
+    """
+    seeds, (targets, baselines) = len(study.run.seeds), study.compared()
+    lines = accuracy_notes(study)
     if targets and baselines:
         lines[-1] += f" {COMPARED}"
         lines += [
             f"{mark(i)} Avg of {study.method(name).title} differs from this one "
             f"(adjusted p < {SIGNIFICANT})."
             for i, name in enumerate(targets)
+            if name in differing
         ]
     if study.full_steps():
         lines.append(rule_text(study.evaluation.select, study.evaluation.development))
@@ -123,8 +135,8 @@ def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def headline_texts(table: MainTable) -> list[str]:
-    """Return the headline of each target as one sentence; none of a table that compares checkpoints."""
-    if not table.headlines and table.comparisons:
+    """Return the headline of each target as one sentence; none of a table of checkpoints."""
+    if table.checkpoints:
         return []
     if not table.headlines:
         return ["No headline: no method of this study is compared with others."]

@@ -95,6 +95,13 @@ class MainTable:
     """Fingerprint of everything that determines this table."""
     part: str = ""
     """Sentence on the problems that were left out; empty if all were evaluated."""
+    checkpoints: bool = False
+    """Whether the rows are checkpoints from anywhere, not methods of a study."""
+
+    @property
+    def best_of(self) -> str:
+        """What is bold: checkpoints of unknown size are compared with one another."""
+        return "best of each size" if any(row.size for row in self.rows) else "best"
 
     @property
     def titles(self) -> dict[str, str]:

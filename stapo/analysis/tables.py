@@ -42,7 +42,7 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
         grid = Grid(
             columns=columns.accuracy(table),
             rows=table.rows,
-            caption=f"{conditions}: accuracy in %, best of each size in bold, 95 % intervals below."
+            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below."
             + (table.part and f" {table.part}"),
             notes=[
                 *(f"{title}: {source}." for title, source in sources.items()),

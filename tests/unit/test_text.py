@@ -69,6 +69,13 @@ def test_markdown_shows_markup_as_it_is_written(text):
     assert "$" not in markdown(text).replace(r"\$", "")
 
 
+def test_a_definition_of_a_link_is_none_behind_spaces_either():
+    assert markdown("  [a]: b") == r"  \[a]: b"
+
+
 def test_ordinary_sentences_are_left_alone():
-    text = "mean over sizes: -2.13 % [-4.82, +0.48] (tiny -2.13 % over JustRL), 20-Entropy: avg@4."
-    assert markdown(text) == text
+    for text in (
+        "mean over sizes: -2.13 % [-4.82, +0.48] (tiny -2.13 % over JustRL), 20-Entropy: avg@4.",
+        "v4 and v5 [read in a primary text]: the entropy collapses.",
+    ):
+        assert markdown(text) == text

@@ -155,6 +155,18 @@ def test_a_study_compares_nothing_where_it_says_so(raw_study, tmp_path):
     assert tabulated(job, tmp_path).comparisons == []
 
 
+def test_a_mark_is_explained_only_where_a_row_has_it(raw_study, tmp_path):
+    study = parsed(raw_study, ["justrl", "stapo"])
+    tabulated(study, tmp_path)
+    for method in study.run.methods:
+        for benchmark in study.run.benchmarks:
+            answer(study, tmp_path, method, benchmark, lambda p: p % 4)
+    table = main_table(study, DECODING, read_scores(study, DECODING, tmp_path))
+    assert table.comparisons
+    assert not any(row.marks for row in table.rows)
+    assert not any("differs from this one" in note for note in table.notes)
+
+
 @pytest.mark.parametrize(
     ("compare", "expected"),
     [

@@ -83,7 +83,7 @@ def test_two_checkpoints_and_a_study_in_one_table(built, tmp_path, monkeypatch, 
     assert {line["method"] for line in lines} == {
         "mine-tiny-base", "mine-tiny-stapo-seed0", "other-one"
     }  # fmt: skip
-    (compared,) = [text[text.index("- STAPO") : text.index("| Size | Method | Training")]]
+    (compared,) = [text[text.index("- STAPO") : text.index("| Size | Checkpoint | Mean")]]
     found = compared.strip().splitlines()
     pairs = [line.partition(" points")[0].rpartition(" ")[0] for line in found]
     assert pairs == [
