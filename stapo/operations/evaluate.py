@@ -162,8 +162,9 @@ def _tables(
 def faults(asked: Asked) -> list[str]:
     """Return a line for each error in what is asked."""
     known = asked.tasks()
+    others = "" if asked.beside else "; --study names the study of a benchmark from a file"
     errors = [
-        f"--benchmark: unknown name {name!r}; known: {', '.join(known)}"
+        f"--benchmark: unknown name {name!r}; known: {', '.join(known)}{others}"
         for name in dict.fromkeys(asked.benchmarks)
         if name not in known
     ]

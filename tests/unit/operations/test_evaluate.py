@@ -315,4 +315,8 @@ def test_a_benchmark_from_a_file_of_a_study(built, tmp_path, monkeypatch):
     assert other != name, "another content is another evaluation"
     assert (golds.count("7"), changed.count("8")) == (4, 2)
     unknown = faults(replace(ASKED, benchmarks=["own"]))
-    assert [line for line in unknown if "unknown name 'own'" in line]
+    (line,) = [line for line in unknown if "unknown name 'own'" in line]
+    assert line.endswith("linear-equation; --study names the study of a benchmark from a file")
+    beside = read_study(tmp_path / "mine.yaml")
+    (line,) = faults(replace(ASKED, benchmarks=["other"], beside=beside))
+    assert line.endswith("linear-equation, own")
