@@ -29,8 +29,8 @@ SAME_PACKAGES = (
     "latex2sympy2-extended",
 )
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
-MISSING_LINES = 3
-"""More missing files than this are one line."""
+MOST_LINES = 3
+"""More files than this that are missing, or made with other settings, are one line."""
 
 
 class StaleScoreError(ValueError):
@@ -87,7 +87,7 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
 
     Raises:
         StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
-            with other packages or hardware than the others; one line for each file.
+            with other packages or hardware than the others; one line for each file, or for many.
     """
     scores = Scores()
     tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
@@ -138,7 +138,7 @@ def read_tables(
         StaleScoreError: as for `read_scores`.
     """
     errors, tables = [], {}
-    missing: list[str] = []
+    missing, stale = {}, {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -149,13 +149,16 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
-            missing.append(path)
-            errors.append(f"{path}: missing; run snakemake")
+            missing[path] = f"{path}: missing; run snakemake"
             continue
         except DamagedFileError as error:
             errors.append(f"{path}: {error}; {AGAIN}")
             continue
-        errors += _problems(path, identity, expected, provenance, table)
+        if identity.get("fingerprint") != expected["fingerprint"]:
+            made = f"made by configuration {identity.get('fingerprint')}"
+            stale[path] = f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again"
+        else:
+            errors += _problems(path, identity, expected, provenance, table)
         if table.num_rows != counts.setdefault(benchmark, table.num_rows):
             errors.append(
                 f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
@@ -164,13 +167,22 @@ def read_tables(
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
-    if len(missing) > MISSING_LINES:  # Most often all of them: the study has not been run.
-        errors = [line for line in errors if not line.endswith(": missing; run snakemake")]
-        count = len(missing)
-        errors.append(f"{count} score files are missing, such as {missing[0]}; run snakemake")
+    again = "`stapo status` says what changed, and snakemake makes them again"
+    errors = [
+        *_lines(stale, "were made with other settings or by another version", again),
+        *_lines(missing, "are missing", "run snakemake"),
+        *errors,
+    ]
     if errors:
         raise StaleScoreError("\n".join(errors))
     return tables, provenance
+
+
+def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:
+    """Return the errors of some score files; one line for many, most often all of them."""
+    if len(errors) <= MOST_LINES:
+        return [*errors.values()]
+    return [f"{len(errors)} score files {what}, such as {next(iter(errors))}; {remedy}"]
 
 
 def accuracy(tables: Iterable[pa.Table], column: str) -> float:
@@ -208,11 +220,6 @@ def _problems(
     others: dict[str, Any],
     table: pa.Table,
 ) -> list[str]:
-    if found.get("fingerprint") != expected["fingerprint"]:
-        return [
-            f"{path}: made by configuration {found.get('fingerprint')}, expected "
-            f"{expected['fingerprint']}; run snakemake again"
-        ]
     errors = []
     samples = expected["samples"]
     if fault := missing_samples(table, samples):

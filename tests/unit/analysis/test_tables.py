@@ -108,6 +108,23 @@ def test_a_study_that_has_not_been_run_is_one_line(study, tmp_path, finished):
         write_tables(study, DECODING, finished)
 
 
+def test_results_of_an_earlier_version_are_one_line(study, finished):
+    for path in paths.table_score_paths(study, DECODING)[:4]:
+        checkpoint, _, benchmark = path.removeprefix("results/demo/scores/").rpartition(
+            f"/{DECODING}/"
+        )
+        write_score(
+            finished, study, checkpoint, benchmark.removesuffix(".parquet"), fingerprint="old"
+        )
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(study, DECODING, finished)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(
+        "4 score files were made with other settings or by another version, such"
+    )
+    assert line.endswith("; `stapo status` says what changed, and snakemake makes them again")
+
+
 def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_study):
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
     other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
