@@ -13,7 +13,7 @@ from typing import Any
 
 from lm_eval.tasks import TaskManager
 
-from stapo.bars import bar
+from stapo.bars import bar, only_ours
 from stapo.canonical import fingerprint
 from stapo.evaluation.engines import Answers, engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
@@ -86,6 +86,7 @@ def generate(
         BusyError: another process uses `work`.
         DamagedFileError: the checkpoint differs from its checksums.
     """
+    only_ours()
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, end_tokens)
@@ -169,6 +170,7 @@ def prompt_faults(
         benchmarks: the benchmarks.
         end_tokens: end tokens of the study.
     """
+    only_ours()
     tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
     questions = {one.name: [question for question, _ in _rows(tasks, one)] for one in benchmarks}
     faults = []

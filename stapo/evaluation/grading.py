@@ -131,7 +131,9 @@ def grade_all(
 
     with ThreadPoolExecutor(workers) as pool:
         found = pool.map(judged, unequal)
-        shown = bar("grading", len(unequal), "answer", over=found) if progress else found
+        shown = (
+            bar("grading", len(unequal), "answer", over=found) if progress and unequal else found
+        )
         verdicts.update(zip(unequal, shown, strict=True))
     return [
         Grade("no_box", None) if answer is None else Grade(verdicts[gold, answer], answer)

@@ -8,6 +8,7 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
+from stapo.bars import only_ours
 from stapo.records.responses import read_responses
 from stapo.repository import BENCHMARKS
 from stapo.study import StudyError
@@ -55,6 +56,7 @@ def regrade(completions: Path, benchmark: str) -> float:
     Raises:
         StudyError: the questions or the golds are not those of the benchmark.
     """
+    only_ours()
     name = TASK_PREFIX + benchmark
     loaded = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load([name])
     task, stored = loaded["tasks"][name], Stored(completions)

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from stapo.bars import bar
+from stapo.bars import bar, only_ours
 from stapo.files import replace_file
 from stapo.models.arithmetic import (
     VOCABULARY,
@@ -179,6 +179,7 @@ def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
 
 def build_tiny(settings: TinyModel, path: Path, state: Path | None = None) -> None:
     """Build, train and save the base model and its tokenizer; `state` as for `supervise`."""
+    only_ours()
     tokenizer = build_tokenizer()
     model = build_model(settings)
     supervise(model, tokenizer, settings, state)

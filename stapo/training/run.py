@@ -14,6 +14,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 
+from stapo.bars import only_ours
 from stapo.canonical import fingerprint
 from stapo.files import append_jsonl, link_or_copy, replace_directory, replace_file, write_json
 from stapo.locks import work_directory
@@ -221,6 +222,7 @@ def train(job: TrainingJob) -> None:
         OwnFunctionError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
+    only_ours()
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=TIMEOUT)
     with ExitStack() as stack:
         if state.is_main_process:

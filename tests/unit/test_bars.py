@@ -1,8 +1,12 @@
 """Progress is a line of its own in a log, with rate and time left, and a bar in a terminal."""
 
 import io
+import logging
 import re
 import sys
+
+from huggingface_hub.utils import are_progress_bars_disabled
+from transformers.utils import logging as transformers_logging
 
 from stapo import bars
 
@@ -33,3 +37,22 @@ def test_in_a_terminal_it_is_one_line(monkeypatch):
         shown.update(2)
     assert "\r" in terminal.getvalue()
     assert "2/2" in terminal.getvalue()
+
+
+def test_libraries_show_neither_bars_of_files_nor_advice_to_authors_of_tasks(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(transformers_logging, "_tqdm_active", True)
+    with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
+        assert [*shown] == ["file"]
+    assert "Writing model shards" in capfd.readouterr().err
+    advice = logging.getLogger("lm_eval.api.task")
+    monkeypatch.setattr(advice, "level", advice.level)
+    bars.only_ours()
+    with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
+        assert [*shown] == ["file"]
+    assert capfd.readouterr().err == ""
+    assert not advice.isEnabledFor(logging.WARNING)
+    assert advice.isEnabledFor(logging.ERROR)
+    # A download of gigabytes without a word would look dead.
+    assert not are_progress_bars_disabled()

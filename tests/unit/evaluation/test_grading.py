@@ -675,3 +675,8 @@ def test_a_worker_that_cannot_judge_known_answers_does_not_start():
     # Without memory every answer would be a crash, and every score nearly zero.
     with pytest.raises(RuntimeError, match="misjudges known answers"):
         grade_all([NEEDS_WORKER], memory_bytes=0)
+
+
+def test_without_an_answer_to_judge_there_is_no_bar(capsys):
+    assert [one.verdict for one in grade_all([("7", r"\boxed{7}")], progress=True)] == ["correct"]
+    assert capsys.readouterr().err == ""
