@@ -19,7 +19,8 @@ if command -v flock >/dev/null && [ -z "${STAPO_INSTALL_LOCKED:-}" ]; then
 fi
 
 . requirements/python.sh
-echo "install: creating .venv from requirements/lock.txt (a minute or two)" >&2
+echo "install: pip puts requirements/lock.txt into .venv and says nothing meanwhile: 3 minutes on two cores, and the" \
+    "time of the download; 2.5 GB on disk, 4 GB more with a GPU" >&2
 export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
 rm -rf .venv
 "$python" -m venv .venv
