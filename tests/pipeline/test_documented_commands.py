@@ -48,9 +48,6 @@ ELSEWHERE = {
     "stapo intervene --study workflows/studies/smoke.yaml --checkpoint tiny/justrl/seed0 --out by-hand": (
         "tests/pipeline/test_interventions_rule.py"
     ),
-    "stapo compare-engines results/evaluate-A results/evaluate-B": (
-        "tests/unit/operations/test_engine_check.py"
-    ),
     "snakemake --workflow-profile workflows/profiles/smoke --report report-dag.html": (
         "tests/pipeline/test_snakemake_report.py"
     ),
@@ -62,8 +59,6 @@ NOT_HERE = {
     "stapo fetch workflows/studies/paper.yaml": HUB,
     "stapo fetch workflows/studies/mine.yaml": HUB,
     "stapo audit-grader --benchmark minerva": HUB,
-    "stapo evaluate out/model --benchmark aime24 --decoding greedy --limit 10 --name look": HUB,
-    "stapo regrade completions.jsonl --benchmark aime24": HUB,
     "stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --benchmark math500 "
     "--backend vllm": "needs a GPU for vLLM, and the internet",
 }
