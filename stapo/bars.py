@@ -17,7 +17,7 @@ def only_ours() -> None:
 
     Downloads keep the bars of the Hub.
     """
-    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils.logging import disable_progress_bar
 
     hidden = are_progress_bars_disabled()
