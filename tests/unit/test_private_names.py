@@ -25,7 +25,7 @@ PACKAGES = {
 }  # fmt: skip
 DOCUMENTED = {
     "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "snakemake.utils",
-    "on_train_begin", "on_step_end", "on_train_end",
+    "on_train_begin", "on_step_end", "on_log", "on_train_end",
     "generate_until", "loglikelihood", "loglikelihood_rolling", "math", "_asdict",
 }  # fmt: skip
 """Modules below the first level, methods made to be overridden or named in the row of their class, and
