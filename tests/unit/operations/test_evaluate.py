@@ -161,6 +161,16 @@ def test_greedy_decoding_has_one_response(built, tmp_path, monkeypatch):
     assert record["benchmarks"] == {"chain-2": 1}
 
 
+def test_the_table_names_checkpoints_with_the_same_weights(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("m", "n"):
+        copied(built[1], name)
+    text = evaluate(["one=m", "other=n"], replace(ASKED, samples=1, limit=3))[0].read_text()
+    assert "| one |" in text
+    assert "| other |" not in text
+    assert "other: the same weights as one; shown once." in text
+
+
 class Killed(BaseException):
     """Ends an evaluation as a kill does: nothing of ours handles it."""
 
