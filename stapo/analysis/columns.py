@@ -161,7 +161,11 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
         )
         for name in table.averages
     ]
-    return [*named(table), *benchmarks, *averages]
+    return [
+        *named(table),
+        *benchmarks,
+        *averages,
+    ]
 
 
 SEEDS: Column[TableRow] = Column("Training seeds", lambda row: row.seeds)

@@ -471,8 +471,8 @@ def test_a_run_says_what_it_was_made_from_and_with(finished):
     assert attempt["command"][:4] == [Path(sys.executable).name, "-m", "stapo", "train"]
     named = attempt["command"][attempt["command"].index("--study") + 1]
     assert attempt["study"] == json.loads((finished.path / named).read_text())
-    # The steps are most of the attempt, and none of it twice.
-    assert 0.3 * attempt["seconds"] < run["seconds"] < attempt["seconds"]
+    # The steps are a part of the attempt, the rest is starting and publishing.
+    assert 0.1 * attempt["seconds"] < run["seconds"] < attempt["seconds"]
     assert run["environment"]["packages"]["torch"].startswith("2.13.0")
     assert len(run["environment"]["lock"]) == 64
     study = json.loads((results / "provenance.json").read_text())

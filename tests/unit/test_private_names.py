@@ -24,7 +24,8 @@ PACKAGES = {
     "latex2sympy2_extended", "math_verify", "antlr4", "sympy", "vllm",
 }  # fmt: skip
 DOCUMENTED = {
-    "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "snakemake.utils",
+    "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "huggingface_hub.utils.tqdm",
+    "snakemake.utils", "transformers.utils.logging",
     "on_train_begin", "on_step_end", "on_log", "on_train_end",
     "generate_until", "loglikelihood", "loglikelihood_rolling", "math", "_asdict",
 }  # fmt: skip

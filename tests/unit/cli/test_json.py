@@ -110,7 +110,8 @@ def test_verify(run, tmp_path, raw_study, monkeypatch):
     errors = [str(number) for number in range(2 * verify.SHOWN)]
     monkeypatch.setattr(verify, "admit", lambda *_: ({}, []))
     monkeypatch.setattr(verify, "_notes", lambda _: ["a note"])
-    monkeypatch.setattr(verify, "CHECKS", {"first": lambda _: errors, "second": lambda _: []})
+    checks = {"first": lambda _: errors, "second": lambda _: []}
+    monkeypatch.setattr(verify, "SUMMARY_CHECKS", checks)  # Without files, there is no raw data.
     code, document = run("verify", str(folder), "--json")
     assert code == 1
     assert list(document) == list(refused) == list(documented("verify"))
