@@ -264,7 +264,8 @@ def test_what_is_stopped_while_it_starts_did_not_fail(study, tmp_path, line):
     weights = tmp_path / paths.BASE_MODEL.format(**PUBLISHED)
     weights.mkdir(parents=True)
     os.utime(weights, (time.time() - 500,) * 2)
-    write_json(tmp_path / paths.BASE_RECORD.format(**PUBLISHED), identity.model_settings(study.models["tiny"]))
+    record_of_base = tmp_path / paths.BASE_RECORD.format(**PUBLISHED)
+    write_json(record_of_base, identity.model_settings(study.models["tiny"]))
     write(tmp_path / "logs/smoke/completions/tiny/base/t1.0-p1.0.log", f"{line}\n")
     base = answers(study, tmp_path)[0]
     assert (base.state, base.note) == ("stopped", said)
@@ -322,7 +323,8 @@ def test_responses_and_scores_are_counted(study, tmp_path):
     at = {"study": "smoke", "checkpoint": "tiny/base", "decoding": "t1.0-p1.0"}
     weights = tmp_path / paths.BASE_MODEL.format(**PUBLISHED)
     weights.mkdir(parents=True)
-    write_json(tmp_path / paths.BASE_RECORD.format(**PUBLISHED), identity.model_settings(study.models["tiny"]))
+    record_of_base = tmp_path / paths.BASE_RECORD.format(**PUBLISHED)
+    write_json(record_of_base, identity.model_settings(study.models["tiny"]))
     os.utime(weights, (time.time() - 500,) * 2)
     work = tmp_path / paths.GENERATE_WORK.format(**at)
     write(work / f"chain-2-{fingerprint('now')}.jsonl", "{}\n" * 150 + '{"torn', age=100)
