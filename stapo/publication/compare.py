@@ -63,6 +63,9 @@ def compare_folders(folders: Sequence[Path]) -> list[StudyComparison]:
             if refused:
                 errors += [f"{folder}: {line}" for line in refused]
                 continue
+            if results.is_summary:
+                errors.append(f"{folder}: without its raw data; the scores are needed to compare")
+                continue
             try:
                 found.append(_finished(label, folder, results))
             except StudyError as error:

@@ -20,6 +20,7 @@ from stapo.publication.compare import (
     comparison_json,
     print_comparison,
 )
+from stapo.publication.folder import is_raw
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError, parse_study
 
@@ -210,6 +211,17 @@ def test_all_errors_are_said_at_once(raw, tmp_path):
     assert "no results folder" in text
     with pytest.raises(StudyError, match="for example: stapo compare"):
         compare_folders([good])
+
+
+def test_a_folder_without_its_raw_data_is_one_line(raw, tmp_path):
+    whole, summary = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+    for path in [path for path in summary.rglob("*") if path.is_file()]:
+        if is_raw(path.relative_to(summary).as_posix()):
+            path.unlink()
+    with pytest.raises(StudyError) as caught:
+        compare_folders([whole, summary])
+    (line,) = caught.value.errors
+    assert line == f"{summary}: without its raw data; the scores are needed to compare"
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
