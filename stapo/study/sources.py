@@ -54,8 +54,10 @@ class FolderModel(_OwnTemplate):
 
 
 TinyWorld = Annotated[
-    Literal["tiny-arithmetic", "long-arithmetic"],
-    Field(description="Name of the tiny world: chains of 2 to 6 or of 4 to 8 operations"),
+    Literal["tiny-arithmetic", "long-arithmetic", "wide-arithmetic"],
+    Field(
+        description="Name of the tiny world: chains of 2 to 6 operations, of 4 to 8, or of 2 to 6 modulo 100"
+    ),
 ]
 
 
