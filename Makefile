@@ -1,4 +1,4 @@
-# Every target installs what it needs; only Python 3.11 is required.
+# Every target installs what it needs; only Python 3.11, 3.12 or 3.13 is required.
 SHELL := /bin/sh
 # Caches stay inside the repository.
 export XDG_CACHE_HOME := $(CURDIR)/.cache
