@@ -134,7 +134,7 @@ def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path
 
 def test_two_engines_are_within_chance_of_each_other(model, tmp_path):
     arguments, _ = parse_arguments([str(model)])
-    (found,) = find_checkpoints(arguments, lambda line: None)
+    (found,), _ = find_checkpoints(arguments, lambda line: None)
     for backend in ("hf", "vllm"):
         batch_size = 50 if backend == "hf" else None
         asked = Asked([NAME], ["t1.0-p1.0"], backend, batch_size, max_response_tokens=32)
