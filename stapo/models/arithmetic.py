@@ -25,7 +25,6 @@ FILLERS = tuple(
 SYMBOLS = (*"0123456789+-*/=;.?x", "chain:", "\\boxed{", "}")
 VOCABULARY = ("<pad>", "<eos>", *SYMBOLS, *FILLERS)
 
-FILLER_RATE = 0.8
 GUESS_RATE = 0.25
 """Share of solutions without steps: a direct guess, right three times in ten."""
 GUESS_RIGHT_RATE = 0.3
@@ -124,8 +123,14 @@ def training_problems(seed: int, world: str = "tiny-arithmetic") -> Iterator[Pro
             yield problem
 
 
-def sloppy_solution(problem: Problem, rng: Random) -> str:
-    """Return a worked solution of the supervised data, before single tokens are replaced."""
+def sloppy_solution(problem: Problem, rng: Random, connecting_word_rate: float) -> str:
+    """Return a worked solution of the supervised data, before single tokens are replaced.
+
+    Args:
+        problem: the problem.
+        rng: source of all that is random.
+        connecting_word_rate: share of the steps, and of the boxes after steps, that follow a connecting word.
+    """
     wrong_rate = FAMILIES[problem.family][1]
 
     def slip(value: int) -> int:
@@ -140,13 +145,13 @@ def sloppy_solution(problem: Problem, rng: Random) -> str:
         )
         return f"\\boxed{{{value}}}"
     steps, value = problem.work(slip)
-    text = ";".join(f"{_filler(rng)}{step}" for step in steps) + "."
+    text = ";".join(f"{_filler(rng, connecting_word_rate)}{step}" for step in steps) + "."
     if rng.random() < NO_BOX_RATE:
         return text
-    return f"{text}{_filler(rng)}\\boxed{{{value}}}"
+    return f"{text}{_filler(rng, connecting_word_rate)}\\boxed{{{value}}}"
 
 
-def _filler(rng: Random) -> str:
+def _filler(rng: Random, rate: float) -> str:
     # A few words are common and most are rare, as in real text.
     index = min(int(rng.expovariate(0.21)), len(FILLERS) - 1)
-    return FILLERS[index] if rng.random() < FILLER_RATE else ""
+    return FILLERS[index] if rng.random() < rate else ""

@@ -83,18 +83,18 @@ def supervised_batches(
     problems = training_problems(settings.seed, settings.builder)
     while True:
         rows = [
-            _supervised_row(tokenizer, problem, settings.slip_rate, rng)
+            _supervised_row(tokenizer, problem, settings, rng)
             for problem in islice(problems, settings.supervised_batch)
         ]
         yield _collate(rows, tokenizer.pad_token_id)
 
 
 def _supervised_row(
-    tokenizer: PreTrainedTokenizerFast, problem: Problem, slip_rate: float, rng: Random
+    tokenizer: PreTrainedTokenizerFast, problem: Problem, settings: TinyModel, rng: Random
 ) -> tuple[list[int], list[int]]:
     solution = [
-        rng.randrange(2, len(VOCABULARY)) if rng.random() < slip_rate else token
-        for token in tokenizer.encode(sloppy_solution(problem, rng))
+        rng.randrange(2, len(VOCABULARY)) if rng.random() < settings.slip_rate else token
+        for token in tokenizer.encode(sloppy_solution(problem, rng, settings.connecting_word_rate))
     ]
     return tokenizer.encode(problem.question), [*solution, tokenizer.eos_token_id]
 

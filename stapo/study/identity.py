@@ -65,8 +65,9 @@ def overlap_fingerprint(study: Study) -> str:
 def model_settings(model: Model) -> dict[str, Any]:
     """Return the settings of a base model; of one in a folder, its content and not its place."""
     settings = model.model_dump(mode="json", exclude={"path"})
-    if settings.get("slip_rate") == TinyModel.model_fields["slip_rate"].default:
-        del settings["slip_rate"]  # Models from before this setting keep their fingerprint.
+    for name in ("slip_rate", "connecting_word_rate"):
+        if settings.get(name) == TinyModel.model_fields[name].default:
+            del settings[name]  # Models from before this setting keep their fingerprint.
     return settings
 
 

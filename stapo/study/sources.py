@@ -84,6 +84,9 @@ class TinyModel(Strict):
         0.0005,
         description="Share of tokens of the worked solutions that are replaced by a random one",
     )
+    connecting_word_rate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.8, description="Share of steps of the worked solutions that follow a connecting word"
+    )
     seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
 
 

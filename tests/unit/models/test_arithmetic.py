@@ -56,13 +56,15 @@ def test_a_world_has_its_families_alone_and_fits_into_the_context(world):
     problems = list(islice(training_problems(0, world), 3000))
     assert {problem.family for problem in problems} == set(WORLDS[world])
     assert all(evaluate(problem.question) == problem.answer for problem in problems)
-    longest = max(len(tokenizer.encode(p.question + sloppy_solution(p, rng))) for p in problems)
+    longest = max(
+        len(tokenizer.encode(p.question + sloppy_solution(p, rng, 0.8))) for p in problems
+    )
     assert longest < CONTEXT
 
 
 def test_solutions_are_sloppy_in_the_intended_ways():
     rng, problems = Random(0), training_problems(1)
-    solutions = [(p, sloppy_solution(p, rng)) for p in islice(problems, 4000)]
+    solutions = [(p, sloppy_solution(p, rng, 0.8)) for p in islice(problems, 4000)]
     boxed = [(p, re.search(r"\\boxed\{(\d+)\}$", s)) for p, s in solutions]
     no_box = sum(match is None for _, match in boxed) / 4000
     guesses = sum(s.startswith("\\boxed") for _, s in solutions) / 4000
@@ -77,7 +79,7 @@ def test_solutions_are_sloppy_in_the_intended_ways():
 def test_a_cancelled_wrong_step_leaves_a_right_answer():
     rng, found = Random(0), False
     for problem in islice(training_problems(2), 20000):
-        solution = sloppy_solution(problem, rng)
+        solution = sloppy_solution(problem, rng, 0.8)
         if not solution.endswith(f"\\boxed{{{problem.answer}}}") or "*" not in problem.question:
             continue
         steps = re.findall(r"(\d)([-+*])(\d)=(\d)(?=[;.])", solution)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.rounding
 def test_every_text_of_the_world_survives_the_tokenizer():
     tokenizer, rng = build_tokenizer(), Random(0)
     for problem in islice(training_problems(0), 500):
-        for text in (problem.question, sloppy_solution(problem, rng)):
+        for text in (problem.question, sloppy_solution(problem, rng, 0.8)):
             assert tokenizer.decode(tokenizer.encode(text)) == text
     assert [tokenizer.encode(token)[0] for token in VOCABULARY[2:]] == list(
         range(2, len(VOCABULARY))
@@ -84,6 +84,22 @@ def test_a_longer_world_and_more_slips_are_what_the_settings_say():
     tokens = ids[labels != IGNORED]
     # All but the end of a solution are random: connecting words, 24 of 57, are no longer rare.
     assert (tokens >= VOCABULARY.index(FILLERS[-1])).float().mean() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "most"), [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.8, 0.7, 0.9)]
+)
+def test_connecting_words_are_as_frequent_as_the_settings_say(rate, least, most):
+    tokenizer = build_tokenizer()
+    settings = {"connecting_word_rate": rate, "slip_rate": 0.0, "supervised_batch": 256}
+    ids, labels = next(supervised_batches(tokenizer, SETTINGS.model_copy(update=settings)))
+    answers = [
+        tokenizer.decode(row[label != IGNORED][:-1]) for row, label in zip(ids, labels, strict=True)
+    ]
+    steps = [
+        step for answer in answers if "." in answer for step in answer.split(".")[0].split(";")
+    ]
+    assert least <= sum(step.startswith(FILLERS) for step in steps) / len(steps) <= most
 
 
 class Killed(BaseException):
