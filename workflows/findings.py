@@ -1,0 +1,181 @@
+"""Write the tables of docs/findings.md and README.md that state results of the miniature.
+
+    python workflows/findings.py [--check]
+
+A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->` and is made from the files that the
+pipeline wrote to `results/miniature*/tables`, and from the log of the regimes. With --check nothing is
+written; the exit code is 1 if a page differs from its tables.
+"""
+
+import argparse
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from stapo.files import replace_file
+from stapo.repository import ROOT, STUDIES
+from stapo.study import read_study
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
+STUDY, ABLATION = "miniature", "miniature-ablation"
+BLOCK = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+Row = dict[str, str]
+
+
+def rows(study: str, name: str) -> list[Row]:
+    """Return the rows of a table of a study."""
+    return _read(ROOT / "results" / study / "tables" / f"{name}.csv")
+
+
+def _read(path: Path) -> list[Row]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *body]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _interval(row: Row, digits: int) -> str:
+    value, low, high = (float(row[key]) for key in ("value", "low", "high"))
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def accuracy() -> str:
+    """Return Avg of each method under each decoding, and the entropy of its trainings."""
+    study = read_study(STUDIES / f"{STUDY}.yaml")
+    found = {
+        (row["size"], row["method"], row["decoding"]): _interval(row, 1)
+        for row in rows(STUDY, "values")
+        if row["benchmark"] == "Avg" and not row["reference"] and not row["seed"] and not row["step"]
+    }
+    stability = {(row["Size"], row["Method"]): row for row in rows(STUDY, "stability")}
+    body = []
+    for size in study.run.sizes:
+        for method in ("base", *study.run.methods):
+            title = "Base" if method == "base" else study.method(method).title
+            shown = stability.get((size, title), {})
+            body.append(
+                [
+                    size,
+                    title,
+                    *(found[size, method, decoding] for decoding in study.run.decodings),
+                    *(
+                        shown.get(name, "")
+                        for name in ("Lowest entropy [ratio]", "Highest entropy [ratio]")
+                    ),
+                ]
+            )
+    decodings = [
+        f"Avg at T = {one.temperature}, top-p = {one.top_p} [%]"
+        for one in (study.decodings[name] for name in study.run.decodings)
+    ]
+    head = ["Size", "Method", *decodings, "Lowest entropy", "Highest entropy"]
+    return markdown(head, body)
+
+
+def claims() -> str:
+    """Return the verdicts on all claims that were measured, and how many were not.
+
+    The ablation speaks where the main study measured nothing.
+    """
+    found: dict[tuple[str, str], list[Row]] = {}
+    for study in (STUDY, ABLATION):
+        for row in rows(study, "verdicts"):
+            of = found.setdefault((row["Claim"], row["Revision"]), [])
+            if row["Measured"] and all(row["Size"] != other["Size"] for other in of):
+                of.append(row)
+    body = [
+        [claim, revision, row["Size"], _wrapped(row["Measured"]), row["Training seeds"], f"**{_short(row)}**"]
+        for (claim, revision), of in found.items()
+        for row in of
+    ]
+    unmeasured = [claim for (claim, _), of in found.items() if not of]
+    head = ["Claim", "Revision", "Size", "Measured, 95 % interval", "Seeds", "Verdict"]
+    return (
+        markdown(head, body)
+        + f"\nNot measured here, since they are about the paper's models: {len(unmeasured)} claims.\n"
+    )
+
+
+def _wrapped(measured: str) -> str:
+    return measured.replace("; ", "<br>")
+
+
+def _short(row: Row) -> str:
+    return {"cannot be decided": "not decidable here", "holds": "holds here"}.get(
+        row["Verdict"], "does not hold here"
+    )
+
+
+def regimes() -> str:
+    """Return the regimes that were tried, a row for each training."""
+    log = _read(ROOT / "results" / STUDY / "regimes.csv")
+    body = [
+        [
+            row["regime"],
+            _settings(row["settings"]),
+            row["method"],
+            row["seed"],
+            f"{row['reward_first']} / {row['reward_best']} / {row['reward_last']}",
+            f"{row['entropy_first']} / {row['entropy_last']}",
+            f"{row['lowest_entropy']} / {row['highest_entropy']}",
+        ]
+        for row in log
+    ]
+    head = [
+        "Regime", "Settings that differ", "Method", "Seed", "Reward: first / best / last",
+        "Entropy: first / last [nats]", "lowest / highest [ratio]",
+    ]  # fmt: skip
+    return markdown(head, body)
+
+
+def _settings(text: str) -> str:
+    changed = json.loads(text)
+    flat = {
+        **{key: value for one in changed.get("models", {}).values() for key, value in one.items()},
+        **changed.get("training", {}),
+    }
+    return ", ".join(f"{key} {value}" for key, value in flat.items())
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "accuracy": accuracy,
+    "claims": claims,
+    "regimes": regimes,
+}
+
+
+def written(page: str) -> str:
+    """Return a page with its tables made again."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
+
+
+def main() -> int:
+    """Write the tables of the pages, or compare them; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    check, right = parser.parse_args().check, True
+    for page in PAGES:
+        old = page.read_text()
+        if (new := written(old)) == old:
+            continue
+        right = False
+        if check:
+            print(f"{page}: differs from its tables; next: python workflows/findings.py")
+        else:
+            with replace_file(page) as stream:
+                stream.write(new)
+    return 0 if right or not check else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
