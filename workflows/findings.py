@@ -53,7 +53,10 @@ def accuracy() -> str:
     found = {
         (row["size"], row["method"], row["decoding"]): _interval(row, 1)
         for row in rows(STUDY, "values")
-        if row["benchmark"] == "Avg" and not row["reference"] and not row["seed"] and not row["step"]
+        if row["benchmark"] == "Avg"
+        and not row["reference"]
+        and not row["seed"]
+        and not row["step"]
     }
     stability = {(row["Size"], row["Method"]): row for row in rows(STUDY, "stability")}
     body = []
@@ -92,7 +95,14 @@ def claims() -> str:
             if row["Measured"] and all(row["Size"] != other["Size"] for other in of):
                 of.append(row)
     body = [
-        [claim, revision, row["Size"], _wrapped(row["Measured"]), row["Training seeds"], f"**{_short(row)}**"]
+        [
+            claim,
+            revision,
+            row["Size"],
+            _wrapped(row["Measured"]),
+            row["Training seeds"],
+            f"**{_short(row)}**",
+        ]
         for (claim, revision), of in found.items()
         for row in of
     ]

@@ -34,14 +34,25 @@ LOG = ROOT / "results" / "miniature" / "regimes.csv"
 Row = dict[str, Any]
 
 
+def with_changes(first: Mapping[str, Any], changed: Mapping[str, Any]) -> Row:
+    """Return settings with others in their place, section by section."""
+    found = dict(first)
+    for key, value in changed.items():
+        inner = isinstance(value, Mapping)
+        found[key] = with_changes(found.get(key, {}), value) if inner else value
+    return found
+
+
 def write_study(search: Mapping[str, Any], regime: str) -> Path:
     """Write the study of a regime, and return its path."""
     path = ROOT / "work" / "regimes" / f"{regime}.yaml"
     study = {
-        **search["regimes"][regime],
+        **with_changes(search["first"], search["regimes"][regime]),
         "extends": search["study"],
         "name": f"regime-{regime}",
         "run": {"methods": search["methods"], "seeds": search["seeds"]},
+        "evaluation": {"curve": None},
+        "interventions": {"checkpoints": []},
     }
     with replace_file(path) as stream:
         yaml.safe_dump(study, stream)
