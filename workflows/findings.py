@@ -1,17 +1,14 @@
 """Write the tables of docs/findings.md and README.md that state results of the miniature.
 
-    python workflows/findings.py [--check]
+    python workflows/findings.py
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->` and is made from the files that the
-pipeline wrote to `results/miniature*/tables`, and from the log of the regimes. With --check nothing is
-written; the exit code is 1 if a page differs from its tables.
+pipeline wrote to `results/miniature*/tables`, and from the log of the regimes.
 """
 
-import argparse
 import csv
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -167,25 +164,13 @@ def written(page: str) -> str:
     return BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
 
 
-def main() -> int:
-    """Write the tables of the pages, or compare them; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    check, right = parser.parse_args().check, True
+def main() -> None:
+    """Write the tables of the pages again."""
     for page in PAGES:
-        old = page.read_text()
-        if (new := written(old)) == old:
-            continue
-        right = False
-        if check:
-            print(f"{page}: differs from its tables; next: python workflows/findings.py")
-        else:
+        if (new := written(old := page.read_text())) != old:
             with replace_file(page) as stream:
                 stream.write(new)
-    return 0 if right or not check else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -299,18 +299,17 @@ def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) ->
     made_by = identity.generate_fingerprint(study, checkpoint, decoding)
     error = error_in(logs, owner.since if owner else since, made_by)
     ended, why = _end(next((b.error for b in found if b.error), error))
+    outdated = [b.name for b in found if b.scored == "outdated" and not responses]
     if scored == len(found):
         state, note = "scored", ""
     elif owner:
         state, note = _process(owner, max(owner.since, *(b.news for b in found)), 0.0, error)
         state = "answering" if state == "running" else state
-    elif ended == "failed":
+    elif ended == "failed" or (ended and not outdated):
         state, note = ended, why
-    elif not responses and (old := [b.name for b in found if b.scored == "outdated"]):
-        reason = score_reason(study, root, checkpoint, decoding, old[0])
+    elif outdated:
+        reason = score_reason(study, root, checkpoint, decoding, outdated[0])
         state, note = "outdated", f"scored with {reason}"
-    elif ended:
-        state, note = ended, why
     else:
         state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
     return Answers(checkpoint, decoding, state, note, responses, wanted, scored, len(found))

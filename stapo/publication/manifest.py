@@ -1,5 +1,6 @@
 """What a finished study says of itself: provenance and the checksums of everything that belongs to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase as fnmatch
@@ -100,8 +101,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
             raise RuntimeError(
                 f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
-        known |= {f"runs/{run}/{path}": sha for path, sha in record["outputs"].items()}
-        known |= {f"models/{run.size}/base/{path}": sha for path, sha in record["base"].items()}
+        known |= named_by(run, record)
     about = root / paths.PROVENANCE.format(study=study.name)
     now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
     write_json(about, {**about_study(study, root), **now})
@@ -114,6 +114,14 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     with replace_file(sums) as stream:
         stream.writelines(lines)
     return [about, sums]
+
+
+def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files that the record of a training names, from the study's folder, with their checksums."""
+    published = {f"runs/{run}/{path}": sha for path, sha in record["outputs"].items()}
+    return published | {
+        f"models/{run.size}/base/{path}": sha for path, sha in record["base"].items()
+    }
 
 
 def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from stapo.publication import untrusted
 from stapo.publication.commands import command_faults
 from stapo.publication.folder import Results, is_raw
 from stapo.publication.inputs import origin_errors
+from stapo.publication.manifest import named_by
 from stapo.study import identity
 from stapo.study.titles import title_faults
 
@@ -50,11 +51,7 @@ def training_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
             yield f"{place}/provenance.json: of a training with other settings"
         if record["prompts"] != sums["data/prompts.jsonl"]:
             yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
-        claims = {f"{place}/{path}": stated for path, stated in record["outputs"].items()}
-        claims |= {
-            f"models/{run.size}/base/{path}": stated for path, stated in record["base"].items()
-        }
-        for path, stated in claims.items():
+        for path, stated in named_by(run, record).items():
             if sums.get(path) != stated:
                 yield f"{path}: its training names another one than {SUMS}"
             if named.setdefault(path, stated) != stated:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from stapo import paths
@@ -21,7 +21,7 @@ from stapo.publication import summary, untrusted
 from stapo.publication.commands import changed_since
 from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_study
 from stapo.publication.inputs import input_errors
-from stapo.publication.manifest import WEIGHTS, about_study, layout
+from stapo.publication.manifest import WEIGHTS, about_study, layout, named_by
 from stapo.publication.rescore import identity_errors, score_errors
 from stapo.study import Study, StudyError, identity
 from stapo.text import visible
@@ -174,16 +174,13 @@ def publication_errors(results: Results) -> Errors:
     study, belongs, there = results.study, results.layout(), results.files
     named: dict[str, str] = {}
     for run, record in results.runs.items():
-        place = PurePosixPath(f"runs/{run}")
+        place = f"runs/{run}"
         if record["fingerprint"] != identity.train_fingerprint(study, run):
             yield f"{place}/provenance.json: of a training with other settings"
         if record["prompts"] != results.digest(there["data/prompts.jsonl"]):
             yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
-        claims = {str(place / path): stated for path, stated in record["outputs"].items()}
-        claims |= {
-            f"models/{run.size}/base/{path}": stated for path, stated in record["base"].items()
-        }
-        if any(path.startswith("/") or ".." in path.split("/") for path in claims):
+        claims = named_by(run, record)
+        if any(".." in path.split("/") or "//" in path for path in claims):
             yield f"{place}/provenance.json: names files outside the folder"
         for path, stated in claims.items():
             if named.setdefault(path, stated) != stated:

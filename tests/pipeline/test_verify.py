@@ -36,6 +36,7 @@ from stapo.publication.folder import is_raw, read_published_study
 from stapo.publication.manifest import write_provenance
 from stapo.publication.verify import CHECKS, SUMMARY_CHECKS, guarded, opened, verify
 from stapo.records.scores import read_identity
+from stapo.records.step import PHASES
 from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
@@ -472,7 +473,12 @@ def test_a_run_says_what_it_was_made_from_and_with(finished):
     named = attempt["command"][attempt["command"].index("--study") + 1]
     assert attempt["study"] == json.loads((finished.path / named).read_text())
     # The steps are a part of the attempt, the rest is starting and publishing.
-    assert 0.1 * attempt["seconds"] < run["seconds"] < attempt["seconds"]
+    steps = [
+        json.loads(line) for line in (results / RUN / "metrics.jsonl").read_text().splitlines()
+    ]
+    spent = sum(step["seconds"].get(phase, 0) for step in steps for phase in PHASES)
+    assert run["seconds"] == pytest.approx(spent, rel=1e-9)
+    assert 0 < run["seconds"] < attempt["seconds"]
     assert run["environment"]["packages"]["torch"].startswith("2.13.0")
     assert len(run["environment"]["lock"]) == 64
     study = json.loads((results / "provenance.json").read_text())
