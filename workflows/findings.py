@@ -16,8 +16,10 @@ from stapo.files import replace_file
 from stapo.repository import ROOT, STUDIES
 from stapo.study import read_study
 
+RESULTS = ROOT / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
 STUDY, ABLATION = "miniature", "miniature-ablation"
+ANSWER = "Does silencing cause stability here?"
 BLOCK = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 Row = dict[str, str]
@@ -25,7 +27,7 @@ Row = dict[str, str]
 
 def rows(study: str, name: str) -> list[Row]:
     """Return the rows of a table of a study."""
-    return _read(ROOT / "results" / study / "tables" / f"{name}.csv")
+    return _read(RESULTS / study / "tables" / f"{name}.csv")
 
 
 def _read(path: Path) -> list[Row]:
@@ -121,9 +123,18 @@ def _short(row: Row) -> str:
     )
 
 
+def interventions() -> str:
+    """Return what one update changes, with and without silencing, and the answer of the rule."""
+    head = ["Checkpoint", "Arm", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
+    body = [[row[name] for name in head] for row in rows(STUDY, "interventions")]
+    page = (RESULTS / STUDY / "tables" / "interventions.md").read_text()
+    answer = next(line for line in page.splitlines() if ANSWER in line)
+    return markdown(head, body) + f"\n{answer.removeprefix('- ')}\n"
+
+
 def regimes() -> str:
     """Return the regimes that were tried, a row for each training."""
-    log = _read(ROOT / "results" / STUDY / "regimes.csv")
+    log = _read(RESULTS / STUDY / "regimes.csv")
     body = [
         [
             row["regime"],
@@ -155,6 +166,7 @@ def _settings(text: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
     "claims": claims,
+    "interventions": interventions,
     "regimes": regimes,
 }
 

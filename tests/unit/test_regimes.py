@@ -61,6 +61,16 @@ def test_a_regime_is_a_study_of_the_two_baselines_on_seeds_that_are_not_reported
     assert study.training.steps == reported.training.steps
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "learning_rate"), [("fast", 0.8, 1e-3), ("few-words", 0.1, 3e-4)]
+)
+def test_a_regime_changes_what_it_says_of_the_first_one(name, words, learning_rate, elsewhere):
+    study = read_study(regimes.write_study(SEARCH, name))
+    assert study.models["0.25M"].connecting_word_rate == words
+    assert study.models["0.25M"].slip_rate == 0.01
+    assert study.training.learning_rate == learning_rate
+
+
 def test_regimes_differ_from_one_another(elsewhere):
     runs = [
         identity.train_fingerprint(study, run)
