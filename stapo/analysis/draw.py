@@ -110,6 +110,8 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
         style |= {"markersize": 2, "alpha": 0.5}
     if one.faint:
         style |= {"alpha": 0.2, "linewidth": 0.7}
+    # As pixels in SVG and PDF too: as paths, the steps of many seeds are megabytes, and nobody edits them.
+    style["rasterized"] = (one.faint or points) and len(one.x) > 200
     place.plot(one.x, one.y, **style)
     if one.low is not None and one.high is not None:
         if points:
