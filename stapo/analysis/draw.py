@@ -23,6 +23,9 @@ from stapo.text import visible
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 WIDTH, HEIGHT = 5.0, 3.4
 """Of a panel, in inches."""
+MAX_POINTS = 400
+"""Of a line: of a longer one every k-th point is drawn, about one per pixel. The steps of many seeds would be
+megabytes in SVG and PDF."""
 
 STYLE: Any = {
     "svg.hashsalt": "stapo",
@@ -110,14 +113,15 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
         style |= {"markersize": 2, "alpha": 0.5}
     if one.faint:
         style |= {"alpha": 0.2, "linewidth": 0.7}
-    # As pixels in SVG and PDF too: as paths, the steps of many seeds are megabytes, and nobody edits them.
-    style["rasterized"] = (one.faint or points) and len(one.x) > 200
-    place.plot(one.x, one.y, **style)
+    every = 1 if points else -(-len(one.x) // MAX_POINTS) or 1
+    x = one.x[::every]
+    place.plot(x, one.y[::every], **style)
     if one.low is not None and one.high is not None:
         if points:
-            place.errorbar(one.x, one.y, _errors(one), fmt="none", ecolor=colour, capsize=3)
+            place.errorbar(x, one.y, _errors(one), fmt="none", ecolor=colour, capsize=3)
         else:
-            place.fill_between(one.x, one.low, one.high, color=colour, alpha=0.15, linewidth=0)
+            low, high = one.low[::every], one.high[::every]
+            place.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     if one.labelled:
         for x, y, text in zip(one.x, one.y, one.text or [], strict=True):
             place.annotate(
