@@ -168,6 +168,11 @@ def is_raw(path: str) -> bool:
     )
 
 
+def is_rendering(path: str) -> bool:
+    """Return whether a path is a figure as PDF or PNG, which a summary may leave out: it has the SVG."""
+    return path.startswith("figures/") and path.endswith((".pdf", ".png"))
+
+
 def files_needed(study: Study, summary: bool = False) -> int:
     """Return a lower bound of the number of files of a study; `stapo.study.checks` limits its cells."""
     if summary:

@@ -1,8 +1,9 @@
 """Check of a results folder whose raw data was left out, as git has it: what can be checked without.
 
 Raw data are weights, training prompts, the records of trainings, responses, scores and the updates of
-interventions. Their checksums stay in SHA256SUMS. With them left out, nothing can be computed again; what
-remains is that all files of the folder belong together and to the study.
+interventions. Their checksums stay in SHA256SUMS, as do those of figures as PDF and PNG, which may be left out
+too. Without raw data nothing can be computed again; what remains is that all files of the folder belong
+together and to the study.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from stapo.canonical import canonical
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.commands import command_faults
-from stapo.publication.folder import Results, is_raw
+from stapo.publication.folder import Results, is_raw, is_rendering
 from stapo.publication.inputs import origin_errors
 from stapo.publication.manifest import named_by
 from stapo.study import identity
@@ -34,7 +35,7 @@ def file_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != sums[path]:
             yield f"{path}: changed since {SUMS} was written"
-        elif path not in there and not is_raw(path):
+        elif path not in there and not is_raw(path) and not is_rendering(path):
             yield f"{path}: missing"
 
 

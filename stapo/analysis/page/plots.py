@@ -23,7 +23,7 @@ PALETTES = {
 """Colours after Okabe and Ito, which colour-blind readers can distinguish, with contrast to the page."""
 DIGITS = 6
 """Significant digits of numbers, so that equal results give equal pages on other machines too."""
-MAX_POINTS = 2000
+MAX_POINTS = 400
 """Points of a line; of longer ones, every k-th value is shown."""
 MARKED_POINTS = 30
 """Lines with fewer points show each of them."""
