@@ -9,6 +9,7 @@ pipeline wrote to `results/miniature*/tables`, and from the log of the regimes.
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from stapo.study import read_study
 RESULTS = ROOT / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
 STUDY, ABLATION = "miniature", "miniature-ablation"
+SHORT = {
+    "holds": "holds here",
+    "does not hold": "does not hold here",
+    "cannot be decided": "not decidable here",
+}
 ANSWER = "Does silencing cause stability here?"
 BLOCK = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
@@ -69,7 +75,7 @@ def accuracy() -> str:
                     title,
                     *(found[size, method, decoding] for decoding in study.run.decodings),
                     *(
-                        shown.get(name, "")
+                        f"{float(shown[name]):.2f}" if shown else ""
                         for name in ("Lowest entropy [ratio]", "Highest entropy [ratio]")
                     ),
                 ]
@@ -87,49 +93,51 @@ def claims() -> str:
 
     The ablation speaks where the main study measured nothing.
     """
-    found: dict[tuple[str, str], list[Row]] = {}
-    for study in (STUDY, ABLATION):
+    found: dict[tuple[str, str], dict[str, Row]] = {}
+    for study in [name for name in (STUDY, ABLATION) if (RESULTS / name).exists()]:
         for row in rows(study, "verdicts"):
-            of = found.setdefault((row["Claim"], row["Revision"]), [])
-            if row["Measured"] and all(row["Size"] != other["Size"] for other in of):
-                of.append(row)
+            of = found.setdefault((row["Claim"], row["Revision"]), {})
+            if row["Measured"] or not of:
+                of.pop("", None)
+                of.setdefault(row["Size"], row)
+    everything = [row for of in found.values() for row in of.values()]
     body = [
         [
-            claim,
-            revision,
+            row["Claim"],
+            row["Revision"],
             row["Size"],
             _wrapped(row["Measured"]),
             row["Training seeds"],
-            f"**{_short(row)}**",
+            f"**{SHORT[row['Verdict']]}**",
         ]
-        for (claim, revision), of in found.items()
-        for row in of
+        for row in everything
+        if row["Measured"]
     ]
-    unmeasured = [claim for (claim, _), of in found.items() if not of]
     head = ["Claim", "Revision", "Size", "Measured, 95 % interval", "Seeds", "Verdict"]
-    return (
-        markdown(head, body)
-        + f"\nNot measured here, since they are about the paper's models: {len(unmeasured)} claims.\n"
-    )
+    reasons = Counter(row["Reason"] for row in everything if not row["Measured"])
+    lines = [f"- {number}: {reason}\n" for reason, number in reasons.items()]
+    return markdown(head, body) + "\nVerdicts without a measurement:\n\n" + "".join(lines)
 
 
 def _wrapped(measured: str) -> str:
     return measured.replace("; ", "<br>")
 
 
-def _short(row: Row) -> str:
-    return {"cannot be decided": "not decidable here", "holds": "holds here"}.get(
-        row["Verdict"], "does not hold here"
-    )
-
-
 def interventions() -> str:
-    """Return what one update changes, with and without silencing, and the answer of the rule."""
+    """Return what one update changes that silences something, and the answer of the rule."""
     head = ["Checkpoint", "Arm", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
-    body = [[row[name] for name in head] for row in rows(STUDY, "interventions")]
+    every = rows(STUDY, "interventions")
+    silencing = [row for row in every if float(row["Silenced tokens"])]
+    body = [[row[name] for name in head] for row in silencing]
+    without = {row["Checkpoint"]: None for row in every}
+    for row in silencing:
+        without.pop(row["Checkpoint"], None)
+    none = f"No arm silenced a token at: {'; '.join(without)}.\n\n" if without else ""
     page = (RESULTS / STUDY / "tables" / "interventions.md").read_text()
     answer = next(line for line in page.splitlines() if ANSWER in line)
-    return markdown(head, body) + f"\n{answer.removeprefix('- ')}\n"
+    return (
+        f"{markdown(head, body)}\n{none}{answer.removeprefix('- ').split(' At a checkpoint')[0]}\n"
+    )
 
 
 def regimes() -> str:
