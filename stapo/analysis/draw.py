@@ -123,9 +123,9 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
             low, high = one.low[::every], one.high[::every]
             place.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     if one.labelled:
-        for x, y, text in zip(one.x, one.y, one.text or [], strict=True):
+        for point, text in zip(zip(one.x, one.y, strict=True), one.text or [], strict=True):
             place.annotate(
-                visible(text), (x, y), (4, 4), textcoords="offset points", fontsize="small"
+                visible(text), point, (4, 4), textcoords="offset points", fontsize="small"
             )
 
 
