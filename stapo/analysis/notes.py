@@ -11,12 +11,6 @@ from stapo.study.schema import Verifier
 
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
-COMPARED = (
-    "Differences are paired by problem; p-values by sign flips, adjusted by Holm over all "
-    "differences of this table. Questions are summed over the benchmarks. "
-    "Detectable: the smallest difference found with a chance of 80 %."
-)
-"""Note on the differences of a table."""
 MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
 """Dagger, double dagger, section sign, pilcrow, double bar: one per target; further targets double them."""
 
@@ -36,6 +30,16 @@ def accuracy_notes(study: Study) -> list[str]:
     ]
 
 
+def compared_note(seeds: int) -> str:
+    """Return the note on the differences of a table, for its number of training seeds."""
+    how = "by sign flips" if seeds == 1 else "from the resamples of the intervals"
+    return (
+        f"Differences are paired by problem; p-values {how}, adjusted by Holm over all "
+        "differences of this table. Questions are summed over the benchmarks. "
+        "Detectable: the smallest difference found with a chance of 80 %."
+    )
+
+
 def notes(study: Study, differing: Collection[str]) -> list[str]:
     """Return the notes that a reader of the table must know.
 
@@ -46,7 +50,7 @@ def notes(study: Study, differing: Collection[str]) -> list[str]:
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = accuracy_notes(study)
     if targets and baselines:
-        lines[-1] += f" {COMPARED}"
+        lines[-1] += f" {compared_note(seeds)}"
         lines += [
             f"{mark(i)} Avg of {study.method(name).title} differs from this one "
             f"(adjusted p < {SIGNIFICANT})."

@@ -89,7 +89,7 @@ class Value:
     n: int
     """Number of problems, summed over the benchmarks of an average: what the interval resamples."""
     p_value: float | None = None
-    """Two-sided p-value of a difference, by sign flips of problems."""
+    """Two-sided p-value of a difference: `statistics.paired_difference`."""
     p_holm: float | None = None
     """The same, adjusted by Holm over all differences of the decoding's table."""
 

@@ -1,8 +1,11 @@
 """Charts as matplotlib draws them."""
 
+import io
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
 from stapo.analysis.draw import COLOURS, colours_of, draw, image
@@ -74,6 +77,24 @@ def test_text_is_no_markup(text):
     drawn = image(chart)
     assert {*drawn} == {"svg", "pdf", "png"}
     assert b"\x1b" not in drawn["svg"]
+
+
+def test_a_png_has_a_palette_in_which_no_group_loses_its_colour():
+    x = np.linspace(0, 9, 200).tolist()
+    series = [
+        Series(
+            name=str(i), x=x, y=np.sin(np.add(x, i)).tolist(), low=[-1.0] * 200, high=[1.0] * 200
+        )
+        for i in range(len(COLOURS))
+    ]
+    picture = Image.open(io.BytesIO(image(Chart(panels=[Panel(series=series)]))["png"]))
+    assert picture.mode == "P"
+    assert picture.info["dpi"] == pytest.approx((150, 150), abs=0.1)
+    pixels = np.unique(np.array(picture.convert("RGB")).reshape(-1, 3), axis=0).astype(int)
+    for colour in COLOURS:
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        # An octree of 256 colours has steps of up to 32 in each channel; groups are further apart.
+        assert np.abs(pixels - wanted).max(axis=1).min() < 32
 
 
 def test_an_empty_chart_is_drawn():

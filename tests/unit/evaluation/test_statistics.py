@@ -174,6 +174,8 @@ counts, seeds = problem_counts(97, rng), seed_choices(3, rng)
 draws = [bootstrap_means(cell, counts, seeds) for cell in cells]
 print([float(x).hex() for x in draws[0]], interval(0.5, draws[0]))
 print(paired_difference(cells[:1], cells[1:], draws[0] - draws[1], rng))
+first, second = ([cell[:1]] for cell in cells)
+print(paired_difference(first, second, draws[0] - draws[1], rng))
 print([pass_at_k(cells[0], k).hex() for k in (1, 2, 4)])
 """
 
@@ -214,6 +216,27 @@ def test_the_sign_flip_p_value_is_that_of_all_flips():
     found = difference(first, second)
     # 10,000 draws of a share of 6 %: standard error 0.24 points.
     assert found.p_value == pytest.approx(exact, abs=0.01)
+
+
+def test_with_several_seeds_the_p_value_agrees_with_the_interval():
+    """Every problem may differ in the same direction, and the methods be the same but for their seeds."""
+    rng = np.random.default_rng(7)
+    agree, decided = 0, 0
+    for trial in range(60):
+        rates = (
+            rng.uniform(0.2, 0.8, size=(2, 5, 1, 1))
+            + np.array([trial / 300, 0])[:, None, None, None]
+        )
+        first, second = (rng.random((2, 5, 60, 4)) < rates).astype(float)
+        found = difference(first, second)
+        excluded = found.low > 0 or found.high < 0
+        decided += excluded
+        agree += excluded == (found.p_value < 0.05)
+    assert agree == 60
+    assert 0 < decided < 30
+    levels = np.array([0.1, 0.9, 0.8])[:, None, None], np.array([0.2, 0.7, 0.6])[:, None, None]
+    first, second = (np.broadcast_to(level, (3, 40, 4)) for level in levels)
+    assert difference(first, second).p_value > 0.3
 
 
 def test_holm():
