@@ -12,7 +12,7 @@ from stapo.canonical import canonical
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.commands import command_faults
-from stapo.publication.folder import Results, is_raw, is_rendering
+from stapo.publication.folder import Results
 from stapo.publication.inputs import origin_errors
 from stapo.publication.manifest import named_by
 from stapo.study import identity
@@ -23,20 +23,6 @@ NOTE = (
     "published has the checksums that they recorded, but no score, table, figure or report was computed "
     "again. With the raw data in the folder, from its authors or from a run of the study, all is checked"
 )
-
-
-def file_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each file that is missing, too much, or not as the checksums say."""
-    belongs, there = results.layout(), results.files
-    for path in sorted(belongs.files | there.keys() | sums.keys()):
-        if not belongs.has(path):
-            yield f"{path}: belongs to nothing of this study; take it out of the folder"
-        elif path not in sums:
-            yield f"{path}: is not in {SUMS}"
-        elif path in there and results.digest(there[path]) != sums[path]:
-            yield f"{path}: changed since {SUMS} was written"
-        elif path not in there and not is_raw(path) and not is_rendering(path):
-            yield f"{path}: missing"
 
 
 def training_errors(results: Results, sums: Mapping[str, str]) -> Iterator[str]:

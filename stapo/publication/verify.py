@@ -19,7 +19,14 @@ from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.provenance import SUMS
 from stapo.publication import summary, untrusted
 from stapo.publication.commands import changed_since
-from stapo.publication.folder import FILE_BYTES, Results, admit, read_published_study
+from stapo.publication.folder import (
+    FILE_BYTES,
+    Results,
+    admit,
+    is_raw,
+    is_rendering,
+    read_published_study,
+)
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout, named_by
 from stapo.publication.rescore import identity_errors, score_errors
@@ -156,17 +163,22 @@ def file_errors(results: Results) -> Errors:
     expected = dict(lines)
     if len(expected) < len(lines):
         yield f"{SUMS}: lists a file twice"
-    yield from (f"{path}: missing" for path in sorted(belongs.files - there.keys()))
-    for path in sorted(there.keys() | expected.keys()):
+    for path in sorted(belongs.files | there.keys() | expected.keys()):
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
+        elif path not in there and not _may_be_left_out(results, path):
+            yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
             yield f"{path}: changed since {SUMS} was written"
-        elif path not in there and not path.endswith(WEIGHTS):
-            yield f"{path}: missing"
+
+
+def _may_be_left_out(results: Results, path: str) -> bool:
+    if results.is_summary:
+        return is_raw(path) or is_rendering(path)
+    return path.endswith(WEIGHTS)
 
 
 def publication_errors(results: Results) -> Errors:
@@ -266,7 +278,7 @@ def _of_summary(check: Callable[[Results, dict[str, str]], Errors]) -> Callable[
 
 
 SUMMARY_CHECKS: dict[str, Callable[[Results], Errors]] = {
-    "files are those of the study and have their checksums": _of_summary(summary.file_errors),
+    "files are those of the study and have their checksums": file_errors,
     "trainings are the study's, and their weights and records have these checksums": _of_summary(
         summary.training_errors
     ),

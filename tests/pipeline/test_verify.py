@@ -158,8 +158,11 @@ def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
     leave_out_raw_data(published)
     for suffix in ("pdf", "png"):
         (published / "figures" / f"entropy.{suffix}").unlink()
+    (published / "runs/tiny/dropped/seed0").mkdir(parents=True)
+    (published / "runs/tiny/dropped/seed0/provenance.json").write_text("{}")
     right, answers, said = findings(published)
     assert right, said
+    assert "1 files are of another form of the study, such as runs/tiny/dropped" in said
     assert answers.keys() == SUMMARY_CHECKS.keys()
     assert summary.NOTE[:80] in said
     assert "not drawn again" not in said
