@@ -169,8 +169,10 @@ def is_raw(path: str) -> bool:
 
 
 def is_rendering(path: str) -> bool:
-    """Return whether a path is a figure as PDF or PNG, which a summary may leave out: it has the SVG."""
-    return path.startswith("figures/") and path.endswith((".pdf", ".png"))
+    """Return whether a summary may leave out a path that is no raw data: the report, and figures but SVG."""
+    return path == "report.html" or (
+        path.startswith("figures/") and path.endswith((".pdf", ".png"))
+    )
 
 
 def files_needed(study: Study, summary: bool = False) -> int:

@@ -1,9 +1,9 @@
 """Check of a results folder whose raw data was left out, as git has it: what can be checked without.
 
 Raw data are weights, training prompts, the records of trainings, responses, scores and the updates of
-interventions. Their checksums stay in SHA256SUMS, as do those of figures as PDF and PNG, which may be left
-out too. Without raw data nothing can be computed again; what remains is that all files of the folder belong
-together and to the study.
+interventions. Their checksums stay in SHA256SUMS, as do those of the report and of figures as PDF and PNG,
+which may be left out too. Without raw data nothing can be computed again; what remains is that all files of
+the folder belong together and to the study.
 """
 
 from collections.abc import Iterator, Mapping

@@ -158,6 +158,7 @@ def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
     leave_out_raw_data(published)
     for suffix in ("pdf", "png"):
         (published / "figures" / f"entropy.{suffix}").unlink()
+    (published / "report.html").unlink()
     (published / "runs/tiny/dropped/seed0").mkdir(parents=True)
     (published / "runs/tiny/dropped/seed0/provenance.json").write_text("{}")
     right, answers, said = findings(published)
