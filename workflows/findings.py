@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stapo.files import replace_file
-from stapo.repository import ROOT, STUDIES
-from stapo.study import read_study
+from stapo.publication.folder import read_published_study
+from stapo.repository import ROOT
+from stapo.study import Study
 
 RESULTS = ROOT / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
-STUDY, ABLATION = "miniature", "miniature-ablation"
+STUDY, LARGER, ABLATION = "miniature", "miniature-1m", "miniature-ablation"
 SHORT = {
     "holds": "holds here",
     "does not hold": "does not hold here",
@@ -53,39 +54,65 @@ def _interval(row: Row, digits: int) -> str:
 
 
 def accuracy() -> str:
-    """Return Avg of each method under each decoding, and the entropy of its trainings."""
-    study = read_study(STUDIES / f"{STUDY}.yaml")
+    """Return Avg of each method under each decoding, and the entropy of its trainings, for each size."""
+    sizes = [name for name in (STUDY, LARGER) if (RESULTS / name).exists()]
+    (head, body), *others = map(_accuracy, sizes)
+    return markdown(head, [*body, *(line for _, lines in others for line in lines)])
+
+
+def ablation() -> str:
+    """Return the same for the ablation, with the difference from STAPO."""
+    if not (RESULTS / ABLATION).exists():
+        return "Not run yet.\n"
+    study = _study(ABLATION)
+    (target, *_), _ = study.compared()
+    head, body = _accuracy(ABLATION)
+    below = {
+        row["reference"]: _interval(row, 1)
+        for row in rows(ABLATION, "values")
+        if row["benchmark"] == "Avg"
+        and row["metric"] == "difference of avg@N"
+        and (row["method"], row["decoding"]) == (target, study.run.decodings[0])
+    }
+    gaps = (below.get(method, "") for method in ("base", *study.run.methods))
+    wider = [[*line, gap] for line, gap in zip(body, gaps, strict=True)]
+    return markdown([*head, f"{study.method(target).title} minus it [points]"], wider)
+
+
+def _study(name: str) -> Study:
+    """Return a study in the form whose results are there."""
+    return read_published_study(RESULTS / name)
+
+
+def _accuracy(name: str) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of a study's accuracies."""
+    study = _study(name)
     found = {
         (row["size"], row["method"], row["decoding"]): _interval(row, 1)
-        for row in rows(STUDY, "values")
+        for row in rows(name, "values")
         if row["benchmark"] == "Avg"
         and not row["reference"]
         and not row["seed"]
         and not row["step"]
     }
-    stability = {(row["Size"], row["Method"]): row for row in rows(STUDY, "stability")}
+    stability = {(row["Size"], row["Method"]): row for row in rows(name, "stability")}
     body = []
     for size in study.run.sizes:
         for method in ("base", *study.run.methods):
             title = "Base" if method == "base" else study.method(method).title
-            shown = stability.get((size, title), {})
-            body.append(
-                [
-                    size,
-                    title,
-                    *(found[size, method, decoding] for decoding in study.run.decodings),
-                    *(
-                        f"{float(shown[name]):.2f}" if shown else ""
-                        for name in ("Lowest entropy [ratio]", "Highest entropy [ratio]")
-                    ),
-                ]
-            )
+            entropy = _entropy(stability.get((size, title), {}))
+            averages = (found[size, method, decoding] for decoding in study.run.decodings)
+            body.append([size, title, *averages, *entropy])
     decodings = [
         f"Avg at T = {one.temperature}, top-p = {one.top_p} [%]"
         for one in (study.decodings[name] for name in study.run.decodings)
     ]
-    head = ["Size", "Method", *decodings, "Lowest entropy", "Highest entropy"]
-    return markdown(head, body)
+    return ["Size", "Method", *decodings, "Lowest entropy", "Highest entropy"], body
+
+
+def _entropy(row: Row) -> list[str]:
+    names = ("Lowest entropy [ratio]", "Highest entropy [ratio]")
+    return [f"{float(row[name]):.2f}" if row else "" for name in names]
 
 
 def claims() -> str:
@@ -94,7 +121,7 @@ def claims() -> str:
     The ablation speaks where the main study measured nothing.
     """
     found: dict[tuple[str, str], dict[str, Row]] = {}
-    for study in [name for name in (STUDY, ABLATION) if (RESULTS / name).exists()]:
+    for study in [name for name in (STUDY, LARGER, ABLATION) if (RESULTS / name).exists()]:
         for row in rows(study, "verdicts"):
             of = found.setdefault((row["Claim"], row["Revision"]), {})
             if row["Measured"] or not of:
@@ -173,6 +200,7 @@ def _settings(text: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
+    "ablation": ablation,
     "claims": claims,
     "interventions": interventions,
     "regimes": regimes,
