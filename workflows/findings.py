@@ -151,15 +151,15 @@ def _wrapped(measured: str) -> str:
 
 
 def interventions() -> str:
-    """Return what one update changes that silences something, and the answer of the rule."""
-    head = ["Checkpoint", "Arm", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
+    """Return what one update with S2T changes where it silences something, and the answer of the rule."""
+    head = ["Checkpoint", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
     every = rows(STUDY, "interventions")
-    silencing = [row for row in every if float(row["Silenced tokens"])]
+    silencing = [row for row in every if row["Arm"] == "STAPO" and float(row["Silenced tokens"])]
     body = [[row[name] for name in head] for row in silencing]
     without = {row["Checkpoint"]: None for row in every}
     for row in silencing:
         without.pop(row["Checkpoint"], None)
-    none = f"No arm silenced a token at: {'; '.join(without)}.\n\n" if without else ""
+    none = f"S2T silenced no token at: {'; '.join(without)}.\n\n" if without else ""
     page = (RESULTS / STUDY / "tables" / "interventions.md").read_text()
     answer = next(line for line in page.splitlines() if ANSWER in line)
     return (
