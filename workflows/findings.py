@@ -128,26 +128,21 @@ def claims() -> str:
                 of.pop("", None)
                 of.setdefault(row["Size"], row)
     everything = [row for of in found.values() for row in of.values()]
+    sizes = list(dict.fromkeys(row["Size"] for row in everything if row["Measured"]))
     body = [
-        [
-            row["Claim"],
-            row["Revision"],
-            row["Size"],
-            _wrapped(row["Measured"]),
-            row["Training seeds"],
-            f"**{SHORT[row['Verdict']]}**",
-        ]
-        for row in everything
-        if row["Measured"]
+        [*key, *(_verdict(of[size]) if size in of else "" for size in sizes)]
+        for key, of in found.items()
+        if not of.keys().isdisjoint(sizes)
     ]
-    head = ["Claim", "Revision", "Size", "Measured, 95 % interval", "Seeds", "Verdict"]
+    head = ["Claim", "Revision", *(f"{size}: measured, 95 % interval" for size in sizes)]
     reasons = Counter(row["Reason"] for row in everything if not row["Measured"])
     lines = [f"- {number}: {reason}\n" for reason, number in reasons.items()]
     return markdown(head, body) + "\nVerdicts without a measurement:\n\n" + "".join(lines)
 
 
-def _wrapped(measured: str) -> str:
-    return measured.replace("; ", "<br>")
+def _verdict(row: Row) -> str:
+    measured = row["Measured"].replace("; ", "<br>")
+    return f"{measured}<br>{row['Training seeds']} seeds: **{SHORT[row['Verdict']]}**"
 
 
 def interventions() -> str:
