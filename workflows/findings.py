@@ -60,6 +60,24 @@ def accuracy() -> str:
     return markdown(head, [*body, *(line for _, lines in others for line in lines)])
 
 
+def differences() -> str:
+    """Return the differences of Avg between the methods that the study compares, under each decoding."""
+    study = _study(STUDY)
+    found = {
+        (row["method"], row["reference"], row["decoding"]): _interval(row, 1)
+        for row in rows(STUDY, "values")
+        if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N"
+    }
+    pairs = dict.fromkeys((ours, theirs) for ours, theirs, _ in found)
+    names = [(study.method(ours).title, study.method(theirs).title) for ours, theirs in pairs]
+    body = [
+        [f"{ours} minus {theirs}", *(found[*pair, decoding] for decoding in study.run.decodings)]
+        for (ours, theirs), pair in zip(names, pairs, strict=True)
+    ]
+    temperatures = [study.decodings[name].temperature for name in study.run.decodings]
+    return markdown(["Avg [points]", *(f"T = {one}" for one in temperatures)], body)
+
+
 def ablation() -> str:
     """Return the same for the ablation, with the difference from STAPO."""
     if not (RESULTS / ABLATION).exists():
@@ -195,6 +213,7 @@ def _settings(text: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
+    "differences": differences,
     "ablation": ablation,
     "claims": claims,
     "interventions": interventions,

@@ -62,7 +62,7 @@ def notes(study: Study, differing: Collection[str]) -> list[str]:
     lines += verifier_notes(study)
     if 1 < seeds < FEW_SEEDS:
         lines.append(
-            f"{seeds} training seeds: so few do not show their own spread, intervals are too short."
+            f"{seeds} training seeds: their spread is uncertain, which makes the intervals wide."
         )
     if seeds == 1:
         lines.append("1 training seed: no claim about the methods, only about these checkpoints.")

@@ -28,6 +28,8 @@ from stapo.study import Study, TrainingRun
 from stapo.study.families import families
 
 PERCENTILE = 0.8
+POOLED = 100_000
+"""Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1
 """Share of the steps that are the end of a training."""
 
@@ -154,18 +156,47 @@ def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the steps in which less than 0.01 % of the tokens are silenced."""
+    """Return the share of the steps in which less than 0.01 % of the tokens are silenced.
+
+    Small steps are pooled: where a step has 1,000 tokens, one silenced token is 0.1 %.
+    """
     study = artefacts.study
     need_methods(study, [method])
     found = []
     for size in study.run.sizes:
         shares = [
-            100.0 * float((values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED).mean())
+            100.0 * float((_silenced(artefacts, run) < PAPER_SILENCED).mean())
             for seed in study.run.seeds
             for run in [TrainingRun(size, method, seed)]
         ]
         what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
         found.append(Measured(size, what, mean_of_seeds(shares), ".1f"))
+    return found
+
+
+def _silenced(artefacts: Artefacts, run: TrainingRun) -> Array:
+    """Return the silenced tokens of a training in %, as `pooled`."""
+    shares, records = values_of(artefacts, run, "silenced_fraction"), artefacts.metrics(run)
+    try:
+        tokens = np.array([float(record["num_tokens"]) for record in records])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        raise DamagedFileError(f"{path}: no number of tokens; {AGAIN}") from error
+    return pooled(shares, tokens)
+
+
+def pooled(shares: Array, tokens: Array) -> Array:
+    """Return the share in each step, or in successive steps of about `POOLED` tokens where steps are smaller.
+
+    Args:
+        shares: (T,) a share of the tokens of each step.
+        tokens: (T,) number of tokens of each step.
+    """
+    # What is left at the end belongs to the last pool.
+    last = max(tokens.sum() // POOLED - 1, 0)
+    pools = np.minimum((tokens.cumsum() - tokens) // POOLED, last)
+    _, pools = np.unique(pools, return_inverse=True)
+    found: Array = np.bincount(pools, shares * tokens) / np.maximum(np.bincount(pools, tokens), 1)
     return found
 
 

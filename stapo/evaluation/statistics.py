@@ -24,6 +24,8 @@ STUDENT = (
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 )  # fmt: skip
 """97.5 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
+NORMAL = 1.959964
+"""The same of the standard normal distribution."""
 DETECTABLE_ERRORS = 2.80
 """Detectable difference in standard errors: 1.96 for the level of 5 % plus 0.84 for a power of 80 %."""
 
@@ -120,8 +122,9 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     """Return (resamples,) means of one cell, over resampled problems and seeds.
 
     With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
-    S seeds gives a variance that is too small by the factor (S - 1) / S, which is corrected. With two or
-    three seeds the interval is still too short, because that variance is itself uncertain.
+    S seeds gives a variance that is too small by the factor (S - 1) / S, and is itself uncertain: both are
+    corrected, the latter as in Student's interval. So few seeds give wide intervals, and with similar seeds
+    they are wider than they need to be. Draws beyond 0 and 1 count as 0 and 1.
 
     Args:
         correct: verdicts (S, P, N).
@@ -132,10 +135,10 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     # that differs in its last digit would not verify there.
     means: Array = counts @ correct.sum(axis=2).T / (correct.shape[1] * correct.shape[2])
     centre = means.mean(axis=1)
-    drawn = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
-    count = means.shape[1]
-    inflation = np.sqrt(count / (count - 1)) if count > 1 else 1.0
-    averages: Array = centre + inflation * (drawn - centre)
+    averages: Array = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
+    if (count := means.shape[1]) > 1:
+        inflation = sqrt(count / (count - 1)) * STUDENT[min(count - 1, len(STUDENT)) - 1] / NORMAL
+        averages = np.clip(centre + inflation * (averages - centre), 0.0, 1.0)
     return averages
 
 
@@ -249,7 +252,7 @@ def permutation_p(value: float, permuted: Array) -> float:
 def bootstrap_p(draws: Array) -> float:
     """Return the two-sided p-value of 0 for the bootstrap draws of a difference.
 
-    It is below 5 % where their percentile interval excludes 0, too small where that is too short, never 0.
+    It is below 5 % where their percentile interval excludes 0, and never 0.
     """
     beyond = min(int((draws <= TIE).sum()), int((draws >= -TIE).sum()))
     return min(1.0, 2 * (beyond + 1) / (len(draws) + 1))

@@ -22,7 +22,13 @@ from stapo.analysis.claims import (
     table,
     verdicts,
 )
-from stapo.analysis.quantities import Measured, UnmeasuredError, entropy_below_80th_percentile
+from stapo.analysis.quantities import (
+    POOLED,
+    Measured,
+    UnmeasuredError,
+    entropy_below_80th_percentile,
+    pooled,
+)
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
@@ -78,6 +84,7 @@ def records(world, run):
             "entropy": float(value),
             "entropy_quantiles": {"0.5": 0.0, "0.8": quantile, "0.95": 1.0},
             "silenced_fraction": 5e-5 if step < few else 2e-4,
+            "num_tokens": 10**6,
         }
         for step, value in enumerate(entropy(world, run))
     ]
@@ -144,6 +151,23 @@ def test_without_quantiles_on_both_sides_nothing_is_said_of_the_80th(raw_study, 
 
 def of_metrics_and_scores(rows):
     return [row for row in rows if row.claim.about == "method"]
+
+
+@pytest.mark.parametrize("size", [1, 1_000, 30_000, 99_999, 100_000, 2_000_000])
+def test_small_steps_are_pooled_and_large_ones_are_not(size):
+    rng = np.random.default_rng(size)
+    tokens = rng.integers(size, size + size // 3 + 1, size=400).astype(float)
+    silenced = rng.binomial(tokens.astype(int), 1e-3)
+    pools, before = [], 0.0
+    for one, count in zip(silenced, tokens, strict=True):
+        if not pools or (before >= len(pools) * POOLED and tokens.sum() - before >= POOLED):
+            pools.append([0.0, 0.0])
+        pools[-1] = [pools[-1][0] + one, pools[-1][1] + count]
+        before += count
+    if size >= POOLED:
+        assert len(pools) == len(tokens)
+    shares = [100 * one / count for one, count in pools]
+    assert pooled(100 * silenced / tokens, tokens) == pytest.approx(shares)
 
 
 @pytest.mark.parametrize(

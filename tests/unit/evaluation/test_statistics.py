@@ -75,7 +75,8 @@ def test_the_bootstrap_agrees_with_a_plain_loop():
     for _ in range(4000):
         seeds, problems = rng.integers(3, size=3), rng.integers(40, size=40)
         drawn, every = correct[seeds][:, problems].mean(), correct[:, problems].mean()
-        slow.append(every + (3 / 2) ** 0.5 * (drawn - every))
+        # 4.303: Student's 97.5 % quantile with 2 degrees of freedom.
+        slow.append(np.clip(every + (3 / 2) ** 0.5 * 4.303 / 1.96 * (drawn - every), 0, 1))
     # Monte Carlo of 4,000 and 10,000 draws: standard error of a spread about 1 %, allowed 5 %.
     assert fast.mean() == pytest.approx(np.mean(slow), abs=0.003)
     assert fast.std() == pytest.approx(np.std(slow), rel=0.05)
@@ -91,17 +92,19 @@ def test_the_interval_covers_as_it_says():
     assert 0.90 <= covered / 300 <= 0.98
 
 
-def test_the_interval_of_problems_and_seeds_covers_as_it_says():
-    """Simulated studies of 200 problems and 8 seeds, both random: two levels. Fewer seeds cover less."""
+@pytest.mark.parametrize("seeds", [3, 5, 8])
+@pytest.mark.parametrize("spread", [0.15, 0.6])
+def test_the_interval_of_problems_and_seeds_covers_as_it_says(seeds, spread):
+    """Simulated studies of 100 problems, both problems and seeds random: two levels."""
     rng, covered, studies = np.random.default_rng(7), 0, 400
     for _ in range(studies):
-        ease = rng.normal(0, 1, size=(1, 200, 1)) + rng.normal(0, 0.15, size=(8, 1, 1))
-        correct = (rng.random((8, 200, 8)) < 1 / (1 + np.exp(-ease))).astype(float)
+        ease = rng.normal(0, 1, size=(1, 100, 1)) + rng.normal(0, spread, size=(seeds, 1, 1))
+        correct = (rng.random((seeds, 100, 4)) < 1 / (1 + np.exp(-ease))).astype(float)
         bounds = interval(average_at_n(correct), resample(correct, rng, 1000))
         # The mean of a logistic of a symmetric variable is one half.
         covered += bounds.low <= 0.5 <= bounds.high
-    # 400 studies at 95 %: standard deviation 1.1 points.
-    assert 0.93 <= covered / studies <= 0.97
+    # 400 studies at 95 %: standard deviation 1.1 points. More where seeds differ little.
+    assert 0.93 <= covered / studies <= (0.99 if spread == 0.6 else 1)
 
 
 def test_one_level_agrees_with_scipy():
