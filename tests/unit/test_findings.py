@@ -42,7 +42,8 @@ def test_another_number_in_the_results_makes_the_page_differ(name, column, tmp_p
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     for row in rows:
-        row[column] = "7" + row[column]
+        sign = "-" if row[column].startswith("-") else ""
+        row[column] = f"{sign}7{row[column].removeprefix(sign)}"
     with path.open("w", newline="") as stream:
         table = csv.DictWriter(stream, rows[0])
         table.writeheader()
