@@ -113,6 +113,7 @@ def expected_jobs(study: Study) -> dict[str, int]:
         "generate_curve": generate_curve,
         "score": generate * answered + scored_curve,
         "verifier_model": int(evaluation.verifier is not None),
+        "intervene": len(study.interventions.checkpoints),
     }
     return {rule: count for rule, count in jobs.items() if count}
 
