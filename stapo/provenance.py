@@ -28,7 +28,8 @@ def provenance() -> dict[str, Any]:
     """Return the record that every score contains: commit, packages, hardware."""
     return {
         "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain")),
+        # Results are no code: a study that git has is written while it runs.
+        "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),
