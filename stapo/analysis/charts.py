@@ -24,6 +24,11 @@ class Axis:
     """Limits; None for those of the values."""
 
 
+MAX_POINTS = 400
+"""Of a line: of a longer one every k-th point is drawn, about one per pixel. The steps of many seeds would be
+megabytes in SVG, PDF and the report."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Series:
     """One line, set of points or set of bars of a panel."""
@@ -88,6 +93,11 @@ class Chart:
     """Panels beside each other; None for all."""
     share_y: bool = True
     """Whether panels in a row have the same vertical axis."""
+
+
+def stride(one: Series) -> int:
+    """Return k if every k-th point of a series is drawn."""
+    return -(-len(one.x) // MAX_POINTS) if one.kind == "line" and len(one.x) else 1
 
 
 def groups_of(chart: Chart) -> list[str]:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import Axis, Chart, Panel, Series, groups_of
+from stapo.analysis.charts import Axis, Chart, Panel, Series, groups_of, stride
 from stapo.analysis.exhibits import CHARTS
 from stapo.files import replace_file
 from stapo.study import Study
@@ -24,9 +24,6 @@ from stapo.text import visible
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 WIDTH, HEIGHT = 5.0, 3.4
 """Of a panel, in inches."""
-MAX_POINTS = 400
-"""Of a line: of a longer one every k-th point is drawn, about one per pixel. The steps of many seeds would be
-megabytes in SVG and PDF."""
 
 STYLE: Any = {
     "svg.hashsalt": "stapo",
@@ -114,7 +111,7 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
         style |= {"markersize": 2, "alpha": 0.5}
     if one.faint:
         style |= {"alpha": 0.2, "linewidth": 0.7}
-    every = 1 if points else -(-len(one.x) // MAX_POINTS) or 1
+    every = stride(one)
     x = one.x[::every]
     place.plot(x, one.y[::every], **style)
     if one.low is not None and one.high is not None:

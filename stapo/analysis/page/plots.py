@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite, log10
 from typing import Any
 
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series, groups_of
+from stapo.analysis.charts import MAX_POINTS, Axis, Chart, Line, Panel, Series, groups_of, stride
 from stapo.text import visible
 
 PALETTES = {
@@ -23,8 +23,6 @@ PALETTES = {
 """Colours after Okabe and Ito, which colour-blind readers can distinguish, with contrast to the page."""
 DIGITS = 6
 """Significant digits of numbers, so that equal results give equal pages on other machines too."""
-MAX_POINTS = 400
-"""Points of a line; of longer ones, every k-th value is shown."""
 MARKED_POINTS = 30
 """Lines with fewer points show each of them."""
 MARGIN = 0.05
@@ -82,14 +80,9 @@ def plot(chart: Chart, sizes: Sequence[str]) -> dict[str, Any]:
 
 def thinned(chart: Chart) -> str:
     """Return a note on the lines of which not all points are shown; empty if there is none."""
-    if max((_every(one) for panel in chart.panels for one in panel.series), default=1) == 1:
+    if max((stride(one) for panel in chart.panels for one in panel.series), default=1) == 1:
         return ""
     return f"Lines of more than {MAX_POINTS:,} points show every k-th here, and all in the files."
-
-
-def _every(one: Series) -> int:
-    """Return k if every k-th point of a series is shown."""
-    return -(-len(one.x) // MAX_POINTS) if one.kind == "line" and len(one.x) else 1
 
 
 def _size_of(title: str, sizes: Sequence[str]) -> str:
@@ -99,7 +92,7 @@ def _size_of(title: str, sizes: Sequence[str]) -> str:
 
 def _traces(panel: Panel, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
     for one in panel.series:
-        every = _every(one)
+        every = stride(one)
         meta = {"colour": groups.index(one.group or one.name), "seed": one.seed}
         common = {
             "name": literal(one.name),

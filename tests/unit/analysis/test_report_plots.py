@@ -5,8 +5,8 @@ from math import nan
 
 import pytest
 
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.analysis.page.plots import MAX_POINTS, literal, plot, rounded, thinned
+from stapo.analysis.charts import MAX_POINTS, Axis, Chart, Line, Panel, Series
+from stapo.analysis.page.plots import literal, plot, rounded, thinned
 
 
 def panel_of(*series, **about):
