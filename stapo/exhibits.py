@@ -65,6 +65,7 @@ FIGURES: dict[str, Figure] = {
         title="Policy entropy",
         label="policy entropy [nats per token]",
         value=lambda r: float(r["entropy"]),
+        log=True,
     ),
     "reward": Figure(
         title="Reward", label="mean reward [-1 to 1]", value=lambda r: float(r["reward"])
@@ -73,7 +74,7 @@ FIGURES: dict[str, Figure] = {
     "pareto": Figure(title="Accuracy and stability", sources=_from("metrics", "scores")),
     "silenced_fraction": Figure(
         title="Silenced candidates",
-        label="silenced candidates [% of tokens]",
+        label="silenced [% of tokens]",
         value=lambda r: 100 * float(r["silenced_fraction"]),
         reference=(PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
         log=True,

@@ -1,7 +1,6 @@
 """Charts over the optimiser steps of every training: quantities of the metrics, and accuracy."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,9 @@ STEPS = Axis(label="optimiser step", whole=True)
 
 
 def quantity(artefacts: Artefacts, name: str) -> Chart:
-    """Return a quantity of the metrics: a panel per size, a line per training.
+    """Return a quantity of the metrics: a panel per size, a line per method and one per training.
+
+    On a logarithmic axis, methods whose values are all 0 are left out.
 
     Raises:
         DamagedFileError: files of metrics are missing, damaged or incomplete; one line for each file.
@@ -32,9 +33,10 @@ def quantity(artefacts: Artefacts, name: str) -> Chart:
     if shown.reference is not None:
         height, text = shown.reference
         lines.append(Line(value=height, label=text))
+    zeros = shown.log and any((found == 0).any() for found in values.values())
     return Chart(
         groups=artefacts.titles(),
-        caption=_caption(shown, study.training.steps),
+        caption=_caption(shown, study, zeros),
         panels=[
             Panel(
                 title=size,
@@ -43,9 +45,9 @@ def quantity(artefacts: Artefacts, name: str) -> Chart:
                 lines=lines,
                 series=[
                     one
-                    for run in study.runs()
-                    if run.size == size
-                    for one in over_steps(values[run], study.method(run.method).title, run.seed)
+                    for method, found in by_method(study, size, values)
+                    if not shown.log or any((part > 0).any() for part in found.values())
+                    for one in over_steps(found, study.method(method).title)
                 ],
             )
             for size in study.run.sizes
@@ -53,16 +55,32 @@ def quantity(artefacts: Artefacts, name: str) -> Chart:
     )
 
 
-def _caption(shown: Figure, steps: int) -> str:
-    parts = [f"{shown.title} over the optimiser steps."]
-    if width_of(steps) > 1:
-        parts.append(f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps.")
-    if shown.log:
+def by_method(
+    study: Study, size: str, values: Mapping[TrainingRun, Values]
+) -> Iterator[tuple[str, dict[int, Values]]]:
+    """Yield each method with the values of its trainings at a size, by seed."""
+    for method in study.run.methods:
+        yield method, {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+
+
+def _caption(shown: Figure, study: Study, zeros: bool) -> str:
+    parts = [f"{shown.title} over the optimiser steps. {lines_of(study)}"]
+    if zeros:
         parts.append(
             "A logarithmic axis has no 0: where a value is 0, its line leaves the figure at the bottom, and "
-            "a training in which all are 0 has no line."
+            "a method in which all are 0 is left out."
         )
     return " ".join(parts)
+
+
+def lines_of(study: Study) -> str:
+    """Return what lines over the steps show, for captions."""
+    smooth = smoothing(study.training.steps)
+    if len(study.run.seeds) > 1:
+        return f"Lines: mean over the training seeds. Pale behind them: each training, {smooth}."
+    if width_of(study.training.steps) > 1:
+        return f"Lines: {smooth}. Pale behind them: the values of the steps."
+    return f"Lines: {smooth}."
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
@@ -87,15 +105,31 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
         raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
 
 
-def over_steps(values: Values, title: str, seed: int | None) -> Iterator[Series]:
-    """Yield the raw values of a training and their moving mean; only the values if they are the same."""
-    steps = list(range(1, len(values) + 1))
-    width = width_of(len(values))
-    smooth = moving_mean(values, width)
-    if width > 1:
-        raw = [*map(float, values)]
-        yield Series(name=title, group=title, seed=seed, x=steps, y=raw, faint=True)
-    yield Series(name=title, group=title, seed=seed, x=steps, y=[*map(float, smooth)])
+def over_steps(values: Mapping[int, Values], title: str) -> Iterator[Series]:
+    """Yield the lines of a method, from the (steps,) values of its trainings by seed.
+
+    Of several trainings, the moving mean of each is pale, behind their mean. Of one, its values are pale,
+    behind their moving mean; there is only one line if both are the same.
+    """
+    steps = list(range(1, len(next(iter(values.values()))) + 1))
+    width = width_of(len(steps))
+    smooth = {seed: moving_mean(found, width) for seed, found in values.items()}
+    if len(values) == 1 and width > 1:
+        ((seed, raw),) = values.items()
+        yield Series(name=title, group=title, seed=seed, x=steps, y=raw.tolist(), faint=True)
+    yield from with_mean({seed: found.tolist() for seed, found in smooth.items()}, steps, title)
+
+
+def with_mean(
+    lines: Mapping[int, Sequence[float]], x: Sequence[float], title: str
+) -> Iterator[Series]:
+    """Yield the line of each training, by seed; of several, pale behind their mean."""
+    several = len(lines) > 1
+    for seed, y in lines.items():
+        yield Series(name=title, group=title, seed=seed, x=x, y=y, faint=several)
+    if several:
+        mean = np.mean([*lines.values()], axis=0)
+        yield Series(name=title, group=title, x=x, y=mean.tolist())
 
 
 def width_of(steps: int) -> int:
@@ -139,7 +173,11 @@ def accuracy_over_steps(artefacts: Artefacts) -> Chart:
         groups=artefacts.titles(),
         panels=panels,
         columns=len(study.run.sizes),
-        caption="Accuracy of the intermediate checkpoints of every training; step 0 is the base model.",
+        caption="Accuracy of the intermediate checkpoints; step 0 is the base model."
+        + (
+            " Lines: mean over the training seeds, pale: each training."
+            * (len(study.run.seeds) > 1)
+        ),
     )
 
 
@@ -176,19 +214,13 @@ def accuracy_label(study: Study, benchmarks: list[str]) -> str:
 
 
 def accuracies(study: Study, size: str, shares: Mapping[Checkpoint, float]) -> Iterator[Series]:
-    """Yield a line for each training of a size; `shares` contains the accuracy of checkpoints with scores."""
-    steps = [*study.kept_steps(), study.training.steps]
-    for run in study.runs():
-        if run.size != size:
-            continue
-        names = {step: study.checkpoint(size, run.method, run.seed, step) for step in steps}
-        line: dict[int, Any] = {0: shares[Checkpoint(size)]}
-        line |= {step: shares[name] for step, name in names.items() if name in shares}
-        title = study.method(run.method).title
-        yield Series(
-            name=title,
-            group=title,
-            seed=run.seed,
-            x=[*line],
-            y=[100 * share for share in line.values()],
-        )
+    """Yield the lines of each method at a size; `shares` contains the accuracy of checkpoints with scores."""
+    for method in study.run.methods:
+        lines = {}
+        for seed in study.run.seeds:
+            line = {0: shares[Checkpoint(size)]}
+            for step in (*study.kept_steps(), study.training.steps):
+                if (name := study.checkpoint(size, method, seed, step)) in shares:
+                    line[step] = shares[name]
+            lines[seed] = [100 * share for share in line.values()]
+        yield from with_mean(lines, [*line], study.method(method).title)

@@ -34,6 +34,7 @@ STYLE: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.25,
+    "axes.titlesize": "medium",
     "legend.frameon": False,
     # Text is never markup.
     "text.parse_math": False,
@@ -110,7 +111,7 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
     if points and len(one.x) > 30:
         style |= {"markersize": 2, "alpha": 0.5}
     if one.faint:
-        style |= {"alpha": 0.2, "linewidth": 0.7}
+        style |= {"alpha": 0.3, "linewidth": 0.8}
     every = stride(one)
     x = one.x[::every]
     place.plot(x, one.y[::every], **style)
@@ -151,12 +152,21 @@ def _axis(place: Axes, which: str, axis: Axis) -> None:
     place.set(**{f"{which}label": visible(axis.label)})
     if axis.log:
         place.set(**{f"{which}scale": "log"})
-        # The formatter for logarithms writes markup.
-        getattr(place, f"{which}axis").set_major_formatter(lambda value, _: f"{value:g}")
+        ticks = getattr(place, f"{which}axis")
+        # The formatters for logarithms write markup.
+        ticks.set_major_formatter(lambda value, _: f"{value:g}")
+        ticks.set_minor_formatter(
+            lambda value, _: _between_decades(value, *ticks.get_view_interval())
+        )
     elif axis.whole:
         getattr(place, f"{which}axis").set_major_locator(MaxNLocator(integer=True))
     if axis.low is not None or axis.high is not None:
         place.set(**{f"{which}lim": (axis.low, axis.high)})
+
+
+def _between_decades(value: float, low: float, high: float) -> str:
+    """Return the label of a tick between powers of 10: where an axis has few of those, at 2 and 5."""
+    return f"{value:g}" if high < 100 * low and f"{value:e}"[0] in "25" else ""
 
 
 def _legend(figure: Figure, panels: int) -> None:

@@ -10,6 +10,7 @@ from stapo.analysis.curves import (
     STEPS,
     accuracies,
     accuracy_label,
+    lines_of,
     over_steps,
     shares_of,
     smoothing,
@@ -93,8 +94,8 @@ def full_mask(artefacts: Artefacts) -> Chart:
     return Chart(
         groups=artefacts.titles(),
         panels=panels,
-        caption=f"Policy entropy ({smoothing(study.training.steps)}){about} of JustRL and of "
-        "JustRL-FullMask, which silences every token of low probability in correct answers.",
+        caption=f"Policy entropy{about} of JustRL and of JustRL-FullMask, which silences every token of low "
+        f"probability in correct answers. {lines_of(study)}",
     )
 
 
@@ -102,10 +103,12 @@ def _entropies(artefacts: Artefacts, size: str) -> Iterator[Series]:
     study = artefacts.study
     for method in FULL_MASK:
         title = study.method(method).title
-        for seed in study.run.seeds:
-            values = values_of(artefacts, TrainingRun(size, method, seed), "entropy")
-            for series in over_steps(values, title, seed):
-                yield replace(series, name=f"{title}: entropy")
+        values = {
+            seed: values_of(artefacts, TrainingRun(size, method, seed), "entropy")
+            for seed in study.run.seeds
+        }
+        for series in over_steps(values, title):
+            yield replace(series, name=f"{title}: entropy")
 
 
 def _accuracies(artefacts: Artefacts, size: str) -> Iterator[Series]:

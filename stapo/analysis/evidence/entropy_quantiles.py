@@ -5,14 +5,14 @@ import numpy as np
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Axis, Chart, Panel
-from stapo.analysis.curves import STEPS, Values, over_steps, smoothing
+from stapo.analysis.curves import STEPS, Values, by_method, lines_of, over_steps
 from stapo.files import AGAIN, DamagedFileError
 from stapo.reference import paper
 from stapo.study import TrainingRun
 
 
 def quantile_chart(artefacts: Artefacts) -> Chart:
-    """Return the quantiles over steps: a row per size, a panel per level, a line per training.
+    """Return the quantiles over steps: a row per size, a panel per level, lines as in `over_steps`.
 
     Raises:
         DamagedFileError: metrics are missing or damaged, or a quantile is not a number; one line for each
@@ -32,18 +32,17 @@ def quantile_chart(artefacts: Artefacts) -> Chart:
                 y=Axis(label="entropy [nats]"),
                 series=[
                     series
-                    for run in study.runs()
-                    if run.size == size
-                    for series in over_steps(
-                        quantiles[run][level], study.method(run.method).title, run.seed
+                    for method, values in by_method(
+                        study, size, {run: found[level] for run, found in quantiles.items()}
                     )
+                    for series in over_steps(values, study.method(method).title)
                 ],
             )
             for size in study.run.sizes
             for level in levels
         ],
-        caption="Quantiles of the entropies of the response tokens of each mini-batch. Lines: "
-        f"{smoothing(study.training.steps)}. The paper ({stated['revision']}) finds the "
+        caption="Quantiles of the entropies of the response tokens of each mini-batch. "
+        f"{lines_of(study)} The paper ({stated['revision']}) finds the "
         "entropies of STAPO above those of the baselines only from the "
         f"{100 * stated['level']:.0f}th percentile on.",
     )

@@ -149,7 +149,8 @@ def quadrant_chart(artefacts: Artefacts) -> Chart:
         caption="Recorded tokens of correct answers (advantage > 0) by probability and entropy, at most "
         f"{POINTS} of each quadrant: the number of points says nothing about density. Beside the dot of a "
         "quadrant is its share in these tokens, and by how much its mean gradient norm exceeds that of the "
-        f"quadrant of high probability and high entropy. {' '.join(about)}",
+        f"quadrant of high probability and high entropy. tau_h differs between mini-batches: the line is "
+        f"its median. {' '.join(about)}",
     )
 
 

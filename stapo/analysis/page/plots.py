@@ -82,7 +82,7 @@ def thinned(chart: Chart) -> str:
     """Return a note on the lines of which not all points are shown; empty if there is none."""
     if max((stride(one) for panel in chart.panels for one in panel.series), default=1) == 1:
         return ""
-    return f"Lines of more than {MAX_POINTS:,} points show every k-th here, and all in the files."
+    return f"Of lines of more than {MAX_POINTS:,} points, every k-th is drawn."
 
 
 def _size_of(title: str, sizes: Sequence[str]) -> str:

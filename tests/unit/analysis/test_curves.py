@@ -11,7 +11,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.curves import accuracy_over_steps, moving_mean, quantity
+from stapo.analysis.curves import accuracy_over_steps, moving_mean, over_steps, quantity
 from stapo.analysis.draw import write_figure
 from stapo.exhibits import FIGURES
 from stapo.files import read_jsonl
@@ -58,12 +58,28 @@ def test_the_rules_know_the_figures_without_what_draws_them():
 def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
     chart = quantity(Artefacts(study, finished), name)
     (panel,) = chart.panels
-    raw = [line for line in panel.series if line.faint]
     titles = [study.method(method).title for method in study.run.methods]
-    assert [line.group for line in raw] == [line.name for line in raw] == titles == chart.groups
-    for line, path in zip(raw, paths.metrics_paths(study), strict=True):
-        assert line.y == [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
+    assert chart.groups == titles
+    values = {
+        title: [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
+        for title, path in zip(titles, paths.metrics_paths(study), strict=True)
+    }
+    raw = {line.name: line.y for line in panel.series if line.faint}
+    # Only STAPO silences tokens, and a logarithmic axis has no 0.
+    assert raw == {k: v for k, v in values.items() if any(v) or name != "silenced_fraction"}
+    for line in panel.series:
+        assert line.group == line.name
         assert line.x == [*range(1, study.training.steps + 1)]
+
+
+def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
+    values = {seed: np.arange(40.0) * (seed + 1) for seed in (0, 1, 2)}
+    *each, mean = over_steps(values, "STAPO")
+    assert [(line.seed, line.faint) for line in each] == [(0, True), (1, True), (2, True)]
+    assert (mean.seed, mean.faint) == (None, False)
+    assert mean.y == pytest.approx(moving_mean(np.arange(40.0) * 2, 2), rel=1e-12)
+    for line in each:
+        assert line.y == moving_mean(values[line.seed], 2).tolist()
 
 
 def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(raw_study, finished):
@@ -73,7 +89,8 @@ def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(r
         raw_study["training"]["steps"] = steps
         found = Artefacts(parse_study(raw_study), finished)
         found.metrics = lambda run, steps=steps: [  # type: ignore[method-assign]
-            {name: 1.0 for name in OF_METRICS} for _ in range(steps)
+            {name: 1.0 for name in OF_METRICS} | {"silenced_fraction": step % 2}
+            for step in range(steps)
         ]
         for name in ("entropy", "silenced_fraction"):
             chart = quantity(found, name)
@@ -179,3 +196,14 @@ def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_stud
             accuracy_over_steps(Artefacts(study, tmp_path))
     # The table reads none of them.
     read_scores(study, CURVE["decoding"], tmp_path)
+
+
+def test_accuracies_of_several_seeds_are_shown_as_their_mean(raw_study, tmp_path):
+    raw_study["run"]["seeds"] = [0, 1]
+    study = with_scores(raw_study, tmp_path, {"evaluation": {"curve": CURVE}})
+    (panel,) = accuracy_over_steps(Artefacts(study, tmp_path)).panels
+    for method, at in zip(study.run.methods, (0, 3), strict=True):
+        *each, mean = panel.series[at : at + 3]
+        assert [line.seed for line in each] == [0, 1]
+        assert {line.name for line in (*each, mean)} == {study.method(method).title}
+        assert mean.y == pytest.approx(np.mean([line.y for line in each], axis=0), rel=1e-12)

@@ -99,3 +99,17 @@ def test_a_png_has_a_palette_in_which_no_group_loses_its_colour():
 
 def test_an_empty_chart_is_drawn():
     assert image(Chart(panels=[]))["png"].startswith(b"\x89PNG")
+
+
+def test_labels_of_a_logarithmic_axis_are_numbers_without_markup():
+    for top, labels in ((0.6, {"0.02", "0.05", "0.1", "0.2", "0.5"}), (60.0, {"0.1", "1", "10"})):
+        series = [Series(name="a", x=[1, 2], y=[0.02, top])]
+        figure = draw(Chart(panels=[Panel(series=series, y=Axis(log=True))]))
+        figure.draw_without_rendering()
+        axis = figure.axes[0].yaxis
+        low, high = axis.get_view_interval()
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        shown = {
+            tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high
+        }  # Ticks outside are not drawn.
+        assert shown - {""} == labels

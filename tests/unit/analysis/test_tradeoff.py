@@ -105,12 +105,15 @@ def test_the_mean_over_trainings_is_the_methods_accuracy(artefacts):
 def test_full_mask_has_entropy_and_accuracy_of_two_methods(artefacts):
     study, chart = artefacts.study, tradeoff.full_mask(artefacts)
     (panel,) = chart.panels
-    entropy = [one for one in panel.series if one.faint]
-    accuracy = [one for one in panel.series if one.second]
+    entropy, accuracy = (
+        [one for one in panel.series if one.second == second] for second in (False, True)
+    )
     titles = [study.method(name).title for name in ("justrl", "full-mask")]
-    assert [one.group for one in entropy] == [title for title in titles for _ in range(2)]
+    # Two seeds, and their mean.
+    assert [one.group for one in entropy] == [title for title in titles for _ in range(3)]
     assert [one.group for one in accuracy] == [one.group for one in entropy]
-    assert entropy[0].y[-1] == 1 + 0 + 3
+    assert [one.faint for one in (*entropy, *accuracy)] == [True, True, False] * 4
+    assert [one.y[-1] for one in entropy[:3]] == pytest.approx([1 + 0 + 3, 1 + 0 + 5, 5])
     assert list(accuracy[0].x) == [0, 10, 20, 30, 40]
     assert accuracy[0].y[-1] == pytest.approx(
         share(artefacts, "tiny/justrl/seed3", "t0.7-p0.9", ["chain-3"])
