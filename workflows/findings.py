@@ -1,11 +1,12 @@
 """Write the tables of docs/findings.md and README.md that state results of the miniature.
 
-    python workflows/findings.py
+    python workflows/findings.py    # no options; changes both files
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->` and is made from the files that the
 pipeline wrote to `results/miniature*/tables`, and from the log of the regimes.
 """
 
+import argparse
 import csv
 import json
 import re
@@ -228,6 +229,8 @@ def written(page: str) -> str:
 
 def main() -> None:
     """Write the tables of the pages again."""
+    lines = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=lines).parse_args()
     for page in PAGES:
         if (new := written(old := page.read_text())) != old:
             with replace_file(page) as stream:

@@ -170,12 +170,20 @@ def read_tables(
     again = "`stapo status` says what changed, and snakemake makes them again"
     errors = [
         *_lines(stale, "were made with other settings or by another version", again),
-        *_lines(missing, "are missing", "run snakemake"),
+        *_lines(missing, "are missing", _remedy(study, decoding, root, bool(tables))),
         *errors,
     ]
     if errors:
         raise StaleScoreError("\n".join(errors))
     return tables, provenance
+
+
+def _remedy(study: Study, decoding: str, root: Path, some: bool) -> str:
+    """Return what to do where scores are missing: all of them are in a folder without its raw data, as in git."""
+    table = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix="md")
+    if some or not (root / table).is_file():
+        return "run snakemake"
+    return f"the folder is without its raw data, as in git: read {table}, or run snakemake to make all again"
 
 
 def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:

@@ -82,6 +82,7 @@ def _of_entropy(
             size,
             f"{what} of {study.method(method).title} [ratio]",
             ratio_of_seeds([of(one) for one in entropies(artefacts, size, method)]),
+            ".3f",  # The limit of a collapse is 0.1.
         )
         for size in study.run.sizes
     ]

@@ -163,13 +163,15 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
     at = {"study": study.name, **run.wildcards}
     work = root / paths.TRAIN_WORK.format(**at) / identity.train_fingerprint(study, run)
     owner = owner_of(work / "lock")
-    published = root / paths.RUN_PROVENANCE.format(**at)
+    published, metrics = (root / p.format(**at) for p in (paths.RUN_PROVENANCE, paths.METRICS))
     if not (owner and owner.holds) and is_trained(study, root, run):
-        return _measured(study, TrainingState(run, "done"), root / paths.METRICS.format(**at))
+        return _measured(study, TrainingState(run, "done"), metrics)
     logs = logs_of(root, paths.MODEL.format(**at), "train", "_".join(map(str, run)))
     if owner is None:
         ended, note = _end(error_in(logs, 0, work.name))
         if ended != "failed" and modified(published):
+            if not modified(metrics):
+                return TrainingState(run, "waiting", "only its record is here, as in git")
             reason = training_reason(study, root, run)
             return TrainingState(run, "outdated", f"made with {reason}")
         if ended:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
-from stapo.paths import METRICS_FILE, TOKENS_FILE
+from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
@@ -156,16 +156,16 @@ def read_published_study(folder: Path) -> Study:
 
 def is_raw(path: str) -> bool:
     """Return whether a path is one of the raw data, which a summary in git leaves out."""
-    kind, _, name = path.partition("/")
-    recorded = kind == "runs" and name.endswith((METRICS_FILE, TOKENS_FILE))
-    effects = kind == "interventions" and name.endswith(".parquet")
-    return (
-        recorded
-        or effects
-        or kind in ("completions", "scores")
-        or path == "data/prompts.jsonl"
-        or path.endswith(WEIGHTS)
-    )
+    raw = {
+        "data": path.endswith(".jsonl"),
+        # Whole directories: Snakemake would take one without weights for a finished model.
+        "models": PurePosixPath(path).parent.name in ("base", "verifier"),
+        "runs": not path.endswith(f"/{RECORD_FILE}"),
+        "completions": True,
+        "scores": True,
+        "interventions": path.endswith(".parquet"),
+    }
+    return raw.get(path.partition("/")[0], False)
 
 
 def is_rendering(path: str) -> bool:

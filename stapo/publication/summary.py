@@ -1,6 +1,6 @@
 """Check of a results folder whose raw data was left out, as git has it: what can be checked without.
 
-Raw data are weights, training prompts, the records of trainings, responses, scores and the updates of
+Raw data are models, training prompts, the records of trainings, responses, scores and the updates of
 interventions. Their checksums stay in SHA256SUMS, as do those of the report and of figures as PDF and PNG,
 which may be left out too. Without raw data nothing can be computed again; what remains is that all files of
 the folder belong together and to the study.
@@ -19,7 +19,7 @@ from stapo.study import identity
 from stapo.study.titles import title_faults
 
 NOTE = (
-    "the raw data (weights, prompts, metrics, token records, responses, scores) is not here: what trainings "
+    "the raw data (models, prompts, metrics, token records, responses, scores) is not here: what trainings "
     "published has the checksums that they recorded, but no score, table, figure or report was computed "
     "again. With the raw data in the folder, from its authors or from a run of the study, all is checked"
 )

@@ -49,9 +49,11 @@ rule train:
         " >> {log} 2>&1"
 
 
+# Both inputs: git has a record without the rest of a training.
 rule weights:
     input:
         at(paths.RUN_PROVENANCE),
+        at(paths.METRICS),
     output:
         model=directory(at(paths.MODEL)),
         steps=[
