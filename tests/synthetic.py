@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stapo import paths
+from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file
 from stapo.study import Checkpoint, Study
 from stapo.study.identity import score_identity
@@ -61,3 +62,13 @@ def write_score(
     )
     write_score_file(path, rows, found)
     return path
+
+
+def leave_out_raw_data(folder: Path) -> None:
+    """Keep of a results folder what a repository keeps: see results/README.md."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            if not any(path.iterdir()):
+                path.rmdir()  # Git has no empty directories.
+        elif is_raw(path.relative_to(folder).as_posix()):
+            path.unlink()

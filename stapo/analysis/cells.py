@@ -179,7 +179,7 @@ def read_tables(
 
 
 def _remedy(study: Study, decoding: str, root: Path, some: bool) -> str:
-    """Return what to do where scores are missing: all of them are in a folder without its raw data, as in git."""
+    """Return what to do where scores are missing; in git all are."""
     table = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix="md")
     if some or not (root / table).is_file():
         return "run snakemake"

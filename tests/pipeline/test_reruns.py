@@ -10,9 +10,11 @@ import time
 
 import pytest
 import yaml
+from synthetic import leave_out_raw_data
 
 from stapo import exhibits, paths
 from stapo.files import read_jsonl
+from stapo.provenance import SUMS, file_sha256
 from stapo.repository import ROOT
 from stapo.study import TrainingRun, identity, merge, parse_study
 
@@ -290,3 +292,38 @@ def test_ctrl_c_saves_what_is_done_and_says_how_to_go_on(workspace):
     (directory,) = work.iterdir()
     last = read_jsonl(directory / "attempts.jsonl")[-1]
     assert last["seconds"] > 0
+
+
+def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):
+    """Git has records, tables and figures of a study: nothing of it may count as finished."""
+    for directory in ("work", "logs", ".snakemake"):
+        shutil.rmtree(workspace.path / directory)
+    folder = workspace.path / "results/smoke"
+    stated = (folder / SUMS).read_text()
+    leave_out_raw_data(folder)
+    everything = workspace.jobs()
+    assert {rule: everything[rule] for rule in ("base_model", "train", "weights", "generate")} == {
+        "base_model": 1, "train": 4, "weights": 4, "generate": 10,
+    }  # fmt: skip
+    cell = "tiny/stapo/seed0/t1.0-p1.0/chain-2"
+    done = workspace.snakemake(f"results/smoke/scores/{cell}.parquet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = file_sha256(folder / f"completions/{cell}.jsonl")
+    assert f"{made}  completions/{cell}.jsonl\n" in stated
+    for path in ("tables/main-t1.0-p1.0.md", "runs/tiny/justrl/seed0/provenance.json"):
+        assert f"{file_sha256(folder / path)}  {path}\n" in stated
+
+
+def test_what_a_folder_without_raw_data_is_stands_in_show_and_status(workspace):
+    leave_out_raw_data(workspace.path / "results/smoke")
+    shutil.rmtree(workspace.path / "work")
+    shutil.rmtree(workspace.path / "logs")
+    for command, said in {
+        "show": "without its raw data, as in git: read results/smoke/tables/main-t1.0-p1.0.md",
+        "status": "only its record is here, as in git",
+    }.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "stapo", command, "study.yaml"],
+            cwd=workspace.path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert said in " ".join((done.stdout + done.stderr).split())

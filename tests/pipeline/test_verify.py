@@ -25,6 +25,7 @@ from forgeries import (
     WEIGHTS,
     Forger,
 )
+from synthetic import leave_out_raw_data
 
 from stapo.canonical import canonical
 from stapo.evaluation.scores import score
@@ -32,7 +33,7 @@ from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication import summary
 from stapo.publication.commands import command_faults
-from stapo.publication.folder import is_raw, read_published_study
+from stapo.publication.folder import read_published_study
 from stapo.publication.manifest import write_provenance
 from stapo.publication.verify import CHECKS, SUMMARY_CHECKS, guarded, opened, verify
 from stapo.records.scores import read_identity
@@ -145,13 +146,6 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     right, _, said = findings(published)
     assert right, said
     assert "note     5 files of weights are not here" in said
-
-
-def leave_out_raw_data(folder: Path) -> None:
-    """Keep what a repository keeps: see results/README.md."""
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        if is_raw(path.relative_to(folder).as_posix()):
-            path.unlink()
 
 
 def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):

@@ -272,6 +272,7 @@ def test_what_is_stopped_while_it_starts_did_not_fail(study, tmp_path, line):
     assert shown(study, tmp_path)[0]
     # What is made again for another reason is outdated, and `stapo plan` says why.
     write(tmp_path / paths.RUN_PROVENANCE.format(**PUBLISHED), "{}")
+    write(tmp_path / paths.METRICS.format(**PUBLISHED), "")
     assert trainings(study, tmp_path)[0].state == "outdated"
 
 

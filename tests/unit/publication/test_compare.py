@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from synthetic import PROBLEMS, PROVENANCE, write_score
+from synthetic import PROBLEMS, PROVENANCE, leave_out_raw_data, write_score
 
 from stapo import paths
 from stapo.analysis.compare_studies import summary
@@ -20,7 +20,6 @@ from stapo.publication.compare import (
     comparison_json,
     print_comparison,
 )
-from stapo.publication.folder import is_raw
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError, parse_study
 
@@ -215,9 +214,7 @@ def test_all_errors_are_said_at_once(raw, tmp_path):
 
 def test_a_folder_without_its_raw_data_is_one_line(raw, tmp_path):
     whole, summary = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
-    for path in [path for path in summary.rglob("*") if path.is_file()]:
-        if is_raw(path.relative_to(summary).as_posix()):
-            path.unlink()
+    leave_out_raw_data(summary)
     with pytest.raises(StudyError) as caught:
         compare_folders([whole, summary])
     (line,) = caught.value.errors
