@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stapo.files import replace_file
+from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import read_published_study
 from stapo.repository import ROOT
 from stapo.study import Study
@@ -212,6 +213,12 @@ def _settings(text: str) -> str:
     return ", ".join(f"{key} {value}" for key, value in flat.items())
 
 
+def checksums() -> str:
+    """Return the checksum of SHA256SUMS of each study, which `stapo verify` prints too."""
+    folders = [RESULTS / name for name in (STUDY, LARGER, ABLATION) if (RESULTS / name).exists()]
+    return "".join(f"- `results/{one.name}`: `{file_sha256(one / SUMS)}`\n" for one in folders)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
     "differences": differences,
@@ -219,6 +226,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "claims": claims,
     "interventions": interventions,
     "regimes": regimes,
+    "checksums": checksums,
 }
 
 

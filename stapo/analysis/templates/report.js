@@ -116,7 +116,7 @@
   }
 
   // Of logarithmic axes, the range is of exponents: a tick for each power of ten, or for 1, 2 and 5.
-  const powerStep = (from, to) => (Math.abs(to - from) > 1.5 ? 1 : Math.abs(to - from) > 0.5 ? "D2" : null);
+  const powerStep = (from, to) => (Math.abs(to - from) > 2 ? 1 : Math.abs(to - from) > 0.5 ? "D2" : null);
 
   function keepTicks(plot, layout) {
     const changes = {};
@@ -124,7 +124,10 @@
       const { tickformat, type } = layout[name];
       if (tickformat !== ",d" && type !== "log") continue;
       const step = (type === "log" ? powerStep : wholeStep)(...plot.layout[name].range);
-      if ((plot.layout[name].dtick ?? null) !== step) changes[`${name}.dtick`] = step;
+      if ((plot.layout[name].dtick ?? null) === step) continue;
+      changes[`${name}.dtick`] = step;
+      // Between powers of ten Plotly shows the first digit alone.
+      if (type === "log") changes[`${name}.tickformat`] = step === "D2" ? "~g" : "";
     }
     if (Object.keys(changes).length) Plotly.relayout(plot, changes);
   }
