@@ -23,6 +23,7 @@ from stapo.evaluation.statistics import (
     bootstrap_p,
     holm,
     interval,
+    percent_interval,
     permutation_p,
     problem_counts,
     seed_choices,
@@ -195,8 +196,8 @@ class _Tested:
             method=method,
             title=title,
             benchmark=benchmark,
-            first=interval(100 * a, 100 * drawn_a),
-            second=interval(100 * b, 100 * drawn_b),
+            first=percent_interval(100 * a, 100 * drawn_a),
+            second=percent_interval(100 * b, 100 * drawn_b),
             difference=interval(100 * (b - a), 100 * (drawn_b - drawn_a)),
             pairing=self.pairing,
             p_value=bootstrap_p(drawn_b - drawn_a)

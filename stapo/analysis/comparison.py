@@ -24,6 +24,7 @@ from stapo.evaluation.statistics import (
     holm,
     interval,
     paired_difference,
+    percent_interval,
     problem_counts,
     seed_choices,
 )
@@ -164,13 +165,13 @@ def _intervals(
             seeds = seed_choices(len(cells[names[0]]), rng)
             drawn = {b: 100 * bootstrap_means(cells[b], counts[b], seeds) for b in names}
             values = {b: 100 * average_at_n(cells[b]) for b in names}
-            row = {b: interval(values[b], drawn[b]) for b in names}
+            row = {b: percent_interval(values[b], drawn[b]) for b in names}
             means = {
                 column: np.mean([drawn[b] for b in part], axis=0)
                 for column, part in averages.items()
             }
             for column, part in averages.items():
-                row[column] = interval(_mean([values[b] for b in part]), means[column])
+                row[column] = percent_interval(_mean([values[b] for b in part]), means[column])
             draws[size, method], intervals[size, method] = means, row
     return intervals, draws
 
@@ -230,7 +231,7 @@ def _with_interval(found: Headline, baselines: list[str], draws: Draws) -> Headl
         others = [draws[size, name][AVERAGE] for name in baselines if name != found.target]
         strongest = np.max(others, axis=0)
         # In a resample with all baselines at 0, the relative gain is undefined; avoid a division by 0.
-        ours = draws[size, found.target][AVERAGE]
+        ours = np.maximum(draws[size, found.target][AVERAGE], 0.0)
         gains.append(100 * (ours / np.maximum(strongest, 1e-9) - 1))
     return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
 

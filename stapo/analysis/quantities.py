@@ -234,7 +234,8 @@ def _relative(
             raise UnmeasuredError("the strongest baseline is at 0")
         values.append(100 * (known.values[size, method].value / strongest - 1))
         others = np.max([known.draws[size, name] for name in BASELINES], axis=0)
-        draws.append(100 * (known.draws[size, method] / np.maximum(others, 1e-9) - 1))
+        ours = np.maximum(known.draws[size, method], 0.0)
+        draws.append(100 * (ours / np.maximum(others, 1e-9) - 1))
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
 

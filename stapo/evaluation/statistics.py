@@ -124,7 +124,8 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
     S seeds gives a variance that is too small by the factor (S - 1) / S, and is itself uncertain: both are
     corrected, the latter as in Student's interval. So few seeds give wide intervals, and with similar seeds
-    they are wider than they need to be. Draws beyond 0 and 1 count as 0 and 1.
+    they are wider than they need to be. Draws can be beyond 0 and 1: limited here, the mean over benchmarks
+    would be biased, and differences would have too short intervals; `percent_interval` limits the ends.
 
     Args:
         correct: verdicts (S, P, N).
@@ -138,7 +139,7 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     averages: Array = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
     if (count := means.shape[1]) > 1:
         inflation = sqrt(count / (count - 1)) * STUDENT[min(count - 1, len(STUDENT)) - 1] / NORMAL
-        averages = np.clip(centre + inflation * (averages - centre), 0.0, 1.0)
+        averages = centre + inflation * (averages - centre)
     return averages
 
 
@@ -147,6 +148,12 @@ def interval(value: float, draws: Array) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Interval(value, float(low), float(high))
+
+
+def percent_interval(value: float, draws: Array) -> Interval:
+    """Return `interval` of a share in percent, with ends between 0 and 100."""
+    found = interval(value, draws)
+    return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
 
 
 def mean_of_seeds(values: Sequence[float]) -> Interval:

@@ -21,6 +21,7 @@ from stapo.evaluation.statistics import (
     mean_of_seeds,
     paired_difference,
     pass_at_k,
+    percent_interval,
     problem_counts,
     ratio_of_seeds,
     seed_choices,
@@ -76,10 +77,25 @@ def test_the_bootstrap_agrees_with_a_plain_loop():
         seeds, problems = rng.integers(3, size=3), rng.integers(40, size=40)
         drawn, every = correct[seeds][:, problems].mean(), correct[:, problems].mean()
         # 4.303: Student's 97.5 % quantile with 2 degrees of freedom.
-        slow.append(np.clip(every + (3 / 2) ** 0.5 * 4.303 / 1.96 * (drawn - every), 0, 1))
+        slow.append(every + (3 / 2) ** 0.5 * 4.303 / 1.96 * (drawn - every))
     # Monte Carlo of 4,000 and 10,000 draws: standard error of a spread about 1 %, allowed 5 %.
     assert fast.mean() == pytest.approx(np.mean(slow), abs=0.003)
     assert fast.std() == pytest.approx(np.std(slow), rel=0.05)
+
+
+def test_seeds_that_differ_on_benchmarks_but_not_in_their_mean_give_a_short_interval_of_it():
+    """One seed is better on one benchmark, the other on the other: limits of 0 and 1 must not part them."""
+    rng = np.random.default_rng(0)
+    seeds, counts = seed_choices(2, rng), problem_counts(200, rng)
+    first, second = np.ones((2, 200, 4)), np.ones((2, 200, 4))
+    first[0, :80] = second[1, :80] = 0.0
+    found = [bootstrap_means(cell, counts, seeds) for cell in (first, second)]
+    assert max(part.max() for part in found) > 1
+    bounds = percent_interval(80.0, 100 * np.mean(found, axis=0))
+    # Problems alone: the standard deviation of their mean is 1.7 points.
+    assert 76 < bounds.low < 80 < bounds.high < 84
+    bounds = percent_interval(80.0, 100 * found[0])
+    assert (bounds.low, bounds.high) == (0.0, 100.0)
 
 
 def test_the_interval_covers_as_it_says():
