@@ -91,7 +91,7 @@ def _token_faults(results: Results, run: TrainingRun, record: dict[str, Any]) ->
         yield f"impossible content: {error!r}"
 
 
-def _objective(study: Study, run: TrainingRun) -> tuple[Any, ...]:
+def _objective(study: Study, run: TrainingRun) -> tuple[str, float]:
     method, aggregation = study.method(run.method), study.method(run.method).aggregation
     # If there is only one group, its tokens are those of the mini-batch.
     if (
@@ -139,12 +139,15 @@ def _copied_metrics(study: Study, steps: dict[TrainingRun, list[Step]]) -> Itera
     for one, other in combinations(steps, 2):
         if one.size != other.size:
             continue
-        alike = one.seed == other.seed and _objective(study, one) == _objective(study, other)
+        (ours, kl), (theirs, other_kl) = _objective(study, one), _objective(study, other)
+        # Before the weights change, in a warm-up at its second step, the KL term and its gradient are 0.
+        unchanged = 1 + (study.training_of(one.method).warmup_steps > 0)
         for number, (a, b) in enumerate(zip(steps[one], steps[other], strict=False), 1):
             if a.gradient_norm == 0 or a.entropy != b.entropy:
                 continue
             # Runs with the same seed start with the same responses; then their updates differ.
             updated = (a.loss, a.gradient_norm) == (b.loss, b.gradient_norm)
+            alike = ours == theirs and (kl == other_kl or number <= unchanged)
             if one.seed != other.seed or (
                 updated and not (alike and a.kept_fraction == b.kept_fraction)
             ):

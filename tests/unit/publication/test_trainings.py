@@ -1,6 +1,7 @@
 """Which trainings may have come to the same updates, and which of them must have been copied."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,6 +33,25 @@ def test_the_mean_over_the_only_group_is_that_over_the_mini_batch(prompts, alike
     steps = {run: [STEP] for run in RUNS}
     assert acts_alike(study, *RUNS, steps) == alike
     assert bool(list(_copied_metrics(study, steps))) != alike
+
+
+@pytest.mark.parametrize(("warm_up", "unchanged"), [(0, 1), (4, 2)])
+def test_a_kl_term_has_no_effect_before_the_weights_change(warm_up, unchanged):
+    study = parse_study(
+        {
+            "extends": "smoke",
+            "name": "mine",
+            "training": {"warmup_steps": warm_up},
+            "methods": {"by-group": {"base": "justrl", "kl_coefficient": 0.04}},
+            "run": {"methods": ["justrl", "by-group"]},
+        }
+    )
+    own = [replace(STEP, entropy=1.0 / number) for number in range(1, 5)]
+    for same in range(5):
+        changed = [replace(step, gradient_norm=0.5) for step in own[same:]]
+        found = [*_copied_metrics(study, {RUNS[0]: own, RUNS[1]: own[:same] + changed})]
+        assert bool(found) == (same > unchanged)
+    assert not acts_alike(study, *RUNS, {run: own for run in RUNS})
 
 
 @pytest.mark.parametrize("about", [b"junk", b"\xff", b"[" * 10**5])
