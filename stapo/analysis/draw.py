@@ -22,6 +22,8 @@ from stapo.text import visible
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+LINES = ("-", ":", "-.")
+"""Of the groups with the colours for the first time, the second and the third."""
 WIDTH, HEIGHT = 5.0, 3.4
 """Of a panel, in inches."""
 
@@ -105,7 +107,9 @@ def _draw_series(place: Axes, one: Series, colours: dict[str, str]) -> None:
     label = None if one.faint else visible(one.name)
     points = one.kind == "points"
     style: dict[str, Any] = {"color": colour, "label": label, "linewidth": 1.6}
-    style["linestyle"] = "none" if points else "--" if one.dashed else "-"
+    again = [*colours].index(one.group or one.name) // len(COLOURS)
+    line = "--" if one.dashed else LINES[again % len(LINES)]
+    style["linestyle"] = "none" if points else line
     if points or len(one.x) < 30:
         style |= {"marker": "o", "markersize": 5 if points else 3}
     if points and len(one.x) > 30:

@@ -21,6 +21,8 @@ PALETTES = {
     ],
 }  # fmt: skip
 """Colours after Okabe and Ito, which colour-blind readers can distinguish, with contrast to the page."""
+DASHES = ("solid", "dot", "dashdot")
+"""Of the groups with the colours for the first time, the second and the third."""
 DIGITS = 6
 """Significant digits of numbers, so that equal results give equal pages on other machines too."""
 MARKED_POINTS = 30
@@ -93,7 +95,9 @@ def _size_of(title: str, sizes: Sequence[str]) -> str:
 def _traces(panel: Panel, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
     for one in panel.series:
         every = stride(one)
-        meta = {"colour": groups.index(one.group or one.name), "seed": one.seed}
+        place = groups.index(one.group or one.name)
+        again = place // len(PALETTES["light"])
+        meta = {"colour": place, "seed": one.seed}
         common = {
             "name": literal(one.name),
             "meta": meta,
@@ -104,7 +108,7 @@ def _traces(panel: Panel, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
             continue
         if one.kind == "line" and one.low is not None and one.high is not None:
             yield common | _band(one, every)
-        yield common | _curve(one, every)
+        yield common | _curve(one, every, "dash" if one.dashed else DASHES[again % len(DASHES)])
 
 
 def _bars(one: Series) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def _band(one: Series, every: int) -> dict[str, Any]:
     }
 
 
-def _curve(one: Series, every: int) -> dict[str, Any]:
+def _curve(one: Series, every: int, dash: str) -> dict[str, Any]:
     points = one.kind == "points"
     marked = points or len(one.x) < MARKED_POINTS
     mode = "markers" if points else "lines+markers" if marked else "lines"
@@ -146,7 +150,7 @@ def _curve(one: Series, every: int) -> dict[str, Any]:
         "mode": mode + "+text" * one.labelled,
         "x": [*map(rounded, one.x)][::every],
         "y": [*map(rounded, one.y)][::every],
-        "line": {"width": 1 if one.faint else 2, "dash": "dash" if one.dashed else "solid"},
+        "line": {"width": 1 if one.faint else 2, "dash": dash},
         "marker": {"size": (4 if len(one.x) > MARKED_POINTS else 8) if points else 5},
         "hovertemplate": "(%{x:.4~g}, %{y:.4~g})" if points else "%{y:.4~g}",
         **_texts(one, every),

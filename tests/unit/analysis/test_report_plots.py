@@ -6,6 +6,7 @@ from math import nan
 import pytest
 
 from stapo.analysis.charts import MAX_POINTS, Axis, Chart, Line, Panel, Series
+from stapo.analysis.draw import draw
 from stapo.analysis.page.plots import literal, plot, rounded, thinned
 
 
@@ -112,3 +113,12 @@ def test_long_lines_are_thinned_and_numbers_are_short():
     assert [rounded(x) for x in (1 / 3, 5e-324, 12345678.9, True, float("inf"))] == [
         0.333333, 5e-324, 12345700, True, None,
     ]  # fmt: skip
+
+
+def test_groups_with_the_same_colour_have_other_lines():
+    series = [Series(name=f"method {i}", x=[1, 2], y=[i, i]) for i in range(17)]
+    chart = Chart(panels=[Panel(series=series)])
+    drawn = plot(chart, [])["panels"][0]["data"]
+    looks = {(one["meta"]["colour"] % 8, one["line"]["dash"]) for one in drawn}
+    lines = draw(chart).axes[0].lines
+    assert len(looks) == len({(one.get_color(), one.get_linestyle()) for one in lines}) == 17
