@@ -57,8 +57,7 @@ def _interval(row: Row, digits: int) -> str:
 
 def accuracy() -> str:
     """Return Avg of each method under each decoding, and the entropy of its trainings, for each size."""
-    sizes = [name for name in (STUDY, LARGER) if (RESULTS / name).exists()]
-    (head, body), *others = map(_accuracy, sizes)
+    (head, body), *others = map(_accuracy, _there(STUDY, LARGER))
     return markdown(head, [*body, *(line for _, lines in others for line in lines)])
 
 
@@ -82,7 +81,7 @@ def differences() -> str:
 
 def ablation() -> str:
     """Return the same for the ablation, with the difference from STAPO."""
-    if not (RESULTS / ABLATION).exists():
+    if not _there(ABLATION):
         return "Not run yet.\n"
     study = _study(ABLATION)
     (target, *_), _ = study.compared()
@@ -97,6 +96,11 @@ def ablation() -> str:
     gaps = (below.get(method, "") for method in ("base", *study.run.methods))
     wider = [[*line, gap] for line, gap in zip(body, gaps, strict=True)]
     return markdown([*head, f"{study.method(target).title} minus it [points]"], wider)
+
+
+def _there(*names: str) -> list[str]:
+    """Return the studies whose results are there."""
+    return [name for name in names if (RESULTS / name).exists()]
 
 
 def _study(name: str) -> Study:
@@ -141,7 +145,7 @@ def claims() -> str:
     The ablation speaks where the main study measured nothing.
     """
     found: dict[tuple[str, str], dict[str, Row]] = {}
-    for study in [name for name in (STUDY, LARGER, ABLATION) if (RESULTS / name).exists()]:
+    for study in _there(STUDY, LARGER, ABLATION):
         for row in rows(study, "verdicts"):
             of = found.setdefault((row["Claim"], row["Revision"]), {})
             if row["Measured"] or not of:
@@ -215,8 +219,10 @@ def _settings(text: str) -> str:
 
 def checksums() -> str:
     """Return the checksum of SHA256SUMS of each study, which `stapo verify` prints too."""
-    folders = [RESULTS / name for name in (STUDY, LARGER, ABLATION) if (RESULTS / name).exists()]
-    return "".join(f"- `results/{one.name}`: `{file_sha256(one / SUMS)}`\n" for one in folders)
+    names = _there(STUDY, LARGER, ABLATION)
+    return "".join(
+        f"- `results/{name}`: `{file_sha256(RESULTS / name / SUMS)}`\n" for name in names
+    )
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -26,6 +26,7 @@ from stapo.evaluation.statistics import (
     paired_difference,
     percent_interval,
     problem_counts,
+    relative_gain,
     seed_choices,
 )
 from stapo.study import Study, identity
@@ -229,10 +230,7 @@ def _with_interval(found: Headline, baselines: list[str], draws: Draws) -> Headl
     gains = []
     for size in found.gains:
         others = [draws[size, name][AVERAGE] for name in baselines if name != found.target]
-        strongest = np.max(others, axis=0)
-        # In a resample with all baselines at 0, the relative gain is undefined; avoid a division by 0.
-        ours = np.maximum(draws[size, found.target][AVERAGE], 0.0)
-        gains.append(100 * (ours / np.maximum(strongest, 1e-9) - 1))
+        gains.append(relative_gain(draws[size, found.target][AVERAGE], others))
     return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
 
 

@@ -19,6 +19,7 @@ from stapo.evaluation.statistics import (
     mean_of_seeds,
     ratio_between,
     ratio_of_seeds,
+    relative_gain,
 )
 from stapo.exhibits import PAPER_SILENCED
 from stapo.files import AGAIN, DamagedFileError
@@ -233,9 +234,8 @@ def _relative(
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
         values.append(100 * (known.values[size, method].value / strongest - 1))
-        others = np.max([known.draws[size, name] for name in BASELINES], axis=0)
-        ours = np.maximum(known.draws[size, method], 0.0)
-        draws.append(100 * (ours / np.maximum(others, 1e-9) - 1))
+        others = [known.draws[size, name] for name in BASELINES]
+        draws.append(relative_gain(known.draws[size, method], others))
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
 
