@@ -97,21 +97,25 @@ def test_methods_seeds_and_sizes_can_be_switched(opened):
     page = opened()
     show_all(page)
     everything = shown_traces(page)
-    assert {tuple(one) for one in everything} == {(m, s) for m in range(3) for s in range(2)}
+    # Trainings, and their mean, which stays beside a seed that is chosen.
+    assert {tuple(one) for one in everything} == {(m, s) for m in range(3) for s in (0, 1, None)}
     key = page.locator("#figure-entropy .keys button", has_text="STAPO")
     key.click()
     assert key.get_attribute("aria-pressed") == "false"
     assert {colour for colour, _ in shown_traces(page)} == {0, 1}
     assert {colour for colour, _ in shown_traces(page, "reward")} == {0, 1, 2}
     page.get_by_label("Seed in all figures").select_option("1")
-    assert {tuple(one) for one in shown_traces(page)} == {(0, 1), (1, 1)}
+    assert {tuple(one) for one in shown_traces(page)} == {
+        (m, s) for m in range(2) for s in (1, None)
+    }
     panels = page.locator("#figure-entropy .panel")
     page.get_by_label("Size in all figures").select_option("1.7B")
     assert [one.is_visible() for one in panels.all()] == [False, True]
     # What is of no size stays.
     assert page.locator("#figure-token_frequencies .panel").last.is_visible()
     key.click()
-    assert {tuple(one) for one in shown_traces(page, panel=1)} == {(0, 1), (1, 1), (2, 1)}
+    shown = {tuple(one) for one in shown_traces(page, panel=1)}
+    assert shown == {(m, s) for m in range(3) for s in (1, None)}
 
 
 def test_ticks_of_steps_stay_whole_when_zoomed(opened):

@@ -122,8 +122,10 @@
     const changes = {};
     for (const name of ["xaxis", "yaxis"]) {
       const { tickformat, type } = layout[name];
-      if (tickformat !== ",d" && type !== "log") continue;
-      const step = (type === "log" ? powerStep : wholeStep)(...plot.layout[name].range);
+      const { range } = plot.layout[name];
+      // Without a range, the figure is being drawn again, and this comes once more after it.
+      if (!range || (tickformat !== ",d" && type !== "log")) continue;
+      const step = (type === "log" ? powerStep : wholeStep)(...range);
       if ((plot.layout[name].dtick ?? null) === step) continue;
       changes[`${name}.dtick`] = step;
       // Between powers of ten Plotly shows the first digit alone.

@@ -33,6 +33,14 @@ def newest(work: Path) -> int:
     return max((step_of(path) for path in step_checkpoints(work)), default=0)
 
 
+def writing(work: Path) -> bool:
+    """Return whether a checkpoint is being written; the trainer removes the folder meanwhile."""
+    try:
+        return any((work / "writing").iterdir())
+    except FileNotFoundError:
+        return False
+
+
 def ended(process: int) -> bool:
     return os.waitpid(process, os.WNOHANG)[0] != 0
 
@@ -46,7 +54,7 @@ def main(world: str, out: str, kills: str, seed: str, steps: str = "120") -> Non
         aim, before = killed % 3 == 2, newest(work)
         deadline = time.monotonic() + (60.0 if aim else chance.uniform(0.05, 1.0))
         while time.monotonic() < deadline:
-            if aim and newest(work) > before and any(work.glob("writing/checkpoint-*")):
+            if aim and newest(work) > before and writing(work):
                 time.sleep(chance.uniform(0.0, 0.02))
                 break
             time.sleep(0.001)
@@ -56,7 +64,7 @@ def main(world: str, out: str, kills: str, seed: str, steps: str = "120") -> Non
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         killed += 1
-        while_writing += any(work.glob("writing/*"))
+        while_writing += writing(work)
     process = child(Path(world), Path(out), int(steps))
     _, status = os.waitpid(process, 0)
     print(f"{killed} kills, {while_writing} while a checkpoint was being written", flush=True)
