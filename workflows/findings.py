@@ -62,21 +62,20 @@ def accuracy() -> str:
 
 
 def differences() -> str:
-    """Return the differences of Avg between the methods that the study compares, under each decoding."""
-    study = _study(STUDY)
-    found = {
-        (row["method"], row["reference"], row["decoding"]): _interval(row, 1)
-        for row in rows(STUDY, "values")
-        if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N"
-    }
-    pairs = dict.fromkeys((ours, theirs) for ours, theirs, _ in found)
-    names = [(study.method(ours).title, study.method(theirs).title) for ours, theirs in pairs]
-    body = [
-        [f"{ours} minus {theirs}", *(found[*pair, decoding] for decoding in study.run.decodings)]
-        for (ours, theirs), pair in zip(names, pairs, strict=True)
-    ]
-    temperatures = [study.decodings[name].temperature for name in study.run.decodings]
-    return markdown(["Avg [points]", *(f"T = {one}" for one in temperatures)], body)
+    """Return the differences of Avg between the methods that are compared, for each size and decoding."""
+    lines, temperatures = [], []
+    for name in _there(STUDY, LARGER):
+        study = _study(name)
+        temperatures = [study.decodings[one].temperature for one in study.run.decodings]
+        found: dict[tuple[str, str, str], dict[str, str]] = {}
+        for row in rows(name, "values"):
+            if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N":
+                pair = found.setdefault((row["size"], row["method"], row["reference"]), {})
+                pair[row["decoding"]] = _interval(row, 1)
+        for (size, ours, theirs), of in found.items():
+            title = f"{study.method(ours).title} minus {study.method(theirs).title}"
+            lines.append([size, title, *(of[one] for one in study.run.decodings)])
+    return markdown(["Size", "Avg [points]", *(f"T = {one}" for one in temperatures)], lines)
 
 
 def ablation() -> str:
@@ -170,20 +169,25 @@ def _verdict(row: Row) -> str:
 
 
 def interventions() -> str:
-    """Return what one update with S2T changes where it silences something, and the answer of the rule."""
+    """Return what one update with S2T changes where it silences something, and the answers of the rule."""
     head = ["Checkpoint", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
-    every = rows(STUDY, "interventions")
+    names = _there(STUDY, LARGER)
+    every = [row for name in names for row in rows(name, "interventions")]
     silencing = [row for row in every if row["Arm"] == "STAPO" and float(row["Silenced tokens"])]
     body = [[row[name] for name in head] for row in silencing]
     without = {row["Checkpoint"]: None for row in every}
     for row in silencing:
         without.pop(row["Checkpoint"], None)
     none = f"S2T silenced no token at: {'; '.join(without)}.\n\n" if without else ""
-    page = (RESULTS / STUDY / "tables" / "interventions.md").read_text()
+    return f"{markdown(head, body)}\n{none}" + "".join(f"- {_answer(name)}\n" for name in names)
+
+
+def _answer(name: str) -> str:
+    """Return the sizes of a study with the answer of its rule to the question about the cause."""
+    page = (RESULTS / name / "tables" / "interventions.md").read_text()
     answer = next(line for line in page.splitlines() if ANSWER in line)
-    return (
-        f"{markdown(head, body)}\n{none}{answer.removeprefix('- ').split(' At a checkpoint')[0]}\n"
-    )
+    sizes = ", ".join(_study(name).run.sizes)
+    return f"{sizes}: {answer.removeprefix('- ').split(' At a checkpoint')[0]}"
 
 
 def regimes() -> str:

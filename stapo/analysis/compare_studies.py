@@ -182,10 +182,9 @@ class _Tested:
 
     values: tuple[float, float]
     draws: tuple[Array, Array]
-    permuted: Array
+    permuted: Array | None
+    """None where one of the studies has several training seeds: permuting problems leaves those out."""
     pairing: str
-    several: bool
-    """Whether one of the studies has several training seeds."""
 
     def row(self, decoding: str, size: str, method: str, title: str, benchmark: str) -> Compared:
         """Return the difference in points, with interval and p-value."""
@@ -201,7 +200,7 @@ class _Tested:
             difference=interval(100 * (b - a), 100 * (drawn_b - drawn_a)),
             pairing=self.pairing,
             p_value=bootstrap_p(drawn_b - drawn_a)
-            if self.several
+            if self.permuted is None
             else permutation_p(b - a, self.permuted),
         )
 
@@ -215,18 +214,20 @@ def _test(first: Array, second: Array, paired: bool, rng: np.random.Generator) -
         for cell, drawn in ((first, counts), (second, others))
     )
     one, other = (cell.mean(axis=(0, 2)) for cell in (first, second))
-    if paired:
-        signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(one)))
-        permuted = signs @ (other - one) / len(one)
-    else:
-        permuted = _exchanged(one, other, rng)
+    permuted = None
+    if len(first) == len(second) == 1:
+        permuted = (_flipped if paired else _exchanged)(one, other, rng)
     return _Tested(
         (average_at_n(first), average_at_n(second)),
         (draws[0], draws[1]),
         permuted,
         "paired" if paired else "unpaired",
-        max(len(first), len(second)) > 1,
     )
+
+
+def _flipped(one: Array, other: Array, rng: np.random.Generator) -> Array:
+    """Return (resamples,) means of the problems' differences with signs at random."""
+    return rng.choice([-1.0, 1.0], size=(RESAMPLES, len(one))) @ (other - one) / len(one)
 
 
 def _exchanged(one: Array, other: Array, rng: np.random.Generator) -> Array:
@@ -242,15 +243,15 @@ def _exchanged(one: Array, other: Array, rng: np.random.Generator) -> Array:
 def _mean(tested: Sequence[_Tested]) -> _Tested:
     """Return the difference of the averages over benchmarks."""
     kinds = {one.pairing for one in tested}
+    permuted = [one.permuted for one in tested if one.permuted is not None]
     (first, second), (drawn, others) = (
         [[getattr(one, part)[i] for one in tested] for i in (0, 1)] for part in ("values", "draws")
     )
     return _Tested(
         (float(np.mean(first)), float(np.mean(second))),
         (np.mean(drawn, axis=0), np.mean(others, axis=0)),
-        np.mean([one.permuted for one in tested], axis=0),
+        np.mean(permuted, axis=0) if len(permuted) == len(tested) else None,
         kinds.pop() if len(kinds) == 1 else "partly paired",
-        any(one.several for one in tested),
     )
 
 
