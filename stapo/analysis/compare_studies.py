@@ -21,6 +21,7 @@ from stapo.evaluation.statistics import (
     average_at_n,
     bootstrap_means,
     bootstrap_p,
+    flipped_sums,
     holm,
     interval,
     percent_interval,
@@ -216,18 +217,15 @@ def _test(first: Array, second: Array, paired: bool, rng: np.random.Generator) -
     one, other = (cell.mean(axis=(0, 2)) for cell in (first, second))
     permuted = None
     if len(first) == len(second) == 1:
-        permuted = (_flipped if paired else _exchanged)(one, other, rng)
+        permuted = (
+            flipped_sums(other - one, rng) / len(one) if paired else _exchanged(one, other, rng)
+        )
     return _Tested(
         (average_at_n(first), average_at_n(second)),
         (draws[0], draws[1]),
         permuted,
         "paired" if paired else "unpaired",
     )
-
-
-def _flipped(one: Array, other: Array, rng: np.random.Generator) -> Array:
-    """Return (resamples,) means of the problems' differences with signs at random."""
-    return rng.choice([-1.0, 1.0], size=(RESAMPLES, len(one))) @ (other - one) / len(one)
 
 
 def _exchanged(one: Array, other: Array, rng: np.random.Generator) -> Array:

@@ -246,8 +246,7 @@ def paired_difference(
         value += gaps.sum() / unit / len(gaps) / len(first)
         questions += gaps.sum() / unit
         if checkpoints:
-            signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps)))
-            flips += signs @ gaps / unit / len(gaps) / len(first)
+            flips += flipped_sums(gaps, rng) / unit / len(gaps) / len(first)
     bounds = interval(value, draws)
     return Difference(
         value=value,
@@ -257,6 +256,12 @@ def paired_difference(
         questions=questions,
         detectable=DETECTABLE_ERRORS * float(draws.std()),
     )
+
+
+def flipped_sums(gaps: Array, rng: np.random.Generator) -> Array:
+    """Return (resamples,) sums of the problems' differences `gaps` (P,), each with its sign at random."""
+    sums: Array = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps))) @ gaps
+    return sums
 
 
 def permutation_p(value: float, permuted: Array) -> float:

@@ -16,7 +16,7 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import torch
 from test_trainer import run
 
-from stapo.training.step_checkpoints import step_checkpoints, step_of
+from stapo.training.step_checkpoints import ASIDE, step_checkpoints, step_of
 
 
 def child(world: Path, out: Path, steps: int) -> int:
@@ -36,7 +36,7 @@ def newest(work: Path) -> int:
 def writing(work: Path) -> bool:
     """Return whether a checkpoint is being written; the trainer removes the folder meanwhile."""
     try:
-        return any((work / "writing").iterdir())
+        return any(path.name.startswith("checkpoint-") for path in (work / ASIDE).iterdir())
     except FileNotFoundError:
         return False
 
