@@ -1,6 +1,6 @@
-"""Write the tables of docs/findings.md and README.md that state results of the miniature.
+"""Write the tables of README.md, docs/findings.md and docs/miniature.md that state results of the miniature.
 
-    python workflows/findings.py    # no options; changes both files
+    python workflows/findings.py    # no options; changes these files
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->` and is made from the files that the
 pipeline wrote to `results/miniature*/tables`, and from the log of the regimes.
@@ -21,7 +21,7 @@ from stapo.repository import ROOT
 from stapo.study import Study
 
 RESULTS = ROOT / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md", ROOT / "docs" / "miniature.md")
 STUDY, LARGER, ABLATION = "miniature", "miniature-1m", "miniature-ablation"
 SHORT = {
     "holds": "holds here",
@@ -57,8 +57,14 @@ def _interval(row: Row, digits: int) -> str:
 
 def accuracy() -> str:
     """Return Avg of each method under each decoding, and the entropy of its trainings, for each size."""
-    (head, body), *others = map(_accuracy, _there(STUDY, LARGER))
-    return markdown(head, [*body, *(line for _, lines in others for line in lines)])
+    head, body = ["Method"], {}
+    for name in _there(STUDY, LARGER):
+        (size,) = _study(name).run.sizes
+        (_, *columns), lines = _accuracy(name)
+        head += [f"{size}: {column}" for column in columns]
+        for method, *cells in lines:
+            body.setdefault(method, [method]).extend(cells)
+    return markdown(head, body.values())
 
 
 def differences() -> str:
@@ -108,7 +114,7 @@ def _study(name: str) -> Study:
 
 
 def _accuracy(name: str) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of a study's accuracies."""
+    """Return the head and the rows of the accuracies of a study of one size."""
     study = _study(name)
     found = {
         (row["size"], row["method"], row["decoding"]): _interval(row, 1)
@@ -119,23 +125,19 @@ def _accuracy(name: str) -> tuple[list[str], list[list[str]]]:
         and not row["step"]
     }
     stability = {(row["Size"], row["Method"]): row for row in rows(name, "stability")}
+    (size,) = study.run.sizes
     body = []
-    for size in study.run.sizes:
-        for method in ("base", *study.run.methods):
-            title = "Base" if method == "base" else study.method(method).title
-            entropy = _entropy(stability.get((size, title), {}))
-            averages = (found[size, method, decoding] for decoding in study.run.decodings)
-            body.append([size, title, *averages, *entropy])
-    decodings = [
-        f"Avg at T = {one.temperature}, top-p = {one.top_p} [%]"
-        for one in (study.decodings[name] for name in study.run.decodings)
-    ]
-    return ["Size", "Method", *decodings, "Lowest entropy", "Highest entropy"], body
+    for method in ("base", *study.run.methods):
+        title = "Base" if method == "base" else study.method(method).title
+        averages = (found[size, method, decoding] for decoding in study.run.decodings)
+        body.append([title, *averages, _entropy(stability.get((size, title), {}))])
+    temperatures = (study.decodings[name].temperature for name in study.run.decodings)
+    return ["Method", *(f"T = {one} [%]" for one in temperatures), "entropy [ratio]"], body
 
 
-def _entropy(row: Row) -> list[str]:
+def _entropy(row: Row) -> str:
     names = ("Lowest entropy [ratio]", "Highest entropy [ratio]")
-    return [f"{float(row[name]):.2f}" if row else "" for name in names]
+    return ", ".join(f"{float(row[name]):.2f}" for name in names) if row else ""
 
 
 def claims() -> str:
@@ -152,20 +154,42 @@ def claims() -> str:
                 of.setdefault(row["Size"], row)
     everything = [row for of in found.values() for row in of.values()]
     sizes = list(dict.fromkeys(row["Size"] for row in everything if row["Measured"]))
+    usual = {
+        size: max(int(row["Training seeds"]) for row in everything if row["Size"] == size)
+        for size in sizes
+    }
     body = [
-        [*key, *(_verdict(of[size]) if size in of else "" for size in sizes)]
+        [*key, *_verdicts(of, usual)]
         for key, of in found.items()
         if not of.keys().isdisjoint(sizes)
     ]
-    head = ["Claim", "Revision", *(f"{size}: measured, 95 % interval" for size in sizes)]
+    head = ["Claim", "Revision", "Measured"]
+    head += [f"{size}, {seeds} seeds: value, 95 % interval" for size, seeds in usual.items()]
     reasons = Counter(row["Reason"] for row in everything if not row["Measured"])
     lines = [f"- {number}: {reason}\n" for reason, number in reasons.items()]
     return markdown(head, body) + "\nVerdicts without a measurement:\n\n" + "".join(lines)
 
 
-def _verdict(row: Row) -> str:
-    measured = row["Measured"].replace("; ", "<br>")
-    return f"{measured}<br>{row['Training seeds']} seeds: **{SHORT[row['Verdict']]}**"
+def _verdicts(of: dict[str, Row], usual: dict[str, int]) -> list[str]:
+    """Return what was measured, then for each size its values, the verdict, and another number of seeds."""
+    parts = {
+        size: [part.rpartition(": ") for part in row["Measured"].split("; ")]
+        for size, row in of.items()
+        if size in usual
+    }
+    names = {"<br>".join(name for name, _, _ in found) for found in parts.values()}
+    cells = []
+    for size, seeds in usual.items():
+        values = [
+            value if len(names) == 1 else f"{name}: {value}"
+            for name, _, value in parts.get(size, [])
+        ]
+        if values:
+            other = of[size]["Training seeds"]
+            note = "" if int(other) == seeds else f" ({other} seeds)"
+            values.append(f"**{SHORT[of[size]['Verdict']]}**{note}")
+        cells.append("<br>".join(values))
+    return [*(names if len(names) == 1 else [""]), *cells]
 
 
 def interventions() -> str:
