@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from stapo.files import replace_file
 from stapo.provenance import SUMS, file_sha256
@@ -28,6 +29,7 @@ SHORT = {
     "does not hold": "does not hold here",
     "cannot be decided": "not decidable here",
 }
+SOURCES = {"read in a primary text": "H", "from secondary copies that agree": "M", "inferred": "L"}
 ANSWER = "Does silencing cause stability here?"
 BLOCK = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
@@ -75,22 +77,26 @@ def differences() -> str:
         temperatures = [study.decodings[one].temperature for one in study.run.decodings]
         found: dict[tuple[str, str, str], dict[str, str]] = {}
         for row in rows(name, "values"):
+            pair = found.setdefault((row["size"], row["method"], row["reference"]), {})
             if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N":
-                pair = found.setdefault((row["size"], row["method"], row["reference"]), {})
                 pair[row["decoding"]] = _interval(row, 1)
+            elif row["benchmark"] == "Avg" and row["metric"] == "detectable difference":
+                pair[row["decoding"]] += f"; {float(row['value']):.0f}"
         for (size, ours, theirs), of in found.items():
-            title = f"{study.method(ours).title} minus {study.method(theirs).title}"
-            lines.append([size, title, *(of[one] for one in study.run.decodings)])
+            if of:
+                title = f"{study.method(ours).title} minus {study.method(theirs).title}"
+                lines.append([size, title, *(of[one] for one in study.run.decodings)])
     return markdown(["Size", "Avg [points]", *(f"T = {one}" for one in temperatures)], lines)
 
 
 def ablation() -> str:
-    """Return the same for the ablation, with the difference from STAPO."""
+    """Return Avg of each training of the ablation, their entropy, and the difference from STAPO."""
     if not _there(ABLATION):
         return "Not run yet.\n"
     study = _study(ABLATION)
     (target, *_), _ = study.compared()
     head, body = _accuracy(ABLATION)
+    trainings = _trainings(study)
     below = {
         row["reference"]: _interval(row, 1)
         for row in rows(ABLATION, "values")
@@ -98,9 +104,39 @@ def ablation() -> str:
         and row["metric"] == "difference of avg@N"
         and (row["method"], row["decoding"]) == (target, study.run.decodings[0])
     }
-    gaps = (below.get(method, "") for method in ("base", *study.run.methods))
-    wider = [[*line, gap] for line, gap in zip(body, gaps, strict=True)]
-    return markdown([*head, f"{study.method(target).title} minus it [points]"], wider)
+    first, second = study.run.decodings
+    lines = [
+        [
+            title,
+            trainings.get((method, first), averages[0]),
+            trainings.get((method, second), averages[1]),
+            entropy,
+            below.get(method, ""),
+        ]
+        for method, (title, *averages, entropy) in zip(
+            ("base", *study.run.methods), body, strict=True
+        )
+    ]
+    return markdown(
+        [
+            *head,
+            f"{study.method(target).title} minus it, T = {study.decodings[first].temperature} [points]",
+        ],
+        lines,
+    )
+
+
+def _trainings(study: Study) -> dict[tuple[str, str], str]:
+    """Return Avg of each training, by method and decoding, in the order of the seeds."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in rows(study.name, "values"):
+        if row["seed"] and not row["step"] and row["metric"].startswith("avg@"):
+            seeds = found.setdefault((row["method"], row["decoding"]), {})
+            seeds.setdefault(row["seed"], []).append(float(row["value"]))
+    return {
+        key: ", ".join(f"{fmean(seeds[seed]):.1f}" for seed in sorted(seeds, key=int))
+        for key, seeds in found.items()
+    }
 
 
 def _there(*names: str) -> list[str]:
@@ -148,7 +184,8 @@ def claims() -> str:
     found: dict[tuple[str, str], dict[str, Row]] = {}
     for study in _there(STUDY, LARGER, ABLATION):
         for row in rows(study, "verdicts"):
-            of = found.setdefault((row["Claim"], row["Revision"]), {})
+            source = SOURCES[row["Source of the claim"]]
+            of = found.setdefault((row["Claim"], f"{row['Revision']} ({source})"), {})
             if row["Measured"] or not of:
                 of.pop("", None)
                 of.setdefault(row["Size"], row)
@@ -165,9 +202,8 @@ def claims() -> str:
     ]
     head = ["Claim", "Revision", "Measured"]
     head += [f"{size}, {seeds} seeds: value, 95 % interval" for size, seeds in usual.items()]
-    reasons = Counter(row["Reason"] for row in everything if not row["Measured"])
-    lines = [f"- {number}: {reason}\n" for reason, number in reasons.items()]
-    return markdown(head, body) + "\nVerdicts without a measurement:\n\n" + "".join(lines)
+    missing = Counter(row["Claim"] for row in everything if not row["Measured"])
+    return f"{markdown(head, body)}\nNot measured: {' '.join(missing)}\n"
 
 
 def _verdicts(of: dict[str, Row], usual: dict[str, int]) -> list[str]:
@@ -199,6 +235,10 @@ def interventions() -> str:
     every = [row for name in names for row in rows(name, "interventions")]
     silencing = [row for row in every if row["Arm"] == "STAPO" and float(row["Silenced tokens"])]
     body = [[row[name] for name in head] for row in silencing]
+    head[1:] = [
+        f"{head[1]}, mean",
+        *(f"Change of the {name[0].lower()}{name[1:]}" for name in head[2:]),
+    ]
     without = {row["Checkpoint"]: None for row in every}
     for row in silencing:
         without.pop(row["Checkpoint"], None)
