@@ -130,7 +130,7 @@ def _trainings(study: Study) -> dict[tuple[str, str], str]:
     """Return Avg of each training, by method and decoding, in the order of the seeds."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for row in rows(study.name, "values"):
-        if row["seed"] and not row["step"] and row["metric"].startswith("avg@"):
+        if row["step"] == str(study.training.steps) and row["seed"]:
             seeds = found.setdefault((row["method"], row["decoding"]), {})
             seeds.setdefault(row["seed"], []).append(float(row["value"]))
     return {
