@@ -2,8 +2,10 @@
 
 import re
 import tomllib
+from importlib import metadata
 
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from stapo.repository import ROOT
 
@@ -77,3 +79,20 @@ def test_torch_is_the_only_requirement_and_the_lock_has_every_extra():
         if name != "stapo":
             assert name.lower() in locked, line
             assert not pinned or locked[name.lower()] == version, line
+
+
+def test_the_lock_installs_with_the_first_release_of_every_python():
+    """Distributions have old ones, as Debian 12 has 3.11.2; `make lock` runs on a newer one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r":: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
+    lock = (ROOT / "requirements" / "lock.txt").read_text()
+    names = re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)
+    needed = {name: metadata.metadata(name).get("Requires-Python", "") for name in names}
+    refused = {
+        name: needs
+        for name, needs in needed.items()
+        if not all(SpecifierSet(needs).contains(f"{python}.0") for python in named)
+    }
+    assert len(names) > 100
+    assert named
+    assert refused == {}
