@@ -10,7 +10,6 @@ import argparse
 import csv
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -77,15 +76,14 @@ def differences() -> str:
         temperatures = [study.decodings[one].temperature for one in study.run.decodings]
         found: dict[tuple[str, str, str], dict[str, str]] = {}
         for row in rows(name, "values"):
-            pair = found.setdefault((row["size"], row["method"], row["reference"]), {})
+            key = (row["size"], row["method"], row["reference"])
             if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N":
-                pair[row["decoding"]] = _interval(row, 1)
+                found.setdefault(key, {})[row["decoding"]] = _interval(row, 1)
             elif row["benchmark"] == "Avg" and row["metric"] == "detectable difference":
-                pair[row["decoding"]] += f"; {float(row['value']):.0f}"
+                found[key][row["decoding"]] += f"; {float(row['value']):.0f}"
         for (size, ours, theirs), of in found.items():
-            if of:
-                title = f"{study.method(ours).title} minus {study.method(theirs).title}"
-                lines.append([size, title, *(of[one] for one in study.run.decodings)])
+            title = f"{study.method(ours).title} minus {study.method(theirs).title}"
+            lines.append([size, title, *(of[one] for one in study.run.decodings)])
     return markdown(["Size", "Avg [points]", *(f"T = {one}" for one in temperatures)], lines)
 
 
@@ -104,26 +102,17 @@ def ablation() -> str:
         and row["metric"] == "difference of avg@N"
         and (row["method"], row["decoding"]) == (target, study.run.decodings[0])
     }
-    first, second = study.run.decodings
-    lines = [
-        [
-            title,
-            trainings.get((method, first), averages[0]),
-            trainings.get((method, second), averages[1]),
-            entropy,
-            below.get(method, ""),
-        ]
-        for method, (title, *averages, entropy) in zip(
-            ("base", *study.run.methods), body, strict=True
+    lines = []
+    methods = ("base", *study.run.methods)
+    for method, (title, *intervals, entropy) in zip(methods, body, strict=True):
+        averages = (
+            trainings.get((method, decoding), whole)
+            for decoding, whole in zip(study.run.decodings, intervals, strict=True)
         )
-    ]
-    return markdown(
-        [
-            *head,
-            f"{study.method(target).title} minus it, T = {study.decodings[first].temperature} [points]",
-        ],
-        lines,
-    )
+        lines.append([title, *averages, entropy, below.get(method, "")])
+    temperature = study.decodings[study.run.decodings[0]].temperature
+    gap = f"{study.method(target).title} minus it, T = {temperature} [points]"
+    return markdown([*head, gap], lines)
 
 
 def _trainings(study: Study) -> dict[tuple[str, str], str]:
@@ -177,7 +166,7 @@ def _entropy(row: Row) -> str:
 
 
 def claims() -> str:
-    """Return the verdicts on all claims that were measured, and how many were not.
+    """Return the verdicts on all claims that were measured, and which were not.
 
     The ablation speaks where the main study measured nothing.
     """
@@ -202,7 +191,7 @@ def claims() -> str:
     ]
     head = ["Claim", "Revision", "Measured"]
     head += [f"{size}, {seeds} seeds: value, 95 % interval" for size, seeds in usual.items()]
-    missing = Counter(row["Claim"] for row in everything if not row["Measured"])
+    missing = dict.fromkeys(row["Claim"] for row in everything if not row["Measured"])
     return f"{markdown(head, body)}\nNot measured: {' '.join(missing)}\n"
 
 
