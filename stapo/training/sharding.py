@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import fsdp2_prepare_model
+from torch.distributed.fsdp import FSDPModule
 from trl.trainer.utils import add_fused_lm_head
 
 from stapo.models.loading import load_again
@@ -72,6 +73,20 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     if accelerator.state.is_fsdp2:
         return fsdp2_prepare_model(accelerator, model)
     return accelerator.prepare_model(model, evaluation_mode=True)
+
+
+def reshard(model: Any) -> None:
+    """Divide among the ranks what a forward pass has gathered and no backward pass divided again.
+
+    FSDP2 keeps embedding, last norm and head whole after a forward pass, for the backward pass to come. A pass
+    without gradient has none: the optimiser and the transfer of weights to vLLM would find whole copies.
+
+    Args:
+        model: policy, as wrapped by the Accelerator; nothing happens without FSDP2.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def _precision(accelerator: Accelerator) -> Any:

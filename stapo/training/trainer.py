@@ -29,7 +29,7 @@ from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
 from stapo.training.rollouts import response_seed, seeded
-from stapo.training.sharding import reference_model, sum_in_float32
+from stapo.training.sharding import reference_model, reshard, sum_in_float32
 from stapo.training.token_recorder import TokenRecorder
 from stapo.training.update import Forward, update, without_gradient
 
@@ -315,6 +315,7 @@ class StapoTrainer(ResumableTrainer):
         )
         if tokens is not None:
             self._tokens = tokens.line(ranks)
+        reshard(model)
         for parameter in model.parameters():
             # The optimiser would skip a parameter without gradient, but Adam's moments must decay.
             if parameter.requires_grad and parameter.grad is None:

@@ -25,7 +25,9 @@ from stapo.training.record import attempts
 from stapo.training.step_checkpoints import SEAL, step_checkpoints, step_of
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
-CASES = ("stapo", "grpo", "20-entropy", "stapo-v2")
+CASES = ("stapo", "grpo", "20-entropy", "stapo-v2", "justrl")
+FLAT = {"justrl": (2, 3)}
+"""As in `two_ranks`: case -> steps of which no response has a gradient."""
 SAVED = "saved.safetensors"
 SEEN = ("logps", "entropies", "advantages", "mask", "keep")
 """As `two_ranks` saves them."""
@@ -166,7 +168,7 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
             size = sum(one[n].square().sum() for n in names) ** 0.5
             # Single precision, under one selection (3.5e-6 was measured).
             assert difference <= 2e-5 * size, (case, step)
-            assert size > 0
+            assert (size == 0) == (step in FLAT.get(case, ()))
         for a, b in zip(
             *(metrics(out / case / "metrics.jsonl") for out in (alone, tmp_path)), strict=True
         ):
@@ -178,8 +180,10 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
         final = [load_file(out / case / "model" / "model.safetensors") for out in (alone, tmp_path)]
         assert final[0].keys() == final[1].keys()
         for name, tensor in final[0].items():
-            # Adam divides by the root of tiny second moments: 3e-5 was measured at a rate of 1e-3.
-            torch.testing.assert_close(final[1][name], tensor, rtol=0, atol=1e-3)
+            # Adam divides by the root of tiny second moments: 3e-5 was measured at a rate of 1e-3, and 6e-6
+            # where it must also decay its moments in steps without gradient.
+            atol = 1e-4 if case in FLAT else 1e-3
+            torch.testing.assert_close(final[1][name], tensor, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("launch", [sharded, torchrun])

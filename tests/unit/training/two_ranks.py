@@ -11,6 +11,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from safetensors.torch import load_file, save_file
 from test_trainer import run
+from trl.generation.vllm_generation import VLLMGeneration
 
 from stapo.training import run as run_module
 from stapo.training import update as update_module
@@ -30,7 +32,11 @@ CASES: dict[str, dict[str, Any]] = {
     "grpo": {},
     "20-entropy": {"statistics": "current"},
     "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
+    # A checkpoint would divide weights again that a pass has gathered.
+    "justrl": {"checkpoint_every": 6},
 }
+FLAT = {"justrl": (2, 3)}
+"""Case -> steps of the rollout in which all rewards are equal, so that there is no gradient."""
 SAVED = "saved.safetensors"
 SEEN = ("logps", "entropies", "advantages", "mask", "keep")
 """By a selection, and what it chose; everything else that is saved of a step is a gradient."""
@@ -38,6 +44,13 @@ SEEN = ("logps", "entropies", "advantages", "mask", "keep")
 
 def completions(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
     """Random tokens that depend on the row of the rollout alone, so that any ranks train on the same."""
+    if self.is_fsdp_enabled:
+        # vLLM would get the weights here.
+        sync = SimpleNamespace(
+            accelerator=self.accelerator, _fix_param_name_to_vllm=lambda name, **_: name
+        )
+        weights = dict(VLLMGeneration._iter_fsdp2_params(sync, self.model))
+        assert all(type(weight) is torch.Tensor for weight in weights.values())
     vocabulary = len(self.processing_class)
     first = self.accelerator.process_index * len(prompt_ids)
     found = []
@@ -48,8 +61,10 @@ def completions(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: 
     return found, None
 
 
-def rewards(completions: Any, **_: Any) -> list[float]:
-    """Some groups without variance, whose sequences the update leaves out."""
+def rewards(completions: Any, flat: int | None = None, **given: Any) -> list[float]:
+    """Some groups without variance, whose sequences the update leaves out; all where the step is `flat`."""
+    if given["trainer_state"].global_step == flat:
+        return [1.0] * len(completions)
     texts = [conversation[-1]["content"] for conversation in completions]
     return [1.0 if len(text) % 3 == 0 else -1.0 for text in texts]
 
@@ -87,7 +102,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             patch.object(StapoTrainer, "_generate_single_turn", completions),
             patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
             patch.object(update_module, "select", keep_mask),
-            patch("test_trainer.parity_reward", rewards),
+            patch("test_trainer.parity_reward", partial(rewards, flat=FLAT.get(case, [None])[0])),
             patch.object(run_module, "StapoConfig", config),
         ):
             # A clip that large changes no gradient; tau_p is such that there are candidates.
