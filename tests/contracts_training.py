@@ -247,6 +247,13 @@ def shards_are_named_by_rank(name):
     expect([found and found[1] for found in names] == ["0", "1"], "our pattern does not match them")
 
 
+@contract("torch", "torch.distributed.fsdp.FSDPModule")
+def sharded_modules_reshard(name):
+    from torch.distributed.fsdp import FSDPModule
+
+    takes(FSDPModule.reshard)
+
+
 @contract("torch", "torch.nn.attention.varlen.varlen_attn")
 def kernel_takes_borders_and_grouped_queries(name):
     varlen = import_module("torch.nn.attention.varlen")

@@ -305,6 +305,46 @@ def chunk_is_what_the_estimate_says(name):
     expect(found == LOGIT_TOKENS, f"{found}, our copy is {LOGIT_TOKENS}")
 
 
+HEAD = (
+    "_forward_kernel", "_backward_kernel", "_forward_tile", "_backward_tile", "_addmm_fp32", "_use_triton",
+    "_BLOCK_SIZE", "OPTIONAL_OUTPUTS",
+)  # fmt: skip
+
+
+@contract("trl", *(f"trl.kernels.chunked_logprob.{name}" for name in HEAD))
+def head_calls_its_kernels_as_ours_does(name):
+    """The substitutes run in `test_head.py`; the kernels, which need a GPU, must be called alike."""
+    from trl.kernels import chunked_logprob
+
+    attribute("trl", name.removeprefix("trl."))
+    by_blocks = "(n, triton.cdiv(end - start, _BLOCK_SIZE))"
+    for direction, grid in {"forward": "(n,)", "backward": by_blocks}.items():
+        function = getattr(chunked_logprob.ChunkedLogProbFunction, direction)
+        reads(
+            function,
+            f"_{direction}_kernel[{grid}]",
+            "tile,",
+            "tile.stride(0),",
+            "targets[",
+            "start,",
+        )
+        kernel, tile = (
+            getattr(chunked_logprob, f"_{direction}_{one}") for one in ("kernel", "tile")
+        )
+        # Triton keeps the function that it compiles.
+        taken = [[*inspect.signature(getattr(f, "fn", f)).parameters] for f in (kernel, tile)]
+        names = [[one.removesuffix("_ptr") for one in each] for each in taken]
+        expect(len(names[0]) == len(names[1]), f"{names[0]}")
+        expect(names[0][2:3] == names[1][2:3] and names[0][-8:] == names[1][-8:], f"{names[0]}")
+
+
+@contract("trl", "trl.trainer.utils._ChunkedLogProbFunction")
+def fused_head_looks_its_function_up(name):
+    from trl.trainer.utils import add_fused_lm_head
+
+    reads(add_fused_lm_head, "def _fused_forward(", "_ChunkedLogProbFunction.apply(", "outputs,")
+
+
 @contract("trl", "GRPOConfig.generation_kwargs")
 def own_sampling_settings_come_last(name):
     from trl.generation import vllm_client, vllm_generation

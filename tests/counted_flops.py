@@ -18,6 +18,7 @@ from trl.kernels import chunked_logprob
 from trl.trainer.utils import add_fused_lm_head
 
 from stapo.models.shapes import Shape
+from stapo.training.head import log_probs_of
 
 SHORT, LONG = 1024, 2048
 CAUSAL = 0.5
@@ -71,7 +72,7 @@ def counted(shape: Shape, tokens: int, gradient: bool) -> int:
             FlopCounterMode(display=False) as counter,
             torch.set_grad_enabled(gradient),
         ):
-            logps = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs
+            logps = log_probs_of(model, input_ids=ids, labels=ids).log_probs
             if gradient:
                 logps.sum().backward()
     return int(counter.get_total_flops())

@@ -38,6 +38,8 @@ from trl.kernels import chunked_logprob
 from trl.trainer.utils import add_fused_lm_head
 
 from stapo.models.shapes import Shape
+from stapo.training import head
+from stapo.training.head import log_probs_of
 
 UNSEEN = ("reserved", "responses", "vLLM", "vLLM asleep")
 """Parts of the estimate that a tracker of tensors of the model does not see."""
@@ -76,7 +78,7 @@ def ranks(number: int) -> Iterator[DeviceMesh | None]:
 def like_triton() -> Iterator[None]:
     """Let the tiles of TRL's head allocate as little as its kernels on GPUs do."""
     nothing = dict.fromkeys(("_forward_tile", "_backward_tile", "_addmm_fp32"), _nothing)
-    with patch.multiple(chunked_logprob, **nothing):
+    with patch.multiple(chunked_logprob, **nothing), patch.object(head, "_multiply", _nothing):
         yield
 
 
@@ -175,7 +177,7 @@ class Tracked:
     def forward(self) -> Tensor:
         """Run one micro-batch forward, and return its log-probs."""
         with torch.autocast("cpu", torch.bfloat16) if self.alone else nullcontext():
-            output = self.model(input_ids=self.ids, labels=self.ids, fused_lm_head=True)
+            output = log_probs_of(self.model, input_ids=self.ids, labels=self.ids)
         logps: Tensor = output.log_probs
         return logps
 

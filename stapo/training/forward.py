@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stapo.training.head import log_probs_of
+
 IGNORED = -100
 """Label of positions that are not scored."""
 
@@ -58,8 +60,8 @@ def padded_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
     width = sequences.width
     labels = sequences.ids.masked_fill(sequences.mask == 0, IGNORED)
     labels[:, :-width] = IGNORED
-    output = model(
-        input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels, fused_lm_head=True
+    output = log_probs_of(
+        model, input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels
     )
     entropy = output.entropy
     return (
@@ -84,7 +86,8 @@ def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
     scored = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)[mask]
     positions = (mask.cumsum(dim=1) - 1)[mask]
     longest = int(lengths.max())
-    output = model(
+    output = log_probs_of(
+        model,
         input_ids=sequences.ids[mask].unsqueeze(0),
         position_ids=positions.unsqueeze(0),
         # A mask with four dimensions is handed on as it is; without one, N x N would be made.
@@ -94,7 +97,6 @@ def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
         cu_seq_lens_k=borders,
         max_length_q=longest,
         max_length_k=longest,
-        fused_lm_head=True,
     )
     responses = mask[:, -sequences.width :]
 

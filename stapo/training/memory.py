@@ -23,8 +23,10 @@ PROCESS_BYTES = 4.0e9
 """Host memory of each process without weights (libraries, CUDA); unmeasured, our assumption."""
 LOGIT_TOKENS = 4096
 """Tokens whose logits exist at once in TRL's chunked log-probs (trl/kernels, TOKEN_CHUNK_SIZE)."""
-TILE_BYTES = 2 * LOGIT_TOKENS * 32768
-"""Bytes of these logits in bf16: a part of the vocabulary at a time."""
+TILE_BYTES = 4 * LOGIT_TOKENS * 32768
+"""Bytes of these logits in float32: a part of the vocabulary at a time."""
+GRADIENT_TILE_BYTES = 2 * LOGIT_TOKENS * 32768
+"""Bytes of the gradient of these logits in bf16, beside them in a backward pass."""
 ROLLOUT_BYTES = 32
 """Bytes of each response position of a rollout, held by every rank: token id and mask (int64), log-probs of
 rollout, policy and reference, and entropies (float32)."""
@@ -232,7 +234,10 @@ def _update_pass(shape: Shape, tokens: int, gpus: int) -> Parts:
     left = 4 * head if shape.tied or not alone else 0
     peaks = {
         "layer": tokens * values + (2 if alone else 6) * shape.layer + left,
-        "head": (4 if alone else 8) * head + HEAD_BYTES * tokens * shape.hidden + TILE_BYTES,
+        "head": (4 if alone else 8) * head
+        + HEAD_BYTES * tokens * shape.hidden
+        + TILE_BYTES
+        + GRADIENT_TILE_BYTES,
     }
     if alone:
         per_hidden, per_ffn = FORWARD_BYTES

@@ -76,10 +76,11 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
 
 
 def reshard(model: Any) -> None:
-    """Divide among the ranks what a forward pass has gathered and no backward pass divided again.
+    """Shard the parameters again that a forward pass has gathered.
 
-    FSDP2 keeps embedding, last norm and head whole after a forward pass, for the backward pass to come. A pass
-    without gradient has none: the optimiser and the transfer of weights to vLLM would find whole copies.
+    FSDP2 keeps embedding, last norm and head gathered after a forward pass, for the backward pass that
+    follows. After a pass without gradient, none does: the optimiser would skip these parameters, and TRL
+    could not transfer them to vLLM.
 
     Args:
         model: policy, as wrapped by the Accelerator; nothing happens without FSDP2.

@@ -20,15 +20,16 @@ from stapo.objective import clipped_surrogate
 from stapo.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
 from stapo.records.tokens import TOKENS_AFTER, TOKENS_BEFORE, TOP
 from stapo.training.forward import Sequences, first_predicting
+from stapo.training.head import whole_logits
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 from stapo.training.token_sample import TokenSample, sample_tokens, token_kinds
 
 CHUNK = 64
 """Positions whose whole logits exist at once."""
-TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 0.25}
-"""Largest difference, in nats and by the type of the logits, between a log-prob of the pass and the same from
-the recomputed logits. Logits of 16 to 32 are multiples of 1/8 in bfloat16."""
+TOLERANCE = 1e-3
+"""Largest difference, in nats, between a log-prob of the pass and the same from the recomputed logits. Both
+are sums in float32 of the same products, in another order."""
 
 
 @dataclass
@@ -197,28 +198,24 @@ class TokenRecorder:
         found[own, 0] = 1.0
         found[own, 1], found[own, 2] = current.double()
         for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
-            logits, tolerance = self._logits(hidden[part], weight, bias)
-            log_probs = logits.double().log_softmax(dim=1)
+            log_probs = self._logits(hidden[part], weight, bias).double().log_softmax(dim=1)
             chosen = log_probs.gather(1, tokens[part].unsqueeze(1)).squeeze(1)
             top = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
             width = top.values.shape[1]
-            found[own[part], 3] = ((chosen - current[0, part]).abs() <= tolerance).double()
+            found[own[part], 3] = ((chosen - current[0, part]).abs() <= TOLERANCE).double()
             found[own[part], 4] = (2 * log_probs).exp().sum(dim=1)
             found[own[part], 5 : 5 + width] = top.values.exp()
             found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
 
-    def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, float]:
-        """Return (k, V) logits as TRL's fused head computes them, in float32, and their tolerance in nats."""
+    def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
         config = self.model.config.get_text_config()
-        if bias is not None:
-            bias = bias.to(hidden.dtype)
         with self.autocast():
-            logits = torch.nn.functional.linear(hidden, weight.to(hidden.dtype), bias)
-        tolerance = TOLERANCES.get(logits.dtype, 0.0)
-        logits = logits.float() * (getattr(config, "logit_scale", None) or 1.0)
+            logits = whole_logits(hidden, weight, bias)
+        logits = logits * (getattr(config, "logit_scale", None) or 1.0)
         if cap := getattr(config, "final_logit_softcapping", None):
             logits = cap * torch.tanh(logits / cap)
-        return logits / self.temperature, tolerance
+        return logits / self.temperature
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""

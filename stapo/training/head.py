@@ -1,0 +1,188 @@
+"""Log-probs and entropies of tokens from float32 logits, also where weights and hidden states are bfloat16.
+
+TRL's head computes a tile of logits at a time, in the type of the weights. Between 16 and 32, bfloat16 has
+steps of 1/8: 6 % of a probability, which is compared with tau_p, and of a ratio. Here the products of
+bfloat16 matrices stay in float32, in which they are summed anyway. Gradients of logits are rounded before
+their products, as in TRL, since an error of 1 in 500 of each has no bias.
+
+N tokens, H hidden values, V words.
+"""
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor
+from trl.kernels import chunked_logprob
+from trl.trainer import utils
+
+STATISTICS = ("max", "sum_exp", "x_sum_exp", "sq_sum_exp", "z_sum", "max_before_target", "target")
+"""What a tile is added to, one float32 number for each token, in the order of TRL's kernels."""
+FROM_MINUS_INFINITY = ("max", "max_before_target")
+TAKEN = {"log_probs", "entropy"}
+
+
+def log_probs_of(model: Any, **inputs: Any) -> Any:
+    """Return the output of a model with TRL's fused head, computed from float32 logits."""
+    rounded = utils._ChunkedLogProbFunction
+    utils._ChunkedLogProbFunction = Float32LogProbs
+    try:
+        return model(fused_lm_head=True, **inputs)
+    finally:
+        utils._ChunkedLogProbFunction = rounded
+
+
+def whole_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return (N, V) float32 logits, those of which `log_probs_of` computes a tile at a time."""
+    logits = hidden.new_empty((len(hidden), len(weight)), dtype=torch.float32)
+    dtype = _computed_in(hidden)
+    _multiply(hidden.to(dtype), weight.to(dtype).t(), logits)
+    return logits if bias is None else logits + bias.to(dtype)
+
+
+class Float32LogProbs(torch.autograd.Function):
+    """TRL's `ChunkedLogProbFunction` with float32 logits: the same arguments, kernels and results."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        temperature: float,
+        chunk_size: int,
+        softcap: float | None = None,
+        logit_scale: float = 1.0,
+        outputs: tuple[str, ...] = (),
+    ) -> tuple[Tensor | None, ...]:
+        """Return (N,) log-probs and, if asked for, entropies; the other outputs of TRL's are None.
+
+        Args:
+            ctx: for the backward pass.
+            hidden: (N, H).
+            weight: (V, H).
+            bias: (V,).
+            targets: (N,) token ids.
+            temperature: divides the logits.
+            chunk_size: words of a tile.
+            softcap: limit of the logits, where the model has one.
+            logit_scale: factor of the logits before it.
+            outputs: `log_probs`, `entropy`.
+
+        Raises:
+            ValueError: another output is asked for.
+        """
+        if unknown := set(outputs) - TAKEN:
+            raise ValueError(f"outputs: no {', '.join(sorted(unknown))} from float32 logits")
+        ctx.set_materialize_grads(False)
+        ctx.dtype, ctx.chunk_size = _computed_in(hidden), chunk_size
+        ctx.scaling = {
+            "logit_scale": logit_scale,
+            "softcap": softcap or 1.0,
+            "inv_t": 1 / temperature,
+            "HAS_SOFTCAP": softcap is not None,
+            "BLOCK_SIZE": chunked_logprob._BLOCK_SIZE,
+        }
+        asked = {f"HAS_{one.upper()}": one in outputs for one in chunked_logprob.OPTIONAL_OUTPUTS}
+        found = {name: hidden.new_zeros(len(hidden), dtype=torch.float32) for name in STATISTICS}
+        for name in FROM_MINUS_INFINITY:
+            found[name].fill_(float("-inf"))
+        fold = _kernel("forward", hidden.device)
+        for rows, words, _, _, tile in _tiles(hidden, weight, bias, ctx.dtype, chunk_size):
+            fold(len(tile), tile.shape[1])(
+                tile, tile.stride(0), targets[rows], *(found[name][rows] for name in STATISTICS),
+                words.start, tile.shape[1], **asked, **ctx.scaling,
+            )  # fmt: skip
+        log_sum = found["max"] + torch.log(found["sum_exp"])
+        entropies = None
+        if "entropy" in outputs:
+            entropies = log_sum - found["x_sum_exp"] / found["sum_exp"]
+        # Without entropies there is no gradient of them, and `log_sum` only fills their place.
+        kept = log_sum if entropies is None else entropies
+        ctx.save_for_backward(hidden, weight, bias, targets, log_sum, kept)
+        return found["target"] - log_sum, entropies, None, None, None
+
+    @staticmethod
+    def backward(
+        ctx: Any, of_logps: Tensor | None, of_entropies: Tensor | None, *_: Any
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradients of hidden states, weight and bias, summed in float32."""
+        hidden, weight, bias, targets, log_sum, entropies = ctx.saved_tensors
+        sums = [
+            torch.zeros_like(one, dtype=torch.float32) if needed else None
+            for one, needed in zip((hidden, weight, bias), ctx.needs_input_grad[:3], strict=True)
+        ]
+        of_hidden, of_weight, of_bias = sums
+        given = [
+            log_sum if one is None else one.float().contiguous() for one in (of_logps, of_entropies)
+        ]
+        has = {
+            "HAS_LOGPROB_GRAD": of_logps is not None,
+            "HAS_ENTROPY_GRAD": of_entropies is not None,
+        }
+        fold = _kernel("backward", hidden.device)
+        for rows, words, states, own, tile in _tiles(
+            hidden, weight, bias, ctx.dtype, ctx.chunk_size
+        ):
+            fold(len(tile), tile.shape[1])(
+                tile, tile.stride(0), targets[rows], log_sum[rows], entropies[rows],
+                given[0][rows], given[1][rows], words.start, tile.shape[1], **has, **ctx.scaling,
+            )  # fmt: skip
+            if of_bias is not None:
+                of_bias[words] += tile.sum(dim=0)
+            tile = tile.to(ctx.dtype)
+            if of_hidden is not None:
+                chunked_logprob._addmm_fp32(of_hidden[rows], tile, own)
+            if of_weight is not None:
+                chunked_logprob._addmm_fp32(of_weight[words], tile.t(), states)
+        return *(
+            None if one is None else one.to(like.dtype)
+            for one, like in zip(sums, (hidden, weight, bias), strict=True)
+        ), *[None] * 6  # fmt: skip
+
+
+def _computed_in(hidden: Tensor) -> torch.dtype:
+    """Return the type of the matrices of a product: that of autocast, or of the hidden states."""
+    kind = hidden.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+
+
+def _tiles(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, width: int
+) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
+    """Yield tokens, words, their (n, H) hidden states and (w, H) weights, and (n, w) float32 logits."""
+    height = chunked_logprob.TOKEN_CHUNK_SIZE
+    buffer = hidden.new_empty((min(len(hidden), height), width), dtype=torch.float32)
+    for row in range(0, len(hidden), height):
+        rows = slice(row, min(row + height, len(hidden)))
+        states = hidden[rows].to(dtype)
+        for word in range(0, len(weight), width):
+            words = slice(word, min(word + width, len(weight)))
+            own = weight[words].to(dtype)
+            tile = buffer[: len(states), : len(own)]
+            _multiply(states, own.t(), tile)
+            if bias is not None:
+                tile.add_(bias[words].to(dtype))
+            yield rows, words, states, own, tile
+
+
+def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """Write a product of matrices into `out`, in float32, which holds products of bfloat16 exactly."""
+    if left.dtype != torch.float32 and out.is_cuda:
+        torch.mm(left, right, out_dtype=torch.float32, out=out)
+    else:
+        torch.mm(left.float(), right.float(), out=out)
+
+
+def _kernel(direction: str, device: torch.device) -> Any:
+    """Return TRL's kernel for a tile of some height and width: Triton's, or its substitute in torch."""
+    trl = chunked_logprob
+    forward = direction == "forward"
+    if not trl._use_triton(device):
+        substitute = trl._forward_tile if forward else trl._backward_tile
+        return lambda height, width: substitute
+    if forward:
+        return lambda height, width: trl._forward_kernel[(height,)]
+    return lambda height, width: trl._backward_kernel[(height, ceil(width / trl._BLOCK_SIZE))]
