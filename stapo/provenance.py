@@ -30,11 +30,19 @@ def provenance() -> dict[str, Any]:
         "commit": _git("rev-parse", "HEAD"),
         # Results are no code: a study that git has is written while it runs.
         "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),
         "processor": processor(),
     }
+
+
+def version(package: str) -> str:
+    """Return the version of a package; a training, for example, needs none for evaluation."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def environment() -> dict[str, Any]:

@@ -5,6 +5,7 @@ Registered with Transformers under the name `PACKED`. A pass that gives the bord
 such as generation, is that of `sdpa`.
 """
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 SDPA = AttentionInterface()["sdpa"]
+TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters
+"""Whether the kernel takes grouped queries; that of torch 2.11 does not: keys and values are repeated."""
 PACKED = "stapo_packed"
 """Value of `attn_implementation`."""
 
@@ -61,6 +64,9 @@ def packed_attention(
     if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.
         rows = [table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value)]
+        if grouped and not TAKES_GROUPS:
+            heads = query.shape[1] // key.shape[1]
+            rows[1:] = [table.repeat_interleave(heads, dim=1) for table in rows[1:]]
         packed = varlen_attn(
             rows[0],
             rows[1],
@@ -71,7 +77,7 @@ def packed_attention(
             max_k=max_length_q,
             scale=scaling,
             window_size=(-1, 0),  # Causal.
-            enable_gqa=grouped,
+            **({"enable_gqa": grouped} if TAKES_GROUPS else {}),
         )
         assert isinstance(packed, Tensor)  # It has no second output unless asked.
         return packed.unsqueeze(0), None

@@ -8,15 +8,16 @@ import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from stapo.provenance import version
+
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("torch", "transformers", "trl", "accelerate")
+PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
 Row = dict[str, Any]
 
 
@@ -64,14 +65,18 @@ def say(line: str) -> None:
 def where(device: str) -> dict[str, str]:
     """Return device and versions."""
     named = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
-    return {"device": named, **{name: metadata.version(name) for name in PACKAGES}}
+    return {"device": named, **{name: version(name) for name in PACKAGES}}
 
 
 def timed(call: Callable[[], Any], device: str, repeats: int = 3) -> tuple[float, float]:
-    """Return median seconds of a call after a first one, and its peak of GPU memory in GB, all included."""
-    call()
+    """Return median seconds of a call and its peak of GPU memory in GB, all included.
+
+    Of several calls the first is not counted; with `repeats` 0 there is one alone.
+    """
+    if repeats:
+        call()
     times = []
-    for _ in range(repeats):
+    for _ in range(max(repeats, 1)):
         gc.collect()
         if device == "cuda":
             torch.cuda.synchronize()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen3Config
 
+from stapo.training import attention
 from stapo.training.attention import PACKED, SDPA, can_pack, packed_attention
 
 HEADS, GROUPS, SIZE = 4, 2, 8
@@ -61,8 +62,17 @@ def test_without_borders_it_is_sdpa():
     assert torch.equal(found, SDPA(layer(), *own, mask, scaling=0.3)[0])
 
 
-def test_the_kernel_takes_what_a_gpu_would_give_it():
+@pytest.mark.parametrize("takes_groups", [attention.TAKES_GROUPS, False])
+def test_the_kernel_takes_what_a_gpu_would_give_it(takes_groups, monkeypatch):
     """Shapes and types alone: under autocast queries and keys are float32, which the kernel does not take."""
+    monkeypatch.setattr(attention, "TAKES_GROUPS", takes_groups)
+    given: list[Any] = []
+    kernel = attention.varlen_attn
+    monkeypatch.setattr(
+        attention,
+        "varlen_attn",
+        lambda *rows, **named: (given.append(rows), kernel(*rows, **named))[1],
+    )
     query, key, value = (table.to("meta") for table in tables())
     borders = torch.zeros(5, dtype=torch.int32, device="meta")
     found, _ = packed_attention(
@@ -77,6 +87,8 @@ def test_the_kernel_takes_what_a_gpu_would_give_it():
     )
     assert found.shape == (1, sum(LENGTHS), HEADS, SIZE)
     assert (found.dtype, found.device.type) == (torch.bfloat16, "meta")
+    groups = GROUPS if takes_groups else HEADS
+    assert [table.shape[1] for table in given[0][:3]] == [HEADS, groups, groups]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU: the kernel was not run")
