@@ -8,7 +8,7 @@ import typer
 from stapo import paths
 from stapo.cli.common import CheckpointOption, StudyOption, app, list_paths, study_of
 from stapo.study import Checkpoint, Study, StudyError, identity
-from stapo.training.launch import training_errors
+from stapo.training.launch import training_errors, training_warnings
 
 
 @app.command()
@@ -53,6 +53,8 @@ def intervene(
         take_gpus(gpus)
         if errors := training_errors(found, of.size, gpus, 1):
             raise StudyError(errors)
+        for line in training_warnings(found, of.size, gpus, 1):
+            typer.echo(f"warning: {line}", err=True)
     place = paths.INTERVENE_WORK.format(study=found.name, checkpoint=of)
     from stapo.training.intervene import InterventionJob
     from stapo.training.intervene import intervene as run

@@ -215,10 +215,12 @@ def publish(
 
 
 def _launch(study: Study, size: str, gpus: int, nodes: int) -> None:
-    from stapo.training.launch import launch_training, training_errors
+    from stapo.training.launch import launch_training, training_errors, training_warnings
 
     if errors := training_errors(study, size, gpus, nodes):
         raise StudyError(errors)
+    for line in training_warnings(study, size, gpus, nodes):
+        typer.echo(f"warning: {line}", err=True)
     launch_training(sys.argv[1:], gpus, nodes)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from stapo.cli.common import (
-    BAD_INPUT,
     JsonOption,
     StudyFile,
     app,
@@ -52,7 +51,7 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the costs of a study; exit code 2 if a training does not fit into memory.
+    """Estimate the costs of a study, and warn of what may not fit into memory.
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """
@@ -60,16 +59,15 @@ def plan(
 
     from stapo.operations.documents import plan_document
     from stapo.operations.plan import machine, print_plan
+    from stapo.training.memory import division_errors
 
     found, on = study_here(study), machine(gpu, gpus, total_gpus)
+    if errors := division_errors(found, on.gpus):
+        raise StudyError(errors)
     if as_json:
-        document = plan_document(found, on)
-        print_json(document)
-        fits = not document["too_large"]
+        print_json(plan_document(found, on))
     else:
-        fits = print_plan(found, on, Console())
-    if not fits:
-        raise typer.Exit(BAD_INPUT)
+        print_plan(found, on, Console())
 
 
 @app.command()

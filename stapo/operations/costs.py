@@ -15,6 +15,7 @@ from stapo.records.arms import ARMS, MOMENT_ROLLOUTS
 from stapo.study import Study
 from stapo.study.schema import EngineSettings, Evaluation, TrainingSettings, Verifier
 from stapo.study.sources import TinyModel
+from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 POSITIVE = 0.5
 """Share of the responses with positive advantage, our assumption."""
@@ -45,6 +46,8 @@ REPLY_TOKENS = 2
 """Tokens of a verifier's reply: a letter and the end token, below any limit."""
 SUPERVISED_TOKENS = 40
 """Mean tokens of a tiny problem with its worked solution, our assumption."""
+SAVED_BYTES_PER_SECOND = 5e8
+"""Of a step checkpoint, with its checksums, our assumption."""
 WEIGHT_BYTES = 4.0
 """Of a parameter, in float32."""
 TEXT_BYTES = 4.0
@@ -69,7 +72,8 @@ ASSUMPTIONS = (
     "known in advance",
     f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
     f"a job without a model takes {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
-    f"second; a verifier judges {REJECTED} of them",
+    f"second; a verifier judges {REJECTED} of them; step checkpoints are written at "
+    f"{SAVED_BYTES_PER_SECOND / 1e9:.1f} GB/s",
     "trainings keep parameters, gradients and Adam's moments in fp32, sharded over their GPUs (FSDP2); "
     f"{TEXT_BYTES:.0f} bytes of text per token; downloads take no time",
 )  # fmt: skip
@@ -190,6 +194,11 @@ def intervene_seconds(study: Study, size: str, shape: Shape, device: Device) -> 
 def training_start_seconds(training: TrainingSettings) -> float:
     """Return the seconds until a training begins its first step."""
     return START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
+
+
+def saving_seconds(shape: Shape) -> float:
+    """Return the seconds to write a step checkpoint."""
+    return WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER / SAVED_BYTES_PER_SECOND
 
 
 def further_passes(method: Method, training: TrainingSettings) -> float:

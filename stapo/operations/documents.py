@@ -16,7 +16,7 @@ from stapo.study import Study
 
 
 def plan_document(study: Study, machine: Machine, root: Path = Path()) -> dict[str, Any]:
-    """Return what is left of a study, and what does not fit into the memory of a machine."""
+    """Return what is left of a study, and what may not fit into the memory of a machine."""
     return {
         "study": study.name,
         "gpu": machine.device.name,

@@ -12,7 +12,6 @@ from stapo.models.shapes import Shape, shape_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
-from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 MARGIN = 1.5
 """Requested time over estimated time, our choice: nothing in the cost model is measured on a GPU."""
@@ -20,8 +19,6 @@ LEAST_MINUTES = 30
 """Shortest limit, our choice: it covers slow file systems and the start of any job."""
 UNKNOWN_HOURS = 24.0
 """Estimate where the shape of a model is unknown, our choice."""
-SAVED_BYTES_PER_SECOND = 5e8
-"""Of a step checkpoint, with its checksums, our assumption."""
 MAX_NOTICE_SECONDS = 65_535
 """Slurm's maximum of the time in `--signal`."""
 
@@ -64,8 +61,7 @@ def notice_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> int:
         return min(half, 3600)
     steps = training.prompts_per_batch / training.prompts_per_mini_batch
     longest = steps * _step_seconds(study, cluster, run, shape)
-    state = costs.WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER
-    saving = state / SAVED_BYTES_PER_SECOND
+    saving = costs.saving_seconds(shape)
     # Slurm looks once a minute.
     return min(ceil(MARGIN * (longest + saving)) + 60, half, MAX_NOTICE_SECONDS)
 
@@ -140,9 +136,9 @@ def _train_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> float:
     shape, training = _shape(study, run.size), study.training_of(run.method)
     if shape is None:
         return UNKNOWN_HOURS * 3600
-    return costs.training_start_seconds(training) + training.steps * _step_seconds(
-        study, cluster, run, shape
-    )
+    saving = training.steps / training.checkpoint_every * costs.saving_seconds(shape)
+    steps = training.steps * _step_seconds(study, cluster, run, shape)
+    return costs.training_start_seconds(training) + steps + saving
 
 
 def _step_seconds(study: Study, cluster: Cluster, run: TrainingRun, shape: Shape) -> float:

@@ -26,7 +26,7 @@ from stapo.records.step import ROLLOUT, UPDATE, from_line
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import Verifier
 from stapo.study.sources import HubModel, Model, TinyModel
-from stapo.training.memory import memory_errors, verifier_errors
+from stapo.training.memory import ASSUMED, memory_warnings, verifier_warnings
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 PAPER_MACHINE = ("h20", 64)
@@ -187,7 +187,8 @@ def _train_row(
     measured, done = progress(study, size, method, root)
     start = costs.training_start_seconds(training)
     left = [training.steps - steps for steps in done]
-    hours = [(start + steps * (measured or modelled)) / 3600 for steps in left if steps > 0]
+    step = (measured or modelled) + costs.saving_seconds(shape) / training.checkpoint_every
+    hours = [(start + steps * step) / 3600 for steps in left if steps > 0]
     responses = sum(left) * training.prompts_per_mini_batch * training.group_size
     state = WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER
     weights = WEIGHT_BYTES * shape.parameters * (1 + len(study.kept_steps()))
@@ -256,7 +257,8 @@ def _answer_rows(
     if evaluation.verifier:
         judge, settings = shape_of(evaluation.verifier), evaluation.verifier
         seconds = costs.judge_seconds(judge, settings, device, share, prompt + length)
-        hours = START_HOURS + seconds / 3600
+        start = costs.START_SECONDS["vllm" if vllm else "transformers"]
+        hours = START_HOURS + (start + seconds) / 3600
         rows.append(CostRow("verifier", what, jobs, scored, unscored * hours, hours, 1))
     return rows
 
@@ -274,8 +276,8 @@ def wall_hours(rows: list[CostRow], machine: Machine) -> float:
     return max(ceil(left / _at_once(rows, machine)) * hours / left, longest) if left else 0.0
 
 
-def print_plan(study: Study, machine: Machine, console: Console, root: Path = Path()) -> bool:
-    """Print what a study still costs; return whether its trainings fit into the memory."""
+def print_plan(study: Study, machine: Machine, console: Console, root: Path = Path()) -> None:
+    """Print what a study still costs, and what may not fit into the memory."""
     rows, device = plan(study, machine, root), machine.device
     title = f"{study.name} on {machine.total} x {device.name}, {machine.gpus} for each training"
     shown = Table(title=Text(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -300,18 +302,17 @@ def print_plan(study: Study, machine: Machine, console: Console, root: Path = Pa
     for line in (_total(rows, machine), *_curve(study), *_paper(study), *assumed, MEASURED):
         console.print(Text(line), soft_wrap=True)
     _print_scale(study, device, console)
-    errors = too_large(study, machine)
-    for line in errors:
-        console.print(Text(line), style="bold red", soft_wrap=True)
-    return not errors
+    for line in too_large(study, machine):
+        console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
 
 
 def too_large(study: Study, machine: Machine) -> list[str]:
-    """Return a line for each model that does not fit into the memory of a machine's GPUs."""
+    """Return a line for each model that may not fit into the memory of a machine's GPUs, and why."""
     memory = machine.device.memory
     if not machine.device.is_gpu:
         return []
-    return memory_errors(study, machine.gpus, memory) + verifier_errors(study, memory)
+    found = memory_warnings(study, machine.gpus, memory) + verifier_warnings(study, memory)
+    return [*found, ASSUMED] if found else []
 
 
 def _print_scale(study: Study, device: Device, console: Console) -> None:

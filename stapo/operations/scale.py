@@ -170,7 +170,9 @@ def recommendation(study: Study, device: Device) -> tuple[Table, list[str]]:
             table.add_row(str(total), "does not fit", "-", "-", "-", "-")
             continue
         cheapest = min(found, key=lambda one: (round(one.gpu_hours), one.wall_hours))
-        fastest = min(found, key=lambda one: (round(one.wall_hours), one.gpu_hours))
+        fastest = min(
+            found, key=lambda one: (round(one.wall_hours), round(one.gpu_hours), one.wall_hours)
+        )
         for name, one in {"cheapest": cheapest, "fastest": fastest}.items():
             table.add_row(
                 str(total), name, ", ".join(map(str, one.gpus)), str(one.at_once),

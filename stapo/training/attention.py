@@ -64,6 +64,7 @@ def packed_attention(
     if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.
         rows = [table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value)]
+        groups: dict[str, Any] = {"enable_gqa": grouped} if TAKES_GROUPS else {}
         if grouped and not TAKES_GROUPS:
             heads = query.shape[1] // key.shape[1]
             rows[1:] = [table.repeat_interleave(heads, dim=1) for table in rows[1:]]
@@ -77,7 +78,7 @@ def packed_attention(
             max_k=max_length_q,
             scale=scaling,
             window_size=(-1, 0),  # Causal.
-            **({"enable_gqa": grouped} if TAKES_GROUPS else {}),
+            **groups,
         )
         assert isinstance(packed, Tensor)  # It has no second output unless asked.
         return packed.unsqueeze(0), None

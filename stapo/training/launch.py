@@ -40,16 +40,28 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
         return lines
     import torch
 
-    from stapo.training.memory import host_errors, memory_errors
+    from stapo.training.memory import division_errors
 
     here = torch.cuda.device_count()
     if here < gpus // nodes:
         return [f"--gpus {gpus}: only {here} available; request fewer in the profile's resources"]
+    return division_errors(study, gpus)
+
+
+def training_warnings(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
+    """Return what the estimate of memory says against a training on `gpus` GPUs of `nodes` machines."""
+    if gpus == 0:
+        return []
+    import torch
+
+    from stapo.training.memory import ASSUMED, host_warnings, memory_warnings
+
     memory = torch.cuda.get_device_properties(0).total_memory
     run = study.run.model_copy(update={"sizes": [size]})
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    errors = memory_errors(study.model_copy(update={"run": run}), gpus, memory)
-    return errors + host_errors(study, size, gpus, nodes, host)
+    found = memory_warnings(study.model_copy(update={"run": run}), gpus, memory)
+    found += host_warnings(study, size, gpus, nodes, host)
+    return [*found, ASSUMED] if found else []
 
 
 def server_errors(study: Study) -> list[str]:

@@ -44,8 +44,27 @@ JUDGED_TOKENS = 2**16
 Parts = dict[str, float]
 
 
-def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float) -> list[str]:
-    """Return one line for each size whose training does not fit, with settings that would.
+ASSUMED = (
+    f"memory is estimated, not measured, with {RESERVED_BYTES / 1e9:.0f} GB of each GPU for CUDA and NCCL, "
+    f"{ASLEEP_BYTES / 1e9:.0f} GB for a sleeping vLLM, and {PROCESS_BYTES / 1e9:.0f} GB of host memory for "
+    "each process: nothing is refused for it"
+)
+"""What every warning rests on."""
+
+
+def division_errors(study: Study, gpus: int) -> list[str]:
+    """Return why a mini-batch of the study's trainings cannot be divided among a number of GPUs."""
+    batch = mini_batch_divisor(study)
+    if batch % gpus == 0:
+        return []
+    return [
+        f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
+        f"{gpus} GPUs; choose a number of GPUs that divides it"
+    ]
+
+
+def memory_warnings(study: Study, gpus_per_training: int, gpu_memory_bytes: float) -> list[str]:
+    """Return one line for each size whose training may not fit, with settings that would.
 
     A model of unknown shape has no line.
 
@@ -54,24 +73,19 @@ def memory_errors(study: Study, gpus_per_training: int, gpu_memory_bytes: float)
         gpus_per_training: number of GPUs over which a training is sharded.
         gpu_memory_bytes: memory of one GPU.
     """
-    errors, batch = [], mini_batch_divisor(study)
-    if batch % gpus_per_training:
-        errors.append(
-            f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
-            f"{gpus_per_training} GPUs; choose a number of GPUs that divides it"
-        )
+    found, batch = [], mini_batch_divisor(study)
     for size in study.run.sizes:
         try:
             shape = shape_of(study.model(size))
         except StudyError:
             continue  # `stapo doctor` warns of it; nothing can be estimated.
-        error = _size_error(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
-        errors += [error] * bool(error)
-    return errors
+        line = _size_warning(study, size, shape, gpus_per_training, gpu_memory_bytes, batch)
+        found += [line] * bool(line)
+    return found
 
 
-def host_errors(study: Study, size: str, gpus: int, nodes: int, host_bytes: float) -> list[str]:
-    """Return why the processes of a training cannot load a size into the memory of a machine.
+def host_warnings(study: Study, size: str, gpus: int, nodes: int, host_bytes: float) -> list[str]:
+    """Return why the processes of a training may not be able to load a size into the memory of a machine.
 
     Args:
         study: the study with its methods.
@@ -94,8 +108,8 @@ def host_errors(study: Study, size: str, gpus: int, nodes: int, host_bytes: floa
     ]
 
 
-def verifier_errors(study: Study, gpu_memory: float) -> list[str]:
-    """Return why the verifier does not fit into a GPU; empty if it does, or if there is none."""
+def verifier_warnings(study: Study, gpu_memory: float) -> list[str]:
+    """Return why the verifier may not fit into a GPU; empty if it does, or if there is none."""
     verifier, engine = study.evaluation.verifier, study.engine
     if verifier is None:
         return []
@@ -130,7 +144,7 @@ def has_reference(study: Study) -> bool:
     return any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
 
 
-def _size_error(
+def _size_warning(
     study: Study, size: str, shape: Shape, gpus: int, gpu_memory: float, batch: int
 ) -> str:
     training, engine, kl = study.training, study.engine_of(size), has_reference(study)

@@ -202,7 +202,11 @@ def _vllm(
         "vllm_server_base_url": engine.vllm_server,
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
         # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
-        "generation_kwargs": {"stop_token_ids": list(end_token_ids), "ignore_eos": True},
+        "generation_kwargs": {
+            "stop_token_ids": list(end_token_ids),
+            "ignore_eos": True,
+            "detokenize": False,  # TRL reads ids and log-probs alone.
+        },
         # That of TRL is in its loss, which is not used; ours is `rollout_correction`.
         "vllm_importance_sampling_correction": False,
     }

@@ -66,9 +66,9 @@ def test_the_items_of_a_document_have_the_documented_keys(run):
         assert keys_of(status[part]) == set(documented("status")[part])
 
 
-def test_a_plan_that_does_not_fit_keeps_its_exit_code(run):
+def test_a_plan_that_may_not_fit_is_a_plan(run):
     code, document = run("plan", str(STUDIES / "paper.yaml"), "--gpu", "a100", "--json")
-    assert code == 2
+    assert code == 0
     assert document["too_large"]
 
 
