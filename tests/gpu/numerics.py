@@ -20,6 +20,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import ROOT, Page, begin, timed
 from gpu.tiny_training import build_world, train_tiny
+from stapo.training.head import log_probs_of
 from stapo.training.trainer import StapoTrainer
 
 CHUNK = 1024
@@ -27,7 +28,10 @@ CHUNK = 1024
 
 
 def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
-    """Add how far TRL's chunked log-probs, entropies and their gradients are from float32 logits."""
+    """Add how far chunked log-probs, entropies and gradients are from whole float32 logits: ours and TRL's.
+
+    Whole logits are those of the same rounded matrices, so that what is left is the rounding of logits.
+    """
     torch.manual_seed(0)
     with torch.device(page.device):
         model = Qwen3ForCausalLM(
@@ -44,19 +48,27 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
     add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     model.model.forward = lambda **_: SimpleNamespace(last_hidden_state=hidden)
 
-    def chunked(mixed: bool) -> tuple[Tensor, Tensor]:
+    def chunked(mixed: bool, trl: bool) -> tuple[Tensor, Tensor]:
         hidden.grad = weight.grad = None
         with torch.autocast(page.device, dtype=torch.bfloat16, enabled=mixed):
-            found = model(shift_labels=labels, fused_lm_head=True)
+            if trl:
+                found = model(shift_labels=labels, fused_lm_head=True)
+            else:
+                found = log_probs_of(model, shift_labels=labels)
         (found.log_probs.float() * slopes).sum().backward()
         return found.log_probs.detach().float(), found.entropy.detach().float()
 
-    def whole() -> tuple[Tensor, Tensor]:
+    def whole(mixed: bool) -> tuple[Tensor, Tensor]:
         hidden.grad = weight.grad = None
         parts = []
+
+        def as_computed(table: Tensor) -> Tensor:
+            return table.bfloat16().float() if mixed else table
+
         for start in range(0, tokens, CHUNK):
             rows = slice(start, start + CHUNK)
-            log_probs = (hidden[0, rows].float() @ weight.float().T).log_softmax(dim=-1)
+            logits = as_computed(hidden[0, rows]) @ as_computed(weight).T
+            log_probs = logits.log_softmax(dim=-1)
             own = log_probs.gather(1, labels[0, rows].unsqueeze(1)).squeeze(1)
             (own * slopes[0, rows]).sum().backward()
             parts.append((own.detach(), -(log_probs.exp() * log_probs).sum(dim=-1).detach()))
@@ -67,16 +79,17 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
         seconds, memory = timed(call, page.device, repeats=1)
         return [*call(), hidden.grad.clone(), weight.grad.clone()], seconds, memory
 
-    exact, exact_seconds, exact_memory = measured(whole)
-    for mixed in (False, True):
-        found, seconds, memory = measured(partial(chunked, mixed))
+    for mixed, trl in ((False, False), (True, False), (True, True)):
+        exact, exact_seconds, exact_memory = measured(partial(whole, mixed))
+        found, seconds, memory = measured(partial(chunked, mixed, trl))
         apart = [(one - other).abs().max().item() for one, other in zip(found, exact, strict=True)]
         relative = [
             ((one - other).norm() / other.norm()).item()
             for one, other in zip(found[2:], exact[2:], strict=True)
         ]
         row = {
-            "computed in": "bfloat16" if mixed else "float32",
+            "matrices": "bfloat16" if mixed else "float32",
+            "head": "TRL's" if trl else "ours",
             "log-probs, largest difference": apart[0],
             "entropies, largest difference": apart[1],
             "gradient of hidden states, relative": relative[0],
