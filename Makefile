@@ -55,8 +55,8 @@ mutants: setup ## run mutation tests of the objective and the update, at most MI
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
-gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop (9 minutes each)
-	@for name in numerics attention loop; do \
+gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop, vLLM (9 minutes each)
+	@for name in numerics attention loop vllm; do \
 		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
 	done; echo "pages, where there is a GPU: work/gpu/*.md"
 

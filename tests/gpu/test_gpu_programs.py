@@ -23,6 +23,7 @@ TABLES = {
         "8 of them, half of the groups flat": 2,
         "TRL beside ours": 1,
     },
+    "vllm": {"vLLM": 1},
 }
 
 
