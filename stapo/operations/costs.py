@@ -150,8 +150,8 @@ def decode_seconds(
     length = float(limit) if engine == "transformers" else mean_length(limit)
     per_token = device.weight_bytes * shape.cache_values
     slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
-    # All places are taken until no response waits. Those then in progress have half of their mean length left,
-    # weighted by length: a long response holds its place for longer.
+    # All places are taken until no response waits. Those in progress then have half of their
+    # mean length left, weighted by length, since a long response holds its place for longer.
     full = responses * length / slots - LENGTH_SPREAD * length / 2
     steps = max(limit, full + DRAIN * limit)
     context = _context(prompt, limit)

@@ -1,9 +1,11 @@
 """Colocated vLLM on a GPU: three rollouts of a training, each from the weights of its step.
 
-In bfloat16 a mismatch of log-probs of 1e-3 to 1e-2 nats per token is expected; near 1, sleep, wake or the
-transfer of weights is broken. `VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
+In bfloat16 a mismatch of log-probs of 1e-3 to 1e-2 nats per token is expected. Near 1, vLLM's weights are
+lost in sleep or wake; several times as much in the later rollouts as in the first, their transfer is broken.
+`VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -37,9 +39,12 @@ CHANGED = {"rollouts": "vllm-colocate", "steps": 6}
 """Two mini-batches for each of three rollouts."""
 LARGE = TrainingSettings(
     **CHANGED, prompts_per_batch=16, group_size=8, prompts_per_mini_batch=8, micro_batch_tokens=16384,
-    learning_rate=1e-6, max_prompt_tokens=64, max_response_tokens=1024, checkpoint_every=6,
+    learning_rate=1e-4, max_prompt_tokens=64, max_response_tokens=1024, checkpoint_every=6,
 )  # fmt: skip
+"""At a learning rate of 1e-6, weights of an earlier step would differ by less than bfloat16's rounding."""
 MEMORY_SHARE = 0.5
+ALONE_SHARE = 0.2
+"""For generation alone: the training of before may still hold memory of its own."""
 
 
 @contextmanager
@@ -68,14 +73,17 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
     from vllm import LLM
 
     seconds: dict[str, float] = {}
-    asleep: list[float] = []
+    asleep: dict[str, float] = {}
     accumulate = StapoTrainer._accumulate_gradients
 
-    def outside_torch() -> None:
-        """Note the GB of the device that are not torch's, before vLLM wakes up."""
+    def note_memory() -> None:
+        """Note the GB of the device in use and those that torch holds, before vLLM wakes up."""
         if page.device == "cuda":
             free, total = torch.cuda.mem_get_info()
-            asleep.append((total - free - torch.cuda.memory_reserved()) / 1e9)
+            asleep["GB in use, vLLM asleep"] = (total - free) / 1e9
+            # Torch may still count what vLLM has given back: its pool is another allocator's.
+            asleep["GB reserved by torch"] = torch.cuda.memory_reserved() / 1e9
+            asleep["GB allocated by torch"] = torch.cuda.memory_allocated() / 1e9
 
     def look(self: Any, model: Any, inputs: Any, keep: Any = None) -> Any:
         if self._step % self.args.steps_per_generation == 0:
@@ -86,7 +94,7 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
                 "step": self.state.global_step,
                 "mismatch, mean nats": apart.mean().item(),
                 "largest": apart.max().item(),
-                "GB besides torch, vLLM asleep": asleep[-1] if asleep else "unknown",
+                **asleep,
                 **{f"{name}, s": value for name, value in sorted(seconds.items())},
                 "tokens per second": tokens / seconds["generate"],
             }
@@ -98,7 +106,7 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
         for owner, name in (
             (LLM, "generate"), (LLM, "sleep"), (LLM, "wake_up"), (VLLMGeneration, "sync_weights"),
         ):  # fmt: skip
-            before = outside_torch if name == "sync_weights" else lambda: None
+            before = note_memory if name == "sync_weights" else lambda: None
             stack.enter_context(timing(seconds, owner, name, before))
         stack.enter_context(patch.object(StapoTrainer, "_accumulate_gradients", look))
         stack.enter_context(patch.dict(BUILT_IN, boxed=alternating))
@@ -116,16 +124,19 @@ def detokenising(page: Page, world: Path, tokens: int) -> None:
     from vllm import LLM, SamplingParams
 
     engine = partial(LLM, dtype="float32", enforce_eager=True) if page.device == "cpu" else LLM
-    share = 0.2 if page.device == "cpu" else MEMORY_SHARE
-    llm = engine(model=str(world / "base"), max_model_len=tokens + 64, gpu_memory_utilization=share)
+    llm = engine(
+        model=str(world / "base"), max_model_len=tokens + 64, gpu_memory_utilization=ALONE_SHARE
+    )
     prompts = [{"prompt_token_ids": [3, 4, 5]}] * 64
+    times: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(2):
         for text in (True, False):
             sampling = SamplingParams(max_tokens=tokens, ignore_eos=True, detokenize=text, seed=0)
             start = perf_counter()
             llm.generate(prompts, sampling, use_tqdm=False)
-            spent = perf_counter() - start
-            page.add(f"64 responses of {tokens} tokens", detokenised=text, seconds=spent)
+            times[text].append(perf_counter() - start)
+            page.add(f"64 responses of {tokens} tokens", detokenised=text, seconds=times[text][-1])
+    page.add("Detokenising", **{"with / without": sum(times[True]) / sum(times[False])})
 
 
 def build(world: Path, shape: Shape) -> None:
@@ -160,8 +171,12 @@ def main() -> None:
         generate = get_context("spawn").Process(
             target=detokenising, args=(page, world, training.max_response_tokens)
         )
+        gc.collect()
+        torch.cuda.empty_cache()
         generate.start()
         generate.join()
+        if generate.exitcode:
+            page.add("Detokenising", error=f"exit code {generate.exitcode}")
 
 
 if __name__ == "__main__":

@@ -33,4 +33,5 @@ def test_it_measures_three_rollouts_and_says_what_a_cpu_leaves_out(tmp_path):
     assert 0 < max(row["largest"] for row in rollouts) < 1e-4
     assert all(row["sync_weights, s"] > 0 and row["generate, s"] > 0 for row in rollouts)
     assert [row["detokenised"] for row in tables["64 responses of 24 tokens"]] == [True, False] * 2
+    assert tables["Detokenising"][0]["with / without"] > 0
     assert "sleep" in tables["Left out on a CPU"][0]["what"]
