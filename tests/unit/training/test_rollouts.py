@@ -90,7 +90,8 @@ def test_every_vllm_backend_ends_responses_by_the_same_tokens_and_no_others(tmp_
     for rollouts in ("vllm-colocate", "vllm-server"):
         training = TRAINING.model_copy(update={"rollouts": rollouts})
         config = trainer_config(training, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7))
-        assert config.generation_kwargs == {"stop_token_ids": [3, 7], "ignore_eos": True}
+        ends = {"stop_token_ids": [3, 7], "ignore_eos": True, "detokenize": False}
+        assert config.generation_kwargs == ends
     assert (
         trainer_config(TRAINING, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs
         is None
