@@ -18,7 +18,7 @@ from stapo.study.schema import Verifier
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "status", "show"),
     "Around a study": ("verify", "compare", "intervene", "paper", "schema"),
-    "Evaluation": ("evaluate", "regrade", "compare-engines", "audit-grader"),
+    "Evaluation": ("evaluate", "regrade", "compare-engines"),
     "Other trainers": ("conformance",),
 }
 """Heading in `stapo --help` to its commands; all others are steps of the pipeline."""
