@@ -56,8 +56,8 @@ AS_TEXT = re.compile(r"[0-9]:[0-9]|\\[lcvd]?dots(?![a-zA-Z])|\.\.\.")
 STATEMENT = re.compile(r"\\text\s*\{[^{}]*\b(?:is|are|not)\b")
 r"""A statement about a number, not a number: math-verify reads n \text{ is anything} as n."""
 RELATIVE_TOLERANCE = 1e-4
-"""Numbers further apart are unequal: math-verify drops differences below 1e-6 (Minerva 4.6e-24, #14), and tries
-for minutes to simplify those of large numbers (Minerva 7e37)."""
+"""Numbers further apart are unequal: math-verify drops differences below 1e-6 (Minerva 4.6e-24, #14), and
+tries for minutes to simplify those of large numbers (Minerva 7e37)."""
 WORD = re.compile(r"[a-zA-Z]|\\text\s*\{[^{}]*\}")
 r"""MATH \text{(C)}: math-verify takes the last side of A=B=C for a choice."""
 EQUALS = re.compile(r"(?<![<>!:\\])=")
