@@ -264,7 +264,7 @@ def _answers(study: Study, root: Path, job: Job) -> Answers:
         state = "answering" if state == "running" else state
     elif ended == "failed" or (ended and not outdated):
         state, note = ended, why
-    elif outdated and not responses:
+    elif outdated:
         state, note = "outdated", f"scored with {reason(study, root, cells[outdated[0]])}"
     else:
         state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
