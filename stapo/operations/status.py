@@ -35,7 +35,7 @@ from stapo.operations.job_logs import (
 )
 from stapo.operations.reasons import reason
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
-from stapo.stages import Job, jobs_of
+from stapo.stages import Job, jobs_of, recorded_in_json
 from stapo.stages.generate import place
 from stapo.study import Checkpoint, Study, TrainingRun
 
@@ -167,7 +167,7 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
         if ended != "failed" and modified(published):
             if not modified(metrics):
                 return TrainingState(run, "waiting", "only its record is here, as in git")
-            same = json.loads(text_of(published)).get("fingerprint") == job.fingerprint
+            same = recorded_in_json(published) == job.fingerprint
             why = "weights after other steps" if same else reason(study, root, job)
             return TrainingState(run, "outdated", f"made with {why}")
         if ended:
