@@ -12,7 +12,7 @@ from stapo.analysis.paper_audit import (
     headline_line,
     independent_lines,
 )
-from stapo.analysis.tables import print_audit
+from stapo.analysis.main_tables import print_audit
 from stapo.methods import METHODS
 from stapo.study import parse_study
 
