@@ -6,28 +6,26 @@ weights, another seed (such as the best of several samples) or an edited text ar
 models of the tiny world, which are built from the study: only the values of the weights come from the folder.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from stapo import paths
 from stapo.evaluation.engines import gumbel_noise
 from stapo.evaluation.sampling import sample_seed
 from stapo.evaluation.scores import engines_of
+from stapo.models.arithmetic import VOCABULARY
 from stapo.publication import untrusted
 from stapo.publication.folder import Results
-from stapo.publication.vocabulary import IDS, tiny_ids
-from stapo.publication.weights import (
-    MAX_TOKENS,
-    is_looked_at,
-    read_header,
-    tiny_shapes,
-    weight_files,
-)
-from stapo.publication.weights import Tensor as Entry
+from stapo.publication.manifest import WEIGHTS, place_of
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding
@@ -43,6 +41,13 @@ NUCLEUS = 1e-4
 """Tolerance of top-k and top-p for rounding."""
 ROWS, PASS_TOKENS = 128, 16384
 """Maximum number of responses in one pass, and of tokens with padding."""
+MAX_PARAMETERS = 20_000_000
+MAX_TOKENS, MAX_WORK = 1024, 5e12
+"""Limits for drawing responses again, a few minutes: tokens of a response; parameters x all tokens."""
+IDS = {token: number for number, token in enumerate(VOCABULARY)}
+TOKEN = re.compile(
+    "|".join(re.escape(token) for token in sorted(VOCABULARY, key=len, reverse=True))
+)
 PAD, END = IDS["<pad>"], IDS["<eos>"]
 
 
@@ -89,39 +94,66 @@ def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
     return any(name in device for name in GPUS for device in devices)
 
 
+def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
+    """Return whether the responses of a checkpoint can be drawn again."""
+    study = results.study
+    model = study.models[checkpoint.size]
+    if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
+        return False
+    parameters, tokens = _parameters(model), study.evaluation.max_response_tokens
+    responses = sum(results.samples(name) * study.problems(name) for _, _, name in results.cells())
+    small = parameters <= MAX_PARAMETERS and tokens <= MAX_TOKENS
+    work = parameters * tokens * responses
+    return small and work <= MAX_WORK and bool(_weight_files(results, checkpoint))
+
+
+@cache
+def _parameters(model: TinyModel) -> int:
+    """Return an upper bound of the number of parameters."""
+    inner = model.intermediate_size + 128 * model.heads
+    return model.hidden_size * (3 * model.layers * inner + len(VOCABULARY))
+
+
+def _weight_files(results: Results, checkpoint: Checkpoint) -> list[Path]:
+    inside = place_of(results.study, checkpoint) + "/"
+    own = (path for path in results.files if path.startswith(inside) and path.endswith(WEIGHTS))
+    return [results.files[path] for path in own]
+
+
 def _load(results: Results, checkpoint: Checkpoint) -> Any:
-    """Return the model of a checkpoint with its weights, None if it is not checked.
+    """Return the model of a checkpoint with its weights, None if its responses are not drawn again.
 
     Raises:
-        RefusedError: the weights cannot be read.
+        RefusedError: the weights are not those of such a model.
     """
     settings = results.study.models[checkpoint.size]
-    if not is_looked_at(results, checkpoint) or not isinstance(settings, TinyModel):
-        return None
-    shapes = tiny_shapes(settings)
-    tensors: dict[str, Tensor] = {}
-    for path in weight_files(results, checkpoint):
-        header = read_header(path)
-        if shapes is None or any(
-            e.dtype != "F32" or shapes.get(n) != e.shape for n, e in header.items()
-        ):
-            return None  # The check of weights reports this.
-        with untrusted.open_regular(path) as stream:
-            tensors |= {name: _tensor(stream, entry) for name, entry in header.items()}
-    if tensors.keys() != (shapes or {}).keys():
+    if not is_drawn_again(results, checkpoint) or not isinstance(settings, TinyModel):
         return None
     from stapo.models.tiny import build_model
 
     with torch.random.fork_rng(devices=[]):
         model = build_model(settings)
-    model.load_state_dict(tensors, strict=False)
+    tensors: dict[str, Tensor] = {}
+    try:
+        for path in _weight_files(results, checkpoint):
+            if path.stat().st_size > 8 * _parameters(settings) + 2**20:
+                raise untrusted.RefusedError("larger than the study's model")
+            tensors |= load_file(path)
+        # With tied embeddings, the weights of the last layer may be left out.
+        model.load_state_dict(tensors, strict=False)
+        missing = dict(model.named_parameters()).keys() - tensors.keys()
+    except (SafetensorError, RuntimeError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise untrusted.RefusedError(f"{checkpoint}: weights: {reason}") from error
+    if missing:
+        raise untrusted.RefusedError(f"{checkpoint}: weights: no {min(missing)}")
     return model.eval()
 
 
-def _tensor(stream: Any, entry: Entry) -> Tensor:
-    stream.seek(entry.begin)
-    data = bytearray(stream.read(entry.end - entry.begin))
-    return torch.frombuffer(data, dtype=torch.float32).reshape(entry.shape)
+def tiny_ids(text: str) -> list[int] | None:
+    """Return the token ids of a text of the tiny models, None if they cannot produce it."""
+    found = TOKEN.findall(text)
+    return [IDS[token] for token in found] if "".join(found) == text else None
 
 
 def distances(
