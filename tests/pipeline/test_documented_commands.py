@@ -44,14 +44,7 @@ EXIT_CODES = {
 }
 """Commands that end with another code than 0: this machine has neither GPUs nor the models."""
 
-ELSEWHERE = {
-    "stapo intervene --study workflows/studies/smoke.yaml --checkpoint tiny/justrl/seed0 --out by-hand": (
-        "tests/pipeline/test_interventions_rule.py"
-    ),
-    "snakemake --workflow-profile workflows/profiles/smoke --report report-dag.html": (
-        "tests/pipeline/test_snakemake_report.py"
-    ),
-}
+ELSEWHERE: dict[str, str] = {}
 """Commands that another test runs: with files that only it has, at a smaller size, or in a way of its own."""
 
 HUB = "needs the internet: models, prompts or benchmarks of the Hub"
