@@ -282,19 +282,6 @@ def conformance(
         raise typer.Exit(1)
 
 
-@app.command(name="audit-grader")
-def audit_grader(
-    benchmark: Annotated[list[str] | None, typer.Option(help="Default: the paper's six")] = None,
-) -> None:
-    """Print the share of a benchmark's gold answers that the grader accepts in each usual notation.
-
-    Example: STAPO_DATA_DIR=rows stapo audit-grader --benchmark minerva
-    """
-    from stapo.evaluation.audit import print_audit
-
-    print_audit(benchmark or ["aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"])
-
-
 @app.command()
 def paper() -> None:
     """Print the paper's averages and headlines next to values computed from its table, and other results.
@@ -303,7 +290,7 @@ def paper() -> None:
     """
     from rich.console import Console
 
-    from stapo.analysis.tables import print_audit as run
+    from stapo.analysis.main_tables import print_audit as run
 
     run(Console())
 

@@ -82,6 +82,10 @@ def score_errors(results: Results) -> Iterator[str]:
             yield f"{where}: {fault}"
 
 
+UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
+"""Of a score file: what only those who made it can say, or what is checked otherwise."""
+
+
 def identity_errors(results: Results) -> Iterator[str]:
     """Yield a line for each score file with incorrect metadata."""
     study = results.study
@@ -91,7 +95,9 @@ def identity_errors(results: Results) -> Iterator[str]:
         )
         stated = dict(read_identity(results.root / path))
         expected = score_identity(study, checkpoint, decoding, benchmark)
-        for key in sorted((stated.keys() | expected.keys()) - {"provenance", "engine"}):
+        responses = results.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
+        expected["responses"] = results.digest(responses)
+        for key in sorted((stated.keys() | expected.keys()) - UNREPEATED):
             if stated.get(key) != expected.get(key):
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"
         engines = engines_of(results.responses(checkpoint, decoding, benchmark))
