@@ -60,7 +60,6 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
             2,
             "--name: interventions needs interventions (interventions.checkpoints), which this study lacks",
         ),
-        ("compare a b --csv --json", 2, "--csv and --json exclude each other; leave one out"),
         ("overlap --prompts nope --benchmark chain-3 --out o", 2, "nope: no training prompts"),
         ("overlap --prompts nope --benchmark chain-9 --out o", 2, "--benchmark: unknown name"),
         ("regrade nope --benchmark chain-9", 2, "--benchmark: unknown name"),
