@@ -31,7 +31,7 @@ DOCUMENTED = {
     "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "huggingface_hub.utils.tqdm",
     "snakemake.utils", "transformers.utils.logging",
     "on_train_begin", "on_step_end", "on_log", "on_train_end",
-    "generate_until", "loglikelihood", "loglikelihood_rolling", "math", "_asdict",
+    "generate_until", "loglikelihood", "loglikelihood_rolling", "math", "_asdict", "_replace",
 }  # fmt: skip
 """Modules below the first level, methods made to be overridden or named in the row of their class, and
 those of NamedTuple, whose underscore keeps them apart from fields."""

@@ -85,7 +85,10 @@ def test_a_damaged_checkpoint_makes_the_run_resume_in_the_middle_of_a_rollout(
     lines = (work / "metrics.jsonl").read_text().splitlines(keepends=True)
     (work / "metrics.jsonl").write_text(lines[0] + "{" + lines[2])
     (work / "tokens.jsonl").unlink()
-    run(world, copy, **KEEP)
+    with patch("transformers.trainer.logger.warning") as warned:
+        run(world, copy, **KEEP)
+    # The head is tied to the embedding, which would be called a missing key.
+    assert "missing keys" not in str(warned.call_args_list)
     said = capsys.readouterr().out
     assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said
     assert "resuming after step 5 of 6" in said
