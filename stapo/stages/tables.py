@@ -51,7 +51,7 @@ def _is_in_table(study: Study, score: Job, decoding: str) -> bool:
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write the tables as Markdown, LaTeX and CSV."""
-    from stapo.analysis.tables import write_tables
+    from stapo.analysis.main_tables import write_tables
 
     for job in jobs:
         for path in write_tables(of.study, job.name):

@@ -13,7 +13,6 @@ from math import gcd
 from stapo.gpus import take_gpus
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
-from stapo.training.server import server_fault, server_remedy
 
 CONFIGURATIONS = ROOT / "workflows" / "accelerate"
 LAUNCHED = "STAPO_LAUNCHED"
@@ -37,8 +36,6 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
             f"training.rollouts: {study.training.rollouts} needs GPUs, but this job has none; run with "
             "--workflow-profile workflows/profiles/workstation or slurm"
         ]
-    if lines := server_errors(study):
-        return lines
     import torch
 
     here = torch.cuda.device_count()
@@ -62,12 +59,6 @@ def mini_batch_divisor(study: Study) -> int:
     """Return the number of responses that every number of GPUs of the study's trainings must divide."""
     own = [study.training_of(name) for name in study.run.methods]
     return gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
-
-
-def server_errors(study: Study) -> list[str]:
-    """Return the error of the vLLM server that a training needs; empty if it needs none."""
-    reason = server_fault(study)
-    return [f"engine.vllm_server: {reason}; {server_remedy(study)}"] if reason else []
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

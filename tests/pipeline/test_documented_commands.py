@@ -51,7 +51,6 @@ HUB = "needs the internet: models, prompts or benchmarks of the Hub"
 NOT_HERE = {
     "stapo fetch workflows/studies/paper.yaml": HUB,
     "stapo fetch workflows/studies/mine.yaml": HUB,
-    "stapo audit-grader --benchmark minerva": HUB,
     "stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --benchmark math500 "
     "--backend vllm": "needs a GPU for vLLM, and the internet",
 }

@@ -21,7 +21,7 @@ from stapo.repository import ROOT
 FILES = sorted((ROOT / "stapo").rglob("*.py"))
 PACKAGES = {
     "trl", "transformers", "accelerate", "torch", "lm_eval", "datasets", "huggingface_hub", "snakemake",
-    "latex2sympy2_extended", "math_verify", "antlr4", "sympy", "vllm",
+    "latex2sympy2_extended", "math_verify", "sympy", "vllm",
 }  # fmt: skip
 DOCUMENTED = {
     "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "huggingface_hub.utils.tqdm",
@@ -238,28 +238,16 @@ def other_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contracts, "source", lambda _: text)
 
 
-def other_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trl.kernels import chunked_logprob
-
-    monkeypatch.setattr(chunked_logprob, "TOKEN_CHUNK_SIZE", 8192)
-
-
 TRAINER, SNAKEMAKE = "transformers:Trainer", "snakemake.workflow:Workflow"
 CHANGES = [
     ("trl", "GRPOTrainer._calculate_rewards", gone("trl:GRPOTrainer", "_calculate_rewards")),
     ("trl", "GRPOTrainer._compute_loss", gone("trl:GRPOTrainer", "_compute_loss")),
     ("trl", "GRPOTrainer._generate", other_parameters),
     ("trl", 'rollout["ref_per_token_logps"]', no_key),
-    ("trl", "trl.kernels.chunked_logprob.TOKEN_CHUNK_SIZE", other_size),
     ("trl", "trl.trainer.utils.split_tensor_dict", gone("trl.trainer.utils", "split_tensor_dict")),
     ("transformers", "Trainer._get_grad_norm", gone(TRAINER, "_get_grad_norm")),
     ("transformers", "Trainer._load_rng_state", gone(TRAINER, "_load_rng_state")),
     ("accelerate", "ACCELERATE_TORCH_DEVICE", other_source),
-    (
-        "latex2sympy2-extended",
-        "latex2sympy2.PSParser",
-        gone("latex2sympy2_extended.latex2sympy2", "PSParser"),
-    ),
     ("lm-eval", "Task.set_config", gone("lm_eval.api.task:Task", "set_config")),
     ("snakemake", "workflow.overwrite_configfiles", gone(SNAKEMAKE, "overwrite_configfiles")),
 ]
