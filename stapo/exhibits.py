@@ -1,11 +1,15 @@
-"""Declarations of what a study shows besides its main tables: figures, and tables of evidence.
+"""What a study shows besides its main tables: figures, and tables of evidence.
 
-Rules, report and `stapo.analysis.exhibits` use them. Snakemake imports this module, so it must not import
-matplotlib or pandas.
+Each is one file of `stapo/analysis/figures` or `stapo/analysis/tables`, which is found by its folder: it
+declares an `EXHIBIT`, and a function `make` that returns the chart or the table. Snakemake imports these
+files, so at their top they must not import altair, numpy or pandas.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 PAPER_SILENCED = 0.01
@@ -36,10 +40,22 @@ class Exhibit:
 
     title: str
     """What it shows, as a heading."""
+    order: int = 1000
+    """Its place in the report; the lowest comes first."""
     sources: frozenset[Source] = frozenset({"metrics"})
     """Files that it is computed from."""
     needs: Need | None = None
     """What a study must have; None if every study has it."""
+
+
+@cache
+def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
+    """Return name -> declaration of the files in a folder of `stapo/analysis`, in the order of the report."""
+    files = sorted((Path(__file__).parent / "analysis" / folder).glob("[!_]*.py"))
+    found: dict[str, Exhibit] = {
+        file.stem: import_module(f"stapo.analysis.{folder}.{file.stem}").EXHIBIT for file in files
+    }
+    return dict(sorted(found.items(), key=lambda one: one[1].order))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,24 +135,12 @@ FIGURES: dict[str, Figure] = {
 }
 """Name of a figure -> its declaration, in the order of the report."""
 
-TABLES: dict[str, Exhibit] = {
-    "verdicts": Exhibit(title="The paper's claims", sources=_from("metrics", "scores", "tokens")),
-    "stability": Exhibit(title="Stability", sources=_from("metrics", "scores", "responses")),
-    "ablation": Exhibit(
-        title="Ablation and sensitivity", sources=_from("scores", "metrics"), needs="ablation"
-    ),
-    "quadrants": Exhibit(title="Quadrants of probability and entropy", sources=_from("tokens")),
-    "taxonomy": Exhibit(title="Classes of tokens (v4 and v5)", sources=_from("tokens")),
-    "taxonomy_v2": Exhibit(title="Classes of tokens (v1 to v3)", sources=_from("tokens")),
-    "token_frequencies": Exhibit(
-        title="Most frequent silenced and retained tokens", sources=_from("tokens")
-    ),
-    "cases": Exhibit(title="Silenced tokens in context", sources=_from("tokens")),
-    "interventions": Exhibit(
-        title="One update with and without silencing",
-        sources=_from("interventions"),
-        needs="interventions",
-    ),
-    "hyperparameters": Exhibit(title="Hyperparameters", sources=_from()),
-}
-"""Name of a table -> its declaration, in the order of the report."""
+
+def __getattr__(name: str) -> dict[str, Exhibit]:
+    """Return `TABLES`: name of a table -> its declaration.
+
+    It is read when it is asked for, since the files of the folder import this module.
+    """
+    if name == "TABLES":
+        return declared("tables")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

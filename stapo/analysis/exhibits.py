@@ -1,27 +1,21 @@
-"""The figures and the tables of evidence of a study: which function computes which."""
+"""The figures of a study: which function computes which."""
 
 from collections.abc import Callable
 from functools import partial
 
 from stapo.analysis import (
     ablation,
-    claims,
     curves,
-    hyperparameters,
     intervention_exhibits,
-    stability,
     tradeoff,
 )
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import Chart
 from stapo.analysis.evidence.bounds import bounds_chart
-from stapo.analysis.evidence.cases import case_table
 from stapo.analysis.evidence.entropy_quantiles import quantile_chart
-from stapo.analysis.evidence.frequencies import frequency_chart, frequency_table
+from stapo.analysis.evidence.frequencies import frequency_chart
 from stapo.analysis.evidence.positions import position_chart
-from stapo.analysis.evidence.quadrants import quadrant_chart, quadrant_table
-from stapo.analysis.evidence.taxonomy import taxonomy_table, taxonomy_v2_table
-from stapo.analysis.grids import Grid
+from stapo.analysis.evidence.quadrants import quadrant_chart
 from stapo.exhibits import FIGURES
 
 CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
@@ -43,17 +37,3 @@ CHARTS: dict[str, Callable[[Artefacts], Chart]] = {
     "silenced_by_position": position_chart,
 }
 """Name in `stapo.exhibits.FIGURES` -> function that returns its chart."""
-
-GRIDS: dict[str, Callable[[Artefacts], Grid]] = {
-    "quadrants": quadrant_table,
-    "taxonomy": taxonomy_table,
-    "taxonomy_v2": taxonomy_v2_table,
-    "token_frequencies": frequency_table,
-    "cases": case_table,
-    "verdicts": claims.table,
-    "hyperparameters": hyperparameters.table,
-    "stability": stability.table,
-    "ablation": ablation.table,
-    "interventions": intervention_exhibits.table,
-}
-"""Name in `stapo.exhibits.TABLES` -> function that returns the table."""

@@ -9,12 +9,10 @@ from typing import Any
 from stapo import paths
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
 from stapo.analysis.comparison import main_table
-from stapo.analysis.evidence_tables import noted
-from stapo.analysis.exhibits import CHARTS, GRIDS
+from stapo.analysis.evidence_tables import evidence_table
+from stapo.analysis.exhibits import CHARTS
 from stapo.analysis.formats import template
-from stapo.analysis.grids import Grid
 from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.plots import PALETTES, plot, thinned
@@ -30,6 +28,7 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.analysis.rows import Comparison, MainTable
+from stapo.analysis.table import Column, Table
 from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import replace_file
@@ -196,10 +195,10 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     }
 
 
-def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Grid]]:
+def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Table]]:
     """Return title and content of the tables of evidence, by name."""
     names = paths.table_names(artefacts.study)
-    return {name: (TABLES[name].title, noted(GRIDS[name](artefacts))) for name in names}
+    return {name: (TABLES[name].title, evidence_table(artefacts, name).noted()) for name in names}
 
 
 def _responses(artefacts: Artefacts) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, create_model
+from pydantic import Field, StringConstraints, create_model
 
 from stapo.methods import AggregationName, Argument, selection_arguments
 from stapo.study.fields import (
@@ -20,11 +20,6 @@ from stapo.study.fields import (
 )
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
-
-
-def sorted_keys(given: Arguments) -> Arguments:
-    """Return arguments by name: in which order a file has them changes nothing."""
-    return dict(sorted(given.items()))
 
 
 class AllMethods(Strict):
@@ -72,7 +67,7 @@ class _MethodSettings(AllMethods):
         description="Token selection of your own: FILE.py:function beside it, package.module:function, "
         "or the name of an entry point in the group stapo.selections",
     )
-    selection_args: Annotated[Arguments, AfterValidator(sorted_keys)] | None = Field(
+    selection_args: Arguments | None = Field(
         None,
         max_length=100,
         exclude_if=unset,

@@ -32,7 +32,7 @@ from stapo.tasks import benchmark_definitions
 
 KINDS = ("hub", "path", "file", "builder")
 """Settings of a model or of data that say where it comes from; it has one of them."""
-RETIRED: dict[Place, Any] = {}
+RETIRED: dict[Place, Any] = {("engine", "vllm_server"): "http://127.0.0.1:8000"}
 """Setting of earlier versions -> the value that every result has, with which a study may still contain it."""
 
 

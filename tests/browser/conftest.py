@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from finished_study import finish
+from stapo.analysis.grids import Grid
 
 from stapo import paths
 from stapo.analysis import report
@@ -16,7 +17,6 @@ from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
 from stapo.analysis.columns import Column
 from stapo.analysis.draw import write_figure
 from stapo.analysis.exhibits import CHARTS
-from stapo.analysis.grids import Grid
 from stapo.repository import CATALOGUE, ROOT
 from stapo.study import Study, merge, parse_study
 

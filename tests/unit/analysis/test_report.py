@@ -7,6 +7,7 @@ import re
 
 import pyarrow.parquet as pq
 from finished_study import finish
+from stapo.analysis.grids import Grid
 from synthetic import write_score
 
 from stapo import paths
@@ -15,7 +16,6 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import write_figure
-from stapo.analysis.grids import Grid
 from stapo.analysis.notes import headline_texts
 from stapo.analysis.page.document import PNG_END, PNG_START, json_block, plotly
 from stapo.analysis.report import write_report

@@ -144,8 +144,7 @@ TABLE = [
         'training.reward_sha256: expected text; put it in quotes']),
     ('training: {rollout_mismatch_limit: 0.1}', [
         'training.rollout_mismatch_limit: only for rollouts with vLLM; remove']),
-    ("engine: {vllm_server: 'file:///etc', sizes: {small: {}}}", [
-        'engine.vllm_server: expected an address such as http://127.0.0.1:8000',
+    ("engine: {sizes: {small: {}}}", [
         "engine.sizes: unknown name 'small'"]),
     ('data: {hub: a/b, revision: main, sha256: 0}', ['data.sha256: expected text; put it in quotes']),
     ('interventions: {nope: 1, method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
