@@ -88,7 +88,7 @@ TRAIN = "--seed 0 --base b --prompts nope.jsonl --work w --out o --metrics m"
         ),
         ("prompts --out o --study [1]", 2, "study.json: expected a JSON object"),
         ("prompts --out o --study " + "[" * 10**5, 2, "study.json: nested more than"),
-        ('prompts --out o --study {"a":NaN}', 2, "study.json: NaN is not allowed"),
+        ('prompts --out o --study {"a":NaN}', 2, "study.json: NaN is no number"),
         (
             'prompts --out o --study {"extends":"smoke","name":"x","data":{"hub":"a/b","revison":"main"}}',
             2,
