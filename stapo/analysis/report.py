@@ -15,7 +15,6 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, specification
 from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
-from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.responses import response_choice
 from stapo.analysis.page.tokens import token_records, token_rows
@@ -164,7 +163,6 @@ def render_report(study: Study, root: Path = Path()) -> str:
         grids=grids,
         evidence=evidence,
         many_rows=MANY_ROWS,
-        algorithm=algorithm(study),
         tokens=document.json_block(tokens) if tokens else None,
         **numbers,
         **_responses(artefacts),
