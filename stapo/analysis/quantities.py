@@ -1,4 +1,4 @@
-"""What claims of the paper are decided by: quantities of metrics, scores and token records, with intervals."""
+"""What claims of the paper are decided by: quantities of metrics, scores and tokens, with intervals."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

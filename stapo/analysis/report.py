@@ -18,15 +18,7 @@ from stapo.analysis.formats import template
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.responses import response_choice
 from stapo.analysis.page.tokens import token_records, token_rows
-from stapo.analysis.paper_audit import (
-    audit_headlines,
-    audit_rows,
-    audit_text,
-    claim_lines,
-    headline_line,
-    independent_lines,
-    note_lines,
-)
+from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
 from stapo.analysis.table import UNMEASURED, Column, Table
 from stapo.evaluation.statistics import Difference, Interval
@@ -148,9 +140,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         sections=_sections(
             {
                 "verdicts": "verdicts" not in grids,
-                "paper": not any(
-                    one.cells or one.gains or one.bases for one in numbers["against_paper"]
-                ),
+                "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
                 "evidence": not evidence,
                 "tokens-heading": not tokens,
             }
@@ -229,16 +219,7 @@ def _responses(artefacts: Artefacts) -> dict[str, Any]:
 
 def _paper() -> dict[str, Any]:
     """Return what the paper and others say, and the paper's numbers recomputed."""
-    return {
-        "audit": audit_rows(),
-        "audit_text": audit_text(),
-        "said": {
-            "Headlines": [headline_line(found) for found in audit_headlines()],
-            "Ablations and sensitivities": claim_lines(),
-            "Worth knowing": note_lines(),
-            "Trained by others": independent_lines(),
-        },
-    }
+    return {"audit": audit_rows(), "audit_text": audit_text(), "said": statements()}
 
 
 def _selection(method: Method) -> str:
