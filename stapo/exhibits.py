@@ -5,12 +5,11 @@ declares an `EXHIBIT`, and a function `make` that returns the chart or the table
 files, so at their top they must not import altair, numpy or pandas.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
@@ -58,89 +57,11 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     return dict(sorted(found.items(), key=lambda one: one[1].order))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure(Exhibit):
-    """A figure; with `value`, a quantity over the optimiser steps of every training."""
-
-    label: str = ""
-    """Label of the vertical axis of such a quantity, with the unit."""
-    value: Callable[[Mapping[str, Any]], float] | None = None
-    """Returns the value in a record of the metrics, which has the name of the figure as a key."""
-    reference: tuple[float, str] | None = None
-    """Height and label of a horizontal line."""
-    log: bool = False
-    """Whether the vertical axis is logarithmic."""
-
-
-def _from(*sources: Source) -> frozenset[Source]:
-    return frozenset(sources)
-
-
-FIGURES: dict[str, Figure] = {
-    "entropy": Figure(
-        title="Policy entropy",
-        label="policy entropy [nats per token]",
-        value=lambda r: float(r["entropy"]),
-        log=True,
-    ),
-    "reward": Figure(
-        title="Reward", label="mean reward [-1 to 1]", value=lambda r: float(r["reward"])
-    ),
-    "accuracy": Figure(title="Accuracy", sources=_from("scores"), needs="checkpoints"),
-    "pareto": Figure(title="Accuracy and stability", sources=_from("metrics", "scores")),
-    "silenced_fraction": Figure(
-        title="Silenced candidates",
-        label="silenced [% of tokens]",
-        value=lambda r: 100 * float(r["silenced_fraction"]),
-        reference=(PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
-        log=True,
-    ),
-    "entropy_quantiles": Figure(title="Entropy of the tokens by quantile"),
-    "full_mask": Figure(
-        title="JustRL and JustRL-FullMask", sources=_from("metrics", "scores"), needs="full-mask"
-    ),
-    "ablation": Figure(
-        title="Ablation and sensitivity", sources=_from("scores", "metrics"), needs="ablation"
-    ),
-    "quadrants": Figure(title="Probability and entropy of tokens", sources=_from("tokens")),
-    "gradient_bounds": Figure(title="Gradient norms and their bounds", sources=_from("tokens")),
-    "token_frequencies": Figure(title="Silenced and retained tokens", sources=_from("tokens")),
-    "silenced_by_position": Figure(
-        title="Silenced tokens by position", sources=_from("tokens", "metrics")
-    ),
-    "entropy_change": Figure(
-        title="Entropy change of tokens: predicted and measured",
-        sources=_from("interventions"),
-        needs="interventions",
-    ),
-    "interventions": Figure(
-        title="One update with and without silencing",
-        sources=_from("interventions"),
-        needs="interventions",
-    ),
-    "response_length": Figure(
-        title="Response length",
-        label="response length [tokens]",
-        value=lambda r: float(r["response_length"]),
-    ),
-    "gradient_norm": Figure(
-        title="Gradient norm", label="gradient norm", value=lambda r: float(r["gradient_norm"])
-    ),
-    "rollout_mismatch": Figure(
-        title="Mismatch of vLLM and trainer",
-        label="mean |log p(vLLM) - log p(trainer)| [nats per token]",
-        value=lambda r: float(r["rollout_mismatch"]),
-        needs="vllm",
-    ),
-}
-"""Name of a figure -> its declaration, in the order of the report."""
-
-
 def __getattr__(name: str) -> dict[str, Exhibit]:
-    """Return `TABLES`: name of a table -> its declaration.
+    """Return `FIGURES` or `TABLES`: name -> declaration, in the order of the report.
 
-    It is read when it is asked for, since the files of the folder import this module.
+    They are read when they are asked for, since the files of the folders import this module.
     """
-    if name == "TABLES":
-        return declared("tables")
+    if name in ("FIGURES", "TABLES"):
+        return declared("figures" if name == "FIGURES" else "tables")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

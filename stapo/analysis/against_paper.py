@@ -8,19 +8,23 @@ from stapo.analysis.paper_audit import said, stated_headline
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.evaluation.statistics import Interval
 from stapo.methods import BASELINES, METHODS, TARGETS
-from stapo.reference import confidence, paper
+from stapo.reference import paper
 from stapo.study import Study
 from stapo.study.sources import HubModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A number of this study and of the paper, in percent."""
+    """A cell of the main table or a gain over the strongest baseline, here and in the paper, in percent."""
 
     revision: str
     """Revision of the paper."""
+    size: str
+    """Size, or `mean` for the mean over the sizes."""
     title: str
     """Title of the method."""
+    what: str
+    """Column of the table; of a gain, whether the paper states it or it is computed from stated averages."""
     ours: float
     paper: float
     changed: str
@@ -34,66 +38,21 @@ class Compared:
         return self.ours - self.paper
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedCell(Compared):
-    """A cell of the main table."""
-
-    size: str
-    column: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparedGain(Compared):
-    """A relative gain over the strongest baseline."""
-
-    where: str
-    """Size, or `mean` for the mean over the sizes."""
-    basis: str
-    """Whether the paper states its number, or it is computed from stated averages."""
-
-
-@dataclass(frozen=True)
-class BaseModel:
-    """Published results of a base model by its authors, and ours, in percent."""
-
-    size: str
-    hub: str
-    published: dict[str, float]
-    """Benchmark -> result with the authors' protocol."""
-    ours: dict[str, float]
-    """Benchmark of the authors -> our result on the most similar benchmark of this study."""
-
-
 @dataclass(frozen=True)
 class AgainstPaper:
-    """The comparison with published numbers that is printed with the table of one decoding."""
+    """The comparison with the paper that is printed with the table of one decoding."""
 
-    cells: list[ComparedCell]
-    gains: list[ComparedGain]
-    bases: list[BaseModel]
-    base_protocol: str
-    beside: dict[str, str]
-    """Benchmark of the authors -> most similar benchmark of ours."""
+    cells: list[Compared]
+    gains: list[Compared]
     claims: list[str]
     """The paper's claims about settings that this study varies."""
     notes: list[str]
 
 
 def compare(study: Study, table: MainTable) -> AgainstPaper:
-    """Return the published numbers of the paper and of the base models' authors for the cells of a table."""
-    reference = paper()["base"]
-    return AgainstPaper(
-        cells=list(_cells(study, table)),
-        gains=list(_gains(study, table)),
-        bases=list(_bases(study, table)),
-        base_protocol=(
-            f"{reference['source']} [{confidence(reference['confidence'])}]; {reference['protocol']}: "
-            "another protocol, not comparable digit by digit"
-        ),
-        beside=reference["beside"],
-        claims=claims_of(study),
-        notes=list(_notes(study, table)),
-    )
+    """Return the paper's numbers for the cells and gains of a table."""
+    cells, gains = list(_cells(study, table)), list(_gains(study, table))
+    return AgainstPaper(cells, gains, claims_of(study), list(_notes(study, table)))
 
 
 def is_papers(study: Study, size: str) -> bool:
@@ -113,7 +72,7 @@ def changed(study: Study, name: str) -> str:
     return own.removeprefix(known).removeprefix("; ")
 
 
-def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
+def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
     reference = paper()["table"]
     for row in table.rows:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
@@ -124,11 +83,11 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
             columns.pop(AVERAGE)
         for column, value in columns.items():
             if column in row.cells:
-                yield ComparedCell(
+                yield Compared(
                     revision=reference["revision"],
                     size=row.size,
                     title=row.title,
-                    column=column,
+                    what=column,
                     ours=row.cells[column].value,
                     paper=value,
                     changed=changed(study, row.method),
@@ -136,15 +95,14 @@ def _cells(study: Study, table: MainTable) -> Iterator[ComparedCell]:
                 )
 
 
-def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
+def _gains(study: Study, table: MainTable) -> Iterator[Compared]:
     """Yield the gains of each revision's method over the paper's three baselines."""
     run = study.run
     if not has_papers_average(study) or not set(BASELINES) <= set(run.methods):
         return
     sizes = [size for size in run.sizes if is_papers(study, size)]
     for revision, stated in paper()["headline"].items():
-        method = stated["method"]
-        means = stated["means"]
+        method, means = stated["method"], stated["means"]
         if method not in run.methods or table.decoding not in means or not sizes:
             continue
         ours = headline({size: table.values[size] for size in sizes}, method, BASELINES)
@@ -158,30 +116,16 @@ def _gains(study: Study, table: MainTable) -> Iterator[ComparedGain]:
         found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
         if set(sizes) == set(paper()["models"]):
             found.append(("mean", ours.mean, means[table.decoding], "stated"))
-        for where, our, their, origin in found:
-            yield ComparedGain(
+        for size, our, their, origin in found:
+            yield Compared(
                 revision=revision,
+                size=size,
                 title=table.titles[method],
-                where=where,
+                what=origin,
                 ours=our,
                 paper=their,
-                basis=origin,
                 changed=about,
             )
-
-
-def _bases(study: Study, table: MainTable) -> Iterator[BaseModel]:
-    reference = paper()["base"]
-    rows = {row.size: row for row in table.rows if row.method == "base"}
-    for size in study.run.sizes:
-        model = study.models[size]
-        if isinstance(model, HubModel) and model.hub in reference["models"] and size in rows:
-            ours = {
-                theirs: rows[size].cells[name].value
-                for theirs, name in reference["beside"].items()
-                if name in rows[size].cells
-            }
-            yield BaseModel(size, model.hub, reference["models"][model.hub], ours)
 
 
 def claims_of(study: Study) -> list[str]:
@@ -197,11 +141,8 @@ def claims_of(study: Study) -> list[str]:
         if name not in study.run.methods:
             continue
         own, strangers = study.method(name), {*TARGETS} - {name}
-        others = [
-            study.method(other)
-            for other in study.run.methods
-            if study.origin_of(other) not in strangers
-        ]
+        names = [other for other in study.run.methods if study.origin_of(other) not in strangers]
+        others = [study.method(other) for other in names]
         if varied == "selection":
             values = {str(m.selection) for m in others if "tau_p" in m.selection_args}
         else:

@@ -1,106 +1,268 @@
-"""A chart as data: what is drawn as files by matplotlib, and in the report by Plotly.
+"""Parts of our figures, as Altair charts (Vega-Lite).
 
-Texts are plain text: both renderers escape them.
+A figure is one Altair chart, from which `draw` makes files and the report its page. Its `description` is
+the caption: what the reader sees and how it was computed. Ours are panels of lines, points or bars; all of
+them take rows with the fields
+
+    x, y        place; for bars, x is the value and y the name
+    group       what shares a colour and an entry of the legend, most often the title of a method
+    low, high   ends of an interval: a band around a line, bars otherwise
+    seed        training seed, of what is of one training
+    pale        1 for what stands behind the others, such as raw values behind a moving mean
+    text        what is shown at a point that the pointer touches
+
+Except for the first three, all may be missing.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
 
-Kind = Literal["line", "points", "bars"]
+import altair as alt
 
+from stapo.text import visible
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """One axis of a panel."""
-
-    label: str = ""
-    """With the unit."""
-    log: bool = False
-    whole: bool = False
-    """Whether ticks are whole numbers, as for steps."""
-    low: float | None = None
-    high: float | None = None
-    """Limits; None for those of the values."""
-
-
-MAX_POINTS = 400
-"""Of a line: of a longer one every k-th point is drawn, about one per pixel. The steps of many seeds would be
-megabytes in SVG, PDF and the report."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line, set of points or set of bars of a panel."""
-
-    name: str
-    """Text of the legend."""
-    x: Sequence[float] | Sequence[str]
-    """Numbers, or names for bars."""
-    y: Sequence[float]
-    """Values; nan where there is none."""
-    kind: Kind = "line"
-    group: str = ""
-    """What shares colour and legend entry, most often the title of a method; the name if empty."""
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
-    """Ends of intervals: a band around a line, error bars otherwise."""
-    text: Sequence[str] | None = None
-    """Text of each point, shown at the point by Plotly."""
-    labelled: bool = False
-    """Whether `text` is also drawn beside each point."""
-    seed: int | None = None
-    """Training seed, if it is of one training."""
-    faint: bool = False
-    """Whether it stands behind the others, without a legend entry, as raw values behind a moving mean."""
-    dashed: bool = False
-    second: bool = False
-    """Whether it belongs to the second vertical axis, on the right."""
+Row = Mapping[str, Any]
+Layer = Any
+"""A chart of Altair that a panel contains."""
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B3A400")
+"""After Okabe and Ito, which colour-blind readers can distinguish."""
+DASHES = ([1, 0], [2, 2], [8, 3, 2, 3])
+"""Of the groups with the colours for the first time, the second and the third."""
+WIDTH, HEIGHT = 320, 220
+"""Of a panel, in pixels."""
+MARKED = 30
+"""Lines with fewer points show each of them."""
+MAX_POINTS = 4000
+"""Recorded tokens of a chart of points, at most."""
+DIGITS = 6
+"""Significant digits of numbers, so that equal results give equal files on other machines too."""
+GREY = "#57606a"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A straight line over a whole panel, for orientation."""
-
-    value: float
-    label: str = ""
-    vertical: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One coordinate system."""
-
-    series: Sequence[Series]
-    title: str = ""
-    """Most often the size of the model."""
-    x: Axis = field(default_factory=Axis)
-    y: Axis = field(default_factory=Axis)
-    second: Axis | None = None
-    lines: Sequence[Line] = ()
+def cell(value: Any) -> str | float | int | None:
+    """Return a value as it stands in the data of a chart; None for what is no number."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return visible(value)
+    if not isfinite(value):
+        return None
+    short = float(f"{float(value):.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A figure: panels beside each other."""
-
-    panels: Sequence[Panel]
-    groups: Sequence[str] = ()
-    """All groups in the order of their colours, such as the titles of the study's methods; others follow."""
-    caption: str = ""
-    """What the reader sees and how it was computed, in one to three sentences."""
-    columns: int | None = None
-    """Panels beside each other; None for all."""
-    share_y: bool = True
-    """Whether panels in a row have the same vertical axis."""
+def data(rows: Iterable[Row]) -> alt.InlineData:
+    """Return rows as the data of a chart."""
+    return alt.InlineData(values=[{name: cell(one) for name, one in row.items()} for row in rows])
 
 
-def stride(one: Series) -> int:
-    """Return k if every k-th point of a series is drawn."""
-    return -(-len(one.x) // MAX_POINTS) if one.kind == "line" and len(one.x) else 1
+def x_axis(label: str, **options: Any) -> alt.X:
+    """Return a horizontal axis; options as of `y_axis`."""
+    return alt.X("x:Q", title=visible(label), **_scaled(**options))
 
 
-def groups_of(chart: Chart) -> list[str]:
-    """Return the groups of a chart in the order of their colours."""
-    found = [one.group or one.name for panel in chart.panels for one in panel.series]
-    return [*dict.fromkeys([*chart.groups, *found])]
+def y_axis(label: str, **options: Any) -> alt.Y:
+    """Return a vertical axis.
+
+    Args:
+        label: its label, with the unit.
+        options: `log`, `low` and `high` (limits), and `whole` for ticks at whole numbers.
+    """
+    return alt.Y("y:Q", title=visible(label), **_scaled(**options))
+
+
+STEPS = {"label": "optimiser step", "whole": True}
+"""Arguments of an axis of optimiser steps."""
+
+
+def _scaled(
+    log: bool = False, low: float | None = None, high: float | None = None, whole: bool = False
+) -> dict[str, Any]:
+    limits = {"domainMin": cell(low), "domainMax": cell(high)}
+    limits = {name: end for name, end in limits.items() if end is not None}
+    if log:
+        scale = alt.Scale(type="log", nice=False, padding=alt.Undefined if limits else 8, **limits)
+        return {"scale": scale, "axis": alt.Axis(format="~g", tickCount=3)}
+    scale = alt.Scale(zero=False, nice="domainMax" not in limits, **limits)
+    return {"scale": scale, "axis": alt.Axis(tickMinStep=1, format=",d") if whole else alt.Axis()}
+
+
+def colours(groups: Iterable[str], shown: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the encodings of the groups of a figure: a colour each, and a dash if there are many.
+
+    Args:
+        groups: all groups in the order of their colours, such as the titles of the study's methods.
+        shown: those that the figure contains; None for all.
+    """
+    names = [*dict.fromkeys(map(visible, groups))]
+    wanted = None if shown is None else {*map(visible, shown)}
+    found = {
+        name: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
+        for place, name in enumerate(names)
+        if wanted is None or name in wanted
+    }
+    encodings: dict[str, Any] = {
+        "color": _by_group(alt.Color, [one for one, _ in found.values()], found)
+    }
+    if len(names) > len(COLOURS):
+        encodings["strokeDash"] = _by_group(
+            alt.StrokeDash, [one for _, one in found.values()], found
+        )
+    return encodings
+
+
+def _by_group(channel: Any, values: list[Any], groups: Iterable[str]) -> Any:
+    return channel("group:N", title=None, scale=alt.Scale(domain=[*groups], range=values))
+
+
+def lines(
+    rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any], **mark: Any
+) -> list[Layer]:
+    """Return the layers of lines, with bands where rows have intervals.
+
+    Args:
+        rows: rows of all lines; a line has one group and seed, and a gap where y is nan.
+        x: horizontal axis.
+        y: vertical axis.
+        group: what `colours` returned.
+        mark: further properties of the lines.
+    """
+    layers = []
+    for pale in (1, 0):
+        part = [row for row in rows if bool(row.get("pale")) == bool(pale)]
+        if not part:
+            continue
+        chart = alt.Chart(data(part)).encode(x=x, y=y, tooltip=_tooltip(part, x, y), **group)
+        if any("seed" in row for row in part):
+            chart = chart.encode(detail="seed:N")
+        if any(row.get("low") is not None for row in part):
+            band = chart.mark_area(fillOpacity=0.15, strokeOpacity=0)
+            layers.append(
+                band.encode(alt.Y("low:Q", title=y["title"], scale=y["scale"]), y2="high:Q")
+            )
+        style: dict[str, Any] = (
+            {"strokeWidth": 0.8, "strokeOpacity": 0.35} if pale else {"strokeWidth": 1.6}
+        )
+        longest = max(
+            sum(row["group"] == name for row in part) for name in {r["group"] for r in part}
+        )
+        if longest < MARKED and not pale:
+            style["point"] = {"filled": True, "size": 16}
+        layers.append(chart.mark_line(**style, **mark))
+    return layers
+
+
+def points(
+    rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any], size: float = 6
+) -> list[Layer]:
+    """Return the layers of points, with bars where rows have intervals; arguments as of `lines`."""
+    if not rows:
+        return []
+    chart = alt.Chart(data(rows)).encode(
+        x=x, y=y, tooltip=_tooltip(rows, x, y), color=group["color"]
+    )
+    layers = [chart.mark_point(filled=True, size=size, opacity=1)]
+    if any(row.get("low") is not None for row in rows):
+        ends = alt.Y("low:Q", title=y["title"], scale=y["scale"])
+        layers.insert(0, chart.mark_rule().encode(ends, y2="high:Q"))
+    return layers
+
+
+def bars(
+    rows: Sequence[Row], label: str, group: Mapping[str, Any], several: bool = False
+) -> list[Layer]:
+    """Return the layers of horizontal bars with their intervals.
+
+    Args:
+        rows: rows whose y are names, in the order of the bars.
+        label: label of the values, with the unit.
+        group: what `colours` returned.
+        several: whether a name has a bar of each group.
+    """
+    if not rows:
+        return []
+    x = alt.X("x:Q", title=visible(label))
+    names = [*dict.fromkeys(visible(row["y"]) for row in rows)]
+    y = alt.Y("y:N", title=None, sort=names, axis=alt.Axis(labelLimit=220))
+    chart = alt.Chart(data(rows)).encode(x=x, y=y, tooltip=_tooltip(rows, x, y))
+    if several:
+        order = group["color"]["scale"]["domain"]
+        chart = chart.encode(yOffset=alt.YOffset("group:N", sort=order))
+    drawn = [chart.mark_bar(fillOpacity=0.85).encode(color=group["color"])]
+    if any(row.get("low") is not None for row in rows):
+        ends = alt.X("low:Q", title=x["title"])
+        drawn.append(chart.mark_rule(color="#333").encode(ends, x2="high:Q"))
+    return drawn
+
+
+def _tooltip(rows: Sequence[Row], x: Any, y: Any) -> list[alt.Tooltip]:
+    names = {name for row in rows for name in row}
+    titles = {
+        "text": "",
+        "group": "",
+        "seed": "seed",
+        "x": x["title"],
+        "y": y["title"],
+        "low": "from",
+        "high": "to",
+    }
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    return [
+        alt.Tooltip(f"{name}:N", title=title or name)
+        if name in texts or name == "seed"
+        else alt.Tooltip(f"{name}:Q", title=title or name, format=".4~g")
+        for name, title in titles.items()
+        if name in names
+    ]
+
+
+def rule(value: float, label: str = "", vertical: bool = False) -> list[Layer]:
+    """Return a dotted straight line over a whole panel, for orientation, and its label."""
+    chart = alt.Chart(data([{"value": value, "label": label}]))
+    at = {"x": alt.X("value:Q")} if vertical else {"y": alt.Y("value:Q")}
+    layers = [chart.mark_rule(strokeDash=[2, 3], color=GREY, size=1).encode(**at)]
+    if label:
+        place = {"y": alt.value(-6)} if vertical else {"x": alt.value("width")}
+        style = {"align": "left"} if vertical else {"align": "right", "dy": -6}
+        text = chart.encode(text="label:N", **at, **place)
+        # A white edge, where it lies over lines and points.
+        layers.append(text.mark_text(stroke="white", strokeWidth=3, fontSize=10, **style))
+        layers.append(text.mark_text(color=GREY, fontSize=10, **style))
+    return layers
+
+
+def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> alt.LayerChart:
+    """Return one coordinate system."""
+    empty = alt.Chart(data([{"text": "no values"}])).mark_text(color=GREY).encode(text="text:N")
+    shown = alt.layer(*(layers or [empty])).properties(width=WIDTH, height=height)
+    return shown.properties(title=visible(title)) if title else shown
+
+
+def grid(
+    panels: Sequence[Layer], caption: str, columns: int | None = None, share_y: bool = False
+) -> alt.ConcatChart:
+    """Return a figure: panels beside each other.
+
+    Args:
+        panels: the panels, row by row.
+        caption: what the reader sees and how it was computed, in one to three sentences.
+        columns: panels beside each other; None for all.
+        share_y: whether all panels have the same vertical axis.
+    """
+    shown = [*panels] or [panel([])]
+    found = alt.concat(*shown, columns=columns or len(shown), spacing=24)
+    return found.resolve_scale(y="shared" if share_y else "independent").properties(
+        description=visible(caption)
+    )
+
+
+def layered(layers: Sequence[Layer]) -> Any:
+    """Return layers as one, which may have a vertical axis of its own in its panel."""
+    return alt.layer(*layers) if layers else alt.LayerChart(layer=[])
+
+
+def labels(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> Layer:
+    """Return a text beside the place of each row."""
+    chart = alt.Chart(data(rows)).mark_text(align="left", fontSize=10)
+    return chart.encode(x=x, y=y, text="text:N", color=group["color"])

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import isfinite
 from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.analysis.token_quantities import TOKEN_QUANTITIES
 from stapo.evaluation.statistics import Interval
 from stapo.reference import claims
 
@@ -16,7 +14,6 @@ Verdict = Literal["holds", "does not hold", "cannot be decided"]
 HOLDS: Verdict = "holds"
 REFUTED: Verdict = "does not hold"
 OPEN: Verdict = "cannot be decided"
-ALL_QUANTITIES: dict[str, Callable[..., Sequence[Measured]]] = {**QUANTITIES, **TOKEN_QUANTITIES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,7 @@ class Claim:
     """How sure it is that the paper says so: a letter of `stapo.reference`."""
     about: Literal["method", "tokens"]
     quantity: str
-    """Name in `ALL_QUANTITIES`."""
+    """Name in `QUANTITIES`."""
     arguments: dict[str, Any]
     rule: str
     """Name in `RULES`."""
@@ -125,22 +122,19 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
         return OPEN, f"There is no interval of the {without[0].what}."
     found = [(one, rule(one.found, *claim.limits)) for one in measured]
     several = len(found) > 1
-    for one, verdict in found:
-        if verdict == REFUTED:
-            which = f" of the {one.what}" if several else ""
-            return REFUTED, f"The interval{which} excludes that it is {wanted}."
-    for one, verdict in found:
-        if verdict == OPEN:
-            which = f" of the {one.what}" if several else ""
-            return OPEN, f"The interval{which} is too wide to decide whether it is {wanted}."
+    says = {
+        REFUTED: "excludes that it is",
+        OPEN: "is too wide to decide whether it is",
+    }
+    for decided, words in says.items():
+        for one, verdict in found:
+            if verdict == decided:
+                which = f" of the {one.what}" if several else ""
+                return decided, f"The interval{which} {words} {wanted}."
     which = f"All {len(found)} intervals are" if several else "The interval is"
-    return HOLDS, f"{which} {_where(claim)}."
-
-
-def _where(claim: Claim) -> str:
     if claim.rule == "equals":
-        return f"around the paper's {claim.limits[0]:g} and excludes 0"
-    return RULES[claim.rule][1].format(*claim.limits)
+        wanted = f"around the paper's {claim.limits[0]:g} and excludes 0"
+    return HOLDS, f"{which} {wanted}."
 
 
 def verdicts(artefacts: Artefacts) -> list[Decided]:
@@ -156,16 +150,13 @@ def verdicts(artefacts: Artefacts) -> list[Decided]:
 def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
     seeds = len(artefacts.study.run.seeds)
     try:
-        measured = ALL_QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)
+        measured = QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)
     except UnmeasuredError as error:
         reason = f"Not measured: {error}."
         yield Decided(claim=claim, where="", measured=(), seeds=seeds, verdict=OPEN, reason=reason)
         return
-    order = [*dict.fromkeys(one.where for one in measured)]
-    for where, group in groupby(
-        sorted(measured, key=lambda one: order.index(one.where)), lambda one: one.where
-    ):
-        found = [*group]
+    for where in dict.fromkeys(one.where for one in measured):
+        found = [one for one in measured if one.where == where]
         verdict, reason = decide(claim, found, seeds)
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."

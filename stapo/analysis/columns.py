@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from stapo.analysis.against_paper import Compared, ComparedCell, ComparedGain
+from stapo.analysis.against_paper import Compared
 from stapo.analysis.cells import Cell
 from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
@@ -138,33 +138,31 @@ def _around(value: float, cell: Compared, form: str) -> str:
     return f"{value:{form}.2f} [{low:{form}.1f}, {high:{form}.1f}]"
 
 
-AGAINST_PAPER: list[Column[ComparedCell]] = [
+_FILES, _PAGE = ("md", "tex"), ("html",)
+AGAINST_PAPER: list[Column[Compared]] = [
     REVISION,
     SIZE,
     METHOD,
-    Column("Benchmark", lambda cell: cell.column, text=True),
-    Column("Ours", lambda cell: cell.ours, ".2f", formats=("md", "tex")),
-    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count", formats=("html",)),
+    Column("Benchmark", lambda cell: cell.what, text=True),
+    Column("Ours", lambda cell: cell.ours, ".2f", formats=_FILES),
+    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count", formats=_PAGE),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: cell.difference, "+.2f", formats=("md", "tex")),
+    Column("Difference", lambda cell: cell.difference, "+.2f", formats=_FILES),
     Column(
-        "Difference",
-        lambda cell: _around(cell.difference, cell, "+"),
-        css="count",
-        formats=("html",),
+        "Difference", lambda cell: _around(cell.difference, cell, "+"), css="count", formats=_PAGE
     ),
     CHANGED,
 ]
 
-GAINS_AGAINST_PAPER: list[Column[ComparedGain]] = [
+GAINS_AGAINST_PAPER: list[Column[Compared]] = [
     REVISION,
     METHOD,
-    Column("Size", lambda gain: gain.where, text=True),
+    SIZE,
     Column("Ours", lambda gain: gain.ours, "+.2f"),
     Column("Paper", lambda gain: gain.paper, "+.2f"),
     Column("Difference", lambda gain: gain.difference, "+.2f"),
     # Markup: the report does not escape the apostrophe.
-    Column(Markup("The paper's is"), lambda gain: gain.basis, text=True),
+    Column(Markup("The paper's is"), lambda gain: gain.what, text=True),
     CHANGED,
 ]
 

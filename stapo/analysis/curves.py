@@ -1,6 +1,8 @@
-"""Charts over the optimiser steps of every training: quantities of the metrics, and accuracy."""
+"""Lines over the optimiser steps of every training: quantities of the metrics, and accuracy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from math import nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,69 +10,34 @@ from numpy.typing import NDArray
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.exhibits import FIGURES, Figure
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
 Values = NDArray[np.float64]
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
-STEPS = Axis(label="optimiser step", whole=True)
+LINE_POINTS = 200
+"""Of a line: of a longer one about every k-th point is drawn, one per one or two pixels."""
+SCALES = {"silenced_fraction": 100.0}
+"""Quantity -> unit of what is shown of it: percent."""
 
 
-def quantity(artefacts: Artefacts, name: str) -> Chart:
-    """Return a quantity of the metrics: a panel per size, a line per method and one per training.
+def rows_of_size(
+    study: Study, size: str, values: Mapping[TrainingRun, Values], positive: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the lines of each method at a size, as `smoothed`.
 
-    On a logarithmic axis, methods whose values are all 0 are left out.
-
-    Raises:
-        DamagedFileError: files of metrics are missing, damaged or incomplete; one line for each file.
+    Args:
+        study: the study.
+        size: the size.
+        values: training -> (steps,) values.
+        positive: whether values of 0 have no place on the axis.
     """
-    shown, study = FIGURES[name], artefacts.study
-    values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
-    lines = []
-    if shown.reference is not None:
-        height, text = shown.reference
-        lines.append(Line(value=height, label=text))
-    zeros = shown.log and any((found == 0).any() for found in values.values())
-    return Chart(
-        groups=artefacts.titles(),
-        caption=_caption(shown, study, zeros),
-        panels=[
-            Panel(
-                title=size,
-                x=STEPS,
-                y=Axis(label=shown.label, log=shown.log),
-                lines=lines,
-                series=[
-                    one
-                    for method, found in by_method(study, size, values)
-                    if not shown.log or any((part > 0).any() for part in found.values())
-                    for one in over_steps(found, study.method(method).title)
-                ],
-            )
-            for size in study.run.sizes
-        ],
-    )
-
-
-def by_method(
-    study: Study, size: str, values: Mapping[TrainingRun, Values]
-) -> Iterator[tuple[str, dict[int, Values]]]:
-    """Yield each method with the values of its trainings at a size, by seed."""
     for method in study.run.methods:
-        yield method, {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
-
-
-def _caption(shown: Figure, study: Study, zeros: bool) -> str:
-    parts = [f"{shown.title} over the optimiser steps. {lines_of(study)}"]
-    if zeros:
-        parts.append(
-            "A logarithmic axis has no 0: where a value is 0, its line leaves the figure at the bottom, and "
-            "a method in which all are 0 is left out."
-        )
-    return " ".join(parts)
+        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+        found = {run.seed: values[run] for run in runs if run in values}
+        for row in smoothed(found, study.method(method).title):
+            yield row | {"y": nan} if positive and not row["y"] > 0 else row
 
 
 def lines_of(study: Study) -> str:
@@ -84,20 +51,18 @@ def lines_of(study: Study) -> str:
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
-    """Return the (steps,) values of a figure's quantity in a training.
+    """Return the (steps,) values of a quantity of the metrics in a training.
 
     Raises:
         DamagedFileError: the metrics are missing, damaged or incomplete, or a value is not a number.
     """
-    value = FIGURES[name].value
-    assert value is not None
     records = artefacts.metrics(run)
     path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
     for number, record in enumerate(records, start=1):
         if name not in record:
             raise DamagedFileError(f"{path}:{number}: no {name}; {AGAIN}")
     try:
-        found = np.array([value(record) for record in records])
+        found = SCALES.get(name, 1) * np.array([float(record[name]) for record in records])
         if not np.isfinite(found).all():
             raise ValueError("not finite")
         return found
@@ -105,31 +70,44 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
         raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
 
 
-def over_steps(values: Mapping[int, Values], title: str) -> Iterator[Series]:
-    """Yield the lines of a method, from the (steps,) values of its trainings by seed.
+def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the lines of a method, from the (steps,) values of its trainings by seed.
 
     Of several trainings, the moving mean of each is pale, behind their mean. Of one, its values are pale,
     behind their moving mean; there is only one line if both are the same.
     """
-    steps = list(range(1, len(next(iter(values.values()))) + 1))
+    if not values:
+        return
+    steps = range(1, len(next(iter(values.values()))) + 1)
     width = width_of(len(steps))
-    smooth = {seed: moving_mean(found, width) for seed, found in values.items()}
     if len(values) == 1 and width > 1:
         ((seed, raw),) = values.items()
-        yield Series(name=title, group=title, seed=seed, x=steps, y=raw.tolist(), faint=True)
-    yield from with_mean({seed: found.tolist() for seed, found in smooth.items()}, steps, title)
+        yield from line_of(steps, raw, title, seed=seed, pale=1)
+    yield from with_mean(
+        {seed: moving_mean(one, width) for seed, one in values.items()}, steps, title
+    )
 
 
 def with_mean(
-    lines: Mapping[int, Sequence[float]], x: Sequence[float], title: str
-) -> Iterator[Series]:
-    """Yield the line of each training, by seed; of several, pale behind their mean."""
-    several = len(lines) > 1
-    for seed, y in lines.items():
-        yield Series(name=title, group=title, seed=seed, x=x, y=y, faint=several)
+    lines: Mapping[int, Iterable[float]], x: Iterable[float], title: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the line of each training, by seed; of several, pale behind their mean."""
+    several, x, found = len(lines) > 1, [*x], {seed: [*y] for seed, y in lines.items()}
+    for seed, y in found.items():
+        yield from line_of(x, y, title, seed=seed, pale=int(several))
     if several:
-        mean = np.mean([*lines.values()], axis=0)
-        yield Series(name=title, group=title, x=x, y=mean.tolist())
+        yield from line_of(x, np.mean([*found.values()], axis=0), title)
+
+
+def line_of(
+    x: Iterable[float], y: Iterable[float], group: str, **more: Any
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a line; of a long one, every k-th and the last."""
+    rows = [
+        {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
+    ]
+    every = -(-len(rows) // LINE_POINTS) or 1
+    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
 
 
 def width_of(steps: int) -> int:
@@ -150,35 +128,6 @@ def moving_mean(values: Values, width: int) -> Values:
     count = np.convolve(np.ones(len(values)), kernel)[inside]
     mean: Values = np.convolve(values, kernel)[inside] / count
     return mean
-
-
-def accuracy_over_steps(artefacts: Artefacts) -> Chart:
-    """Return accuracy over steps, with the base model as step 0: a panel per decoding and size.
-
-    Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
-    """
-    study, panels = artefacts.study, []
-    for decoding, benchmarks in curves_of(study):
-        shares = shares_of(artefacts, decoding, benchmarks)
-        for size in study.run.sizes:
-            panels.append(
-                Panel(
-                    title=f"{size}, {study.decodings[decoding].title}",
-                    x=STEPS,
-                    y=Axis(label=accuracy_label(study, benchmarks)),
-                    series=[*accuracies(study, size, shares)],
-                )
-            )
-    return Chart(
-        groups=artefacts.titles(),
-        panels=panels,
-        columns=len(study.run.sizes),
-        caption="Accuracy of the intermediate checkpoints; step 0 is the base model."
-        + (
-            " Lines: mean over the training seeds, pale: each training."
-            * (len(study.run.seeds) > 1)
-        ),
-    )
 
 
 def shares_of(
@@ -213,8 +162,10 @@ def accuracy_label(study: Study, benchmarks: list[str]) -> str:
     return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
 
 
-def accuracies(study: Study, size: str, shares: Mapping[Checkpoint, float]) -> Iterator[Series]:
-    """Yield the lines of each method at a size; `shares` contains the accuracy of checkpoints with scores."""
+def accuracies(
+    study: Study, size: str, shares: Mapping[Checkpoint, float]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the lines of each method at a size, from the accuracy of checkpoints with scores."""
     for method in study.run.methods:
         lines = {}
         for seed in study.run.seeds:

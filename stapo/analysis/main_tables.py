@@ -13,16 +13,7 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
-from stapo.analysis.paper_audit import (
-    audit_headlines,
-    audit_rows,
-    audit_text,
-    base_lines,
-    claim_lines,
-    headline_line,
-    independent_lines,
-    note_lines,
-)
+from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.analysis.table import Table
 from stapo.files import replace_file
@@ -119,16 +110,7 @@ def print_audit(console: Console) -> None:
     )
     console.print(odd, crop=False)
     console.print(Text(audit_text()))
-    parts = {
-        "Headlines: mean relative gain over the strongest baseline": map(
-            headline_line, audit_headlines()
-        ),
-        "Ablations and sensitivities": claim_lines(),
-        "Worth knowing": note_lines(),
-        "Trained by others": independent_lines(),
-        "Base models, under another protocol than the suite's": base_lines(),
-    }
-    for heading, found in parts.items():
+    for heading, found in statements().items():
         console.print(Text(f"\n{heading}", style="bold"))
         for line in found:
             console.print(Text(f"- {line}"))

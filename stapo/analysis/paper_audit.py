@@ -1,5 +1,6 @@
 """Audit of the paper's numbers: averages and headlines recomputed, with published remarks on them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stapo.analysis.comparison import headline
@@ -33,24 +34,6 @@ class AuditedRow:
         return abs(self.difference) <= ROUNDING
 
 
-@dataclass(frozen=True)
-class AuditedHeadline:
-    """The headline of one decoding: the mean relative gain over the sizes, in percent."""
-
-    decoding: str
-    revision: str
-    confidence: str
-    title: str
-    """Title of the method with this gain."""
-    stated: float
-    gains: dict[str, float]
-    """Size -> stated gain; empty if only the mean is stated."""
-    from_stated: float | None
-    """Headline computed from the stated averages; None if the table of the revision is not known."""
-    from_recomputed: float | None
-    """Headline computed from the recomputed averages; None if the table of the revision is not known."""
-
-
 def decodings() -> list[str]:
     """Return the decodings of the paper's table."""
     return [name for name in paper()["table"] if name not in ("revision", "confidence")]
@@ -82,41 +65,15 @@ def stated_headline(revision: str, decoding: str) -> Headline | None:
     return headline(stated_averages(decoding), method, BASELINES)
 
 
-def audit_headlines() -> list[AuditedHeadline]:
-    """Return the paper's headlines, recomputed if the table of the revision is known."""
-    recomputed: dict[str, dict[str, dict[str, float]]] = {}
+def recomputed_headline(revision: str, decoding: str) -> Headline | None:
+    """Return the same, computed from the means of the components."""
+    averages: dict[str, dict[str, float]] = {}
     for row in audit_rows():
-        sizes = recomputed.setdefault(row.decoding, {})
-        sizes.setdefault(row.size, {})[row.method] = row.recomputed
-    found = []
-    for revision, stated in paper()["headline"].items():
-        title = METHODS[stated["method"]].title
-        for name in decodings():
-            first = stated_headline(revision, name)
-            second = headline(recomputed[name], stated["method"], BASELINES) if first else None
-            means = [one.mean if one else None for one in (first, second)]
-            gains = stated.get("gains", {}).get(name, {})
-            mean = stated["means"][name]
-            found.append(
-                AuditedHeadline(name, revision, stated["confidence"], title, mean, gains, *means)
-            )
-    return found
-
-
-def headline_line(found: AuditedHeadline) -> str:
-    """Return a headline with its recomputed values as one line."""
-    sizes = ", ".join(f"{size} {gain:.2f} %" for size, gain in found.gains.items())
-    line = (
-        f"{found.title}, {found.revision}, {decoding_title(found.decoding)}: stated {found.stated:.2f} %"
-        + (f" ({sizes})" if sizes else "")
-        + f" [{confidence(found.confidence)}]"
-    )
-    if found.from_stated is None or found.from_recomputed is None:
-        return f"{line}; the table of this revision is not known, so it cannot be recomputed"
-    return (
-        f"{line}; from the stated averages {found.from_stated:.2f} %, from the averages of the components "
-        f"{found.from_recomputed:.2f} %"
-    )
+        if row.decoding == decoding:
+            averages.setdefault(row.size, {})[row.method] = row.recomputed
+    if revision != paper()["table"]["revision"]:
+        return None
+    return headline(averages, paper()["headline"][revision]["method"], BASELINES)
 
 
 def audit_text() -> str:
@@ -135,35 +92,56 @@ def audit_text() -> str:
     )
 
 
-def claim_lines() -> list[str]:
-    """Return the claims of each revision about its ablations and sensitivities."""
-    return [said(one) for one in paper()["claims"]]
+def statements() -> dict[str, list[str]]:
+    """Return heading -> what the paper and others say, and the paper's headlines recomputed."""
+    return {
+        "Headlines: mean relative gain over the strongest baseline": [*_headlines()],
+        "Ablations and sensitivities": [said(one) for one in paper()["claims"]],
+        "Worth knowing": [said(one) for one in paper()["notes"]],
+        "Trained by others": [*_independent()],
+        "Base models, under another protocol than the suite's": [*_bases()],
+    }
 
 
-def note_lines() -> list[str]:
-    """Return notes on inconsistencies and omissions of the paper."""
-    return [said(one) for one in paper()["notes"]]
+def _headlines() -> Iterator[str]:
+    for revision, stated in paper()["headline"].items():
+        for name in decodings():
+            gains = stated.get("gains", {}).get(name, {})
+            sizes = ", ".join(f"{size} {gain:.2f} %" for size, gain in gains.items())
+            line = (
+                f"{METHODS[stated['method']].title}, {revision}, {decoding_title(name)}: stated "
+                f"{stated['means'][name]:.2f} %{f' ({sizes})' if sizes else ''} "
+                f"[{confidence(stated['confidence'])}]"
+            )
+            first, second = stated_headline(revision, name), recomputed_headline(revision, name)
+            if first and second:
+                yield (
+                    f"{line}; from the stated averages {first.mean:.2f} %, from the averages of the "
+                    f"components {second.mean:.2f} %"
+                )
+            else:
+                yield f"{line}; the table of this revision is not known, so it cannot be recomputed"
 
 
-def independent_lines() -> list[str]:
-    """Return results of STAPO trainings by others, in percent."""
-    return [
-        f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average "
-        + ", ".join(f"{title} {value:.2f}" for title, value in averages.items())
-        + f"; revision of the mask: {one['revision']}"
-        for one in paper()["independent"]
-        for size, averages in one["averages"].items()
-    ]
+def _independent() -> Iterator[str]:
+    """Yield results of STAPO trainings by others, in percent."""
+    for one in paper()["independent"]:
+        for size, averages in one["averages"].items():
+            numbers = ", ".join(f"{title} {value:.2f}" for title, value in averages.items())
+            yield (
+                f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average {numbers}; "
+                f"revision of the mask: {one['revision']}"
+            )
 
 
-def base_lines() -> list[str]:
-    """Return published results of the base models by their authors, in percent."""
+def _bases() -> Iterator[str]:
+    """Yield published results of the base models by their authors, in percent."""
     base = paper()["base"]
     about = f"[{confidence(base['confidence'])}] ({base['source']}; {base['protocol']})"
-    return [
-        f"{hub} {about}: " + ", ".join(f"{name} {value:.2f}" for name, value in values.items())
-        for hub, values in base["models"].items()
-    ]
+    for hub, values in base["models"].items():
+        yield f"{hub} {about}: " + ", ".join(
+            f"{name} {value:.2f}" for name, value in values.items()
+        )
 
 
 def said(one: dict[str, str]) -> str:

@@ -1,6 +1,6 @@
-"""What claims of the paper are decided by: quantities of metrics and scores, each with an interval."""
+"""What claims of the paper are decided by: quantities of metrics, scores and tokens, with intervals."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum, nan
 
@@ -11,11 +11,14 @@ from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, values_of
-from stapo.analysis.stability import EntropyNumbers, entropies
-from stapo.analysis.table import with_interval
+from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
+from stapo.analysis.evidence.estimates import Mask, relative, share
+from stapo.analysis.evidence.quadrants import masks
+from stapo.analysis.evidence.recorded import Recorded, recorded
+from stapo.analysis.stability import entropies
+from stapo.analysis.table import Estimate, Interval, with_interval
 from stapo.evaluation.statistics import (
     Array,
-    Interval,
     interval,
     mean_of_seeds,
     ratio_between,
@@ -34,6 +37,7 @@ POOLED = 100_000
 """Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1
 """Share of the steps that are the end of a training."""
+DIGITS_AND_SIGNS = frozenset("0123456789$x")
 
 
 class UnmeasuredError(Exception):
@@ -56,48 +60,46 @@ class Measured:
         return f"{self.what}: {with_interval(self.found, self.form) or 'none'}"
 
 
-def need_methods(study: Study, methods: Iterable[str]) -> None:
-    """Raise unless a study trains some methods.
-
-    Raises:
-        UnmeasuredError: it does not.
-    """
-    missing = [METHODS[name].title for name in methods if name not in study.run.methods]
-    if missing:
+def _need(study: Study, methods: Iterable[str] = (), decodings: Iterable[str] = ()) -> None:
+    """Raise unless a study trains some methods and evaluates with some decodings."""
+    if missing := [METHODS[name].title for name in methods if name not in study.run.methods]:
         raise UnmeasuredError(f"the study does not train {' and '.join(missing)}")
-
-
-def _need_decodings(study: Study, names: Iterable[str]) -> None:
-    for name in names:
+    for name in decodings:
         if name not in study.run.decodings:
             title = paper()["decodings"][name]
             raise UnmeasuredError(f"the study does not evaluate at {title}")
 
 
-def _of_entropy(
-    artefacts: Artefacts, method: str, what: str, of: Callable[[EntropyNumbers], float]
-) -> list[Measured]:
-    study = artefacts.study
-    need_methods(study, [method])
-    return [
-        Measured(
-            size,
-            f"{what} of {study.method(method).title} [ratio]",
-            ratio_of_seeds([of(one) for one in entropies(artefacts, size, method)]),
-            ".3f",  # The limit of a collapse is 0.1.
-        )
-        for size in study.run.sizes
-    ]
+def _need_papers(study: Study, sizes: Iterable[str]) -> None:
+    """Raise unless a study has some of the paper's sizes, with its models."""
+    if missing := [size for size in sizes if size not in study.run.sizes]:
+        raise UnmeasuredError(f"the study has no {', '.join(missing)}")
+    if others := [size for size in sizes if not is_papers(study, size)]:
+        raise UnmeasuredError(f"the model of {', '.join(others)} is not the paper's")
+
+
+# Entropy and silencing over the steps
+
+
+def _of_entropy(artefacts: Artefacts, method: str, which: str) -> list[Measured]:
+    _need(artefacts.study, [method])
+    found = []
+    for size in artefacts.study.run.sizes:
+        values = [getattr(one, which) for one in entropies(artefacts, size, method)]
+        what = f"{which} entropy of {artefacts.study.method(method).title} [ratio]"
+        # The limit of a collapse is 0.1.
+        found.append(Measured(size, what, ratio_of_seeds(values), ".3f"))
+    return found
 
 
 def lowest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
     """Return the lowest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "lowest entropy", lambda one: one.lowest)
+    return _of_entropy(artefacts, method, "lowest")
 
 
 def highest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
     """Return the highest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "highest entropy", lambda one: one.highest)
+    return _of_entropy(artefacts, method, "highest")
 
 
 def entropy_range(artefacts: Artefacts, method: str) -> list[Measured]:
@@ -108,16 +110,16 @@ def entropy_range(artefacts: Artefacts, method: str) -> list[Measured]:
 def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured]:
     """Return the spread of a method's entropy divided by that of each baseline."""
     study = artefacts.study
-    need_methods(study, [method, *BASELINES])
+    _need(study, [method, *BASELINES])
     found = []
     for size in study.run.sizes:
-        spreads = {
-            name: [one.spread for one in entropies(artefacts, size, name)]
+        ours, *theirs = (
+            [one.spread for one in entropies(artefacts, size, name)]
             for name in (method, *BASELINES)
-        }
-        for name in BASELINES:
+        )
+        for name, spreads in zip(BASELINES, theirs, strict=True):
             what = f"spread of entropy, {study.method(method).title} / {study.method(name).title}"
-            found.append(Measured(size, what, ratio_between(spreads[method], spreads[name])))
+            found.append(Measured(size, what, ratio_between(ours, spreads)))
     return found
 
 
@@ -127,7 +129,7 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Mea
     Both are means over the last tenth of the steps.
     """
     study = artefacts.study
-    need_methods(study, [method])
+    _need(study, [method])
     found = []
     for size in study.run.sizes:
         late = [
@@ -164,27 +166,21 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]
     Small steps are pooled: where a step has 1,000 tokens, one silenced token is 0.1 %.
     """
     study = artefacts.study
-    need_methods(study, [method])
-    found = []
+    _need(study, [method])
+    what, found = f"steps with less than {PAPER_SILENCED:g} % silenced [%]", []
     for size in study.run.sizes:
-        shares = [
-            100.0 * float((_silenced(artefacts, run) < PAPER_SILENCED).mean())
-            for seed in study.run.seeds
-            for run in [TrainingRun(size, method, seed)]
-        ]
-        what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
+        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+        few = [_silenced(artefacts, run) < PAPER_SILENCED for run in runs]
+        shares = [100.0 * float(one.mean()) for one in few]
         found.append(Measured(size, what, mean_of_seeds(shares), ".1f"))
     return found
 
 
 def _silenced(artefacts: Artefacts, run: TrainingRun) -> Array:
     """Return the silenced tokens of a training in %, as `pooled`."""
-    shares, records = values_of(artefacts, run, "silenced_fraction"), artefacts.metrics(run)
-    try:
-        tokens = np.array([float(record["num_tokens"]) for record in records])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(f"{path}: no number of tokens; {AGAIN}") from error
+    shares, tokens = (
+        values_of(artefacts, run, name) for name in ("silenced_fraction", "num_tokens")
+    )
     return pooled(shares, tokens)
 
 
@@ -203,9 +199,11 @@ def pooled(shares: Array, tokens: Array) -> Array:
     return found
 
 
+# Accuracy
+
+
 def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
-    need_methods(artefacts.study, [method, *BASELINES])
-    _need_decodings(artefacts.study, [decoding])
+    _need(artefacts.study, [method, *BASELINES], [decoding])
     return accuracies(artefacts, decoding, tuple(artefacts.study.run.benchmarks))
 
 
@@ -246,7 +244,7 @@ def gain_between_decodings(
 ) -> list[Measured]:
     """Return the relative gain under a decoding minus that under another, means over the study's sizes."""
     study = artefacts.study
-    _need_decodings(study, [decoding, other])
+    _need(study, decodings=[decoding, other])
     first, second = (
         _relative(artefacts, method, name, study.run.sizes) for name in (decoding, other)
     )
@@ -260,36 +258,22 @@ def _all(sizes: Sequence[str]) -> str:
     return sizes[0] if len(sizes) == 1 else f"mean of {', '.join(sizes)}"
 
 
-def _papers(study: Study, sizes: Iterable[str]) -> None:
-    """Raise unless a study has some of the paper's sizes, with its models and benchmarks."""
-    if missing := [size for size in sizes if size not in study.run.sizes]:
-        raise UnmeasuredError(f"the study has no {', '.join(missing)}")
-    if others := [size for size in sizes if not is_papers(study, size)]:
-        raise UnmeasuredError(f"the model of {', '.join(others)} is not the paper's")
-
-
-def headline(artefacts: Artefacts, method: str, decoding: str) -> list[Measured]:
-    """Return the relative gain over the strongest baseline, mean over the paper's sizes."""
-    study, sizes = artefacts.study, [*paper()["models"]]
-    _papers(study, sizes)
-    return _gain_of(artefacts, method, decoding, sizes)
+def headline(
+    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str] = ()
+) -> list[Measured]:
+    """Return the relative gain over the strongest baseline, mean over the paper's sizes or some of them."""
+    study, sizes = artefacts.study, sizes or [*paper()["models"]]
+    _need_papers(study, sizes)
+    if not has_papers_average(study):
+        raise UnmeasuredError("the benchmarks are not the paper's")
+    found = interval(*_relative(artefacts, method, decoding, sizes))
+    what = f"relative gain of {study.method(method).title} [%]"
+    return [Measured(_all(sizes), what, found, "+.2f")]
 
 
 def gain_at_size(artefacts: Artefacts, method: str, decoding: str, size: str) -> list[Measured]:
     """Return the relative gain over the strongest baseline at one of the paper's sizes."""
-    _papers(artefacts.study, [size])
-    return _gain_of(artefacts, method, decoding, [size])
-
-
-def _gain_of(
-    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
-) -> list[Measured]:
-    study = artefacts.study
-    if not has_papers_average(study):
-        raise UnmeasuredError("the benchmarks are not the paper's")
-    what = f"relative gain of {study.method(method).title} [%]"
-    found = interval(*_relative(artefacts, method, decoding, sizes))
-    return [Measured(_all(sizes), what, found, "+.2f")]
+    return headline(artefacts, method, decoding, [size])
 
 
 def against_masks(
@@ -299,10 +283,10 @@ def against_masks(
 
     They have the same tau_p and scope where their selections have them, and the same quantile if one has.
     """
-    study = artefacts.study
-    need_methods(study, [method])
-    _need_decodings(study, [decoding])
-    rivals = [rival for selection in others for rival in _rivals(study, method, selection)]
+    _need(artefacts.study, [method], [decoding])
+    rivals = [
+        rival for selection in others for rival in _rivals(artefacts.study, method, selection)
+    ]
     return _differences(artefacts, [(method, rival) for rival in rivals], decoding)
 
 
@@ -334,17 +318,10 @@ def change(
         decoding: how responses were sampled.
     """
     study = artefacts.study
-    need_methods(study, [method])
-    _need_decodings(study, [decoding])
+    _need(study, [method], [decoding])
     own = float(study.method(method).arguments[argument])
-    members = next(
-        (
-            f.members
-            for f in families(study)
-            if f.argument == argument and method in f.members.values()
-        ),
-        {},
-    )
+    alike = (one.members for one in families(study) if one.argument == argument)
+    members = next((one for one in alike if method in one.values()), {})
     ends = {"highest": max(members, default=own), "lowest": min(members, default=own)}
     values = [ends[to]] if to in ends else [*members]
     pairs = [(members[value], method) for value in values if value != own]
@@ -359,17 +336,100 @@ def _differences(
 ) -> list[Measured]:
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
-    label = accuracy_label(study, benchmarks).removesuffix(" [%]")
+    unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
+    titles = {name: study.method(name).title for pair in pairs for name in pair}
     return [
         Measured(
             size,
-            f"{study.method(ours).title} minus {study.method(theirs).title} [points of {label}]",
+            f"{titles[ours]} minus {titles[theirs]} {unit}",
             known.difference(size, ours, theirs),
             "+.2f",
         )
         for size in study.run.sizes
         for ours, theirs in pairs
     ]
+
+
+# Token records
+
+
+def _of(artefacts: Artefacts, method: str) -> Iterator[Recorded]:
+    _need(artefacts.study, [method])
+    return (one for one in recorded(artefacts) if one.method == method)
+
+
+def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None) -> list[Measured]:
+    """Return by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
+
+    Args:
+        artefacts: the files of the study.
+        method: the method.
+        size: one of the paper's sizes; None for all of the study's.
+    """
+    _need(artefacts.study, [method])
+    if size is not None:
+        _need_papers(artefacts.study, [size])
+    found = []
+    for one in _of(artefacts, method):
+        if size not in (None, one.size):
+            continue
+        spurious, *_, high = masks(one)
+        known = one.measured
+        norm = np.where(known, one.norm, 0.0)
+        estimate = relative(one.sample, norm, spurious & known, high & known)
+        what = (
+            f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and high "
+            "entropy [%]"
+        )
+        found.append(Measured(one.size, what, estimate, "+.1f"))
+    return found
+
+
+def within_bounds(artefacts: Artefacts, method: str) -> list[Measured]:
+    """Return the share of the tokens with a gradient whose exact norm is within its bounds, in percent."""
+
+    def classes(one: Recorded) -> tuple[Mask, Mask]:
+        distance = distance_outside(one)
+        return distance <= ROUNDING, ~np.isnan(distance)
+
+    return _shares(artefacts, method, "tokens within the bounds", classes)
+
+
+def silenced_digits(artefacts: Artefacts, method: str) -> list[Measured]:
+    """Return the share of the silenced tokens that are digits, "$" or "x", in percent."""
+
+    def classes(one: Recorded) -> tuple[Mask, Mask]:
+        return _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS), one.silenced
+
+    return _shares(artefacts, method, 'silenced tokens that are digits, "$" or "x"', classes)
+
+
+def retained_words(artefacts: Artefacts, method: str) -> list[Measured]:
+    """Return the share of the retained rare tokens that are words: two letters or more, in percent."""
+
+    def classes(one: Recorded) -> tuple[Mask, Mask]:
+        return _texts(one, lambda text: len(text) > 1 and text.isalpha()), one.retained
+
+    return _shares(artefacts, method, "retained rare tokens that are words", classes)
+
+
+def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
+    return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
+
+
+def _shares(
+    artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
+) -> list[Measured]:
+    """Return the share of a class of tokens in another, in percent."""
+    found: list[Measured] = []
+    for one in _of(artefacts, method):
+        part, whole = classes(one)
+        if not whole.any():
+            raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
+        estimate = share(one.sample, part & whole, whole)
+        percent = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
+        found.append(Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f"))
+    return found
 
 
 QUANTITIES: dict[str, Callable[..., list[Measured]]] = {
@@ -387,6 +447,10 @@ QUANTITIES: dict[str, Callable[..., list[Measured]]] = {
         gain_at_size,
         against_masks,
         change,
+        spurious_gradient,
+        within_bounds,
+        silenced_digits,
+        retained_words,
     )
 }
 """Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

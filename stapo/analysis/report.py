@@ -3,32 +3,24 @@
 import json
 from collections.abc import Mapping
 from functools import partial
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.analysis import columns
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
+from stapo.analysis.draw import chart_of, specification
 from stapo.analysis.evidence_tables import evidence_table
-from stapo.analysis.exhibits import CHARTS
 from stapo.analysis.formats import template
-from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
-from stapo.analysis.page.plots import PALETTES, plot, thinned
 from stapo.analysis.page.responses import response_choice
 from stapo.analysis.page.tokens import token_records, token_rows
-from stapo.analysis.paper_audit import (
-    audit_headlines,
-    audit_rows,
-    audit_text,
-    claim_lines,
-    headline_line,
-    independent_lines,
-    note_lines,
-)
-from stapo.analysis.rows import Comparison, MainTable
-from stapo.analysis.table import Column, Table
+from stapo.analysis.paper_audit import audit_rows, audit_text, statements
+from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
+from stapo.analysis.table import UNMEASURED, Column, Table
 from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import replace_file
@@ -36,14 +28,14 @@ from stapo.methods import Method
 from stapo.study import Study, identity
 
 SECTIONS = {
-    "verdicts": "Verdicts and headline",
-    "setting": "Setting",
-    "tables": "Main tables",
+    "results": "Results",
+    "verdicts": "The paper's claims",
     "paper": "Against the paper",
     "figures": "Figures",
     "evidence": "Tables of evidence",
     "tokens-heading": "Tokens",
     "responses-heading": "Responses",
+    "setting": "Setting",
     "methods": "Methods",
     "cost": "Cost and provenance",
     "audit": "The paper's own numbers",
@@ -62,6 +54,29 @@ METHODS: list[Column[Method]] = [
     Column("KL", lambda method: method.kl_coefficient, "g"),
     Column("Source", lambda method: method.source, text=True),
 ]
+
+
+def _result_columns(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table, with the average first and its comparisons beside it."""
+    found, names = columns.accuracy(table), len(columns.named(table))
+    average = next(column for column in found if column.heading == AVERAGE)
+    known = {(one.target, one.size, one.baseline): one for one in table.comparisons}
+    tests: list[Column[TableRow]] = []
+    for target in dict.fromkeys(one.target for one in table.comparisons):
+
+        def difference(row: TableRow, target: str = target) -> str:
+            one = known.get((target, row.size, row.method))
+            return _points(one.difference) if one else UNMEASURED
+
+        def p_value(row: TableRow, target: str = target) -> float:
+            one = known.get((target, row.size, row.method))
+            return one.adjusted_p if one else nan
+
+        title = table.titles[target]
+        tests.append(Column(f"{title} minus this [points]", difference, css="count"))
+        tests.append(Column("p (Holm)", p_value, ".4f"))
+    rest = [column for column in found if column is not average]
+    return [*rest[:names], average, *tests, *rest[names:]]
 
 
 def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
@@ -99,7 +114,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 
     Raises:
         StaleScoreError: scores do not belong to this study in its current state.
-        DamagedFileError: responses or a figure are truncated or corrupt.
+        DamagedFileError: a file that it is computed from is truncated or corrupt.
     """
     page = render_report(study, root)
     path = root / paths.REPORT.format(study=study.name)
@@ -113,35 +128,39 @@ def render_report(study: Study, root: Path = Path()) -> str:
 
     Raises:
         StaleScoreError: scores do not belong to this study in its current state.
-        DamagedFileError: responses or a figure are truncated or corrupt.
+        DamagedFileError: a file that it is computed from is truncated or corrupt.
     """
     artefacts = Artefacts(study, root)
-    scripts = [document.plotly(), document.script("report.js")]
+    scripts = [document.vega(), document.script("report.js")]
     grids = _grids(artefacts)
     evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
-    tokens = token_rows(token_records(artefacts))
+    tokens, numbers = token_rows(token_records(artefacts)), _numbers(artefacts)
     return template("report.html.j2").render(
         study=study,
-        sections=_sections(evidence, tokens),
+        sections=_sections(
+            {
+                "verdicts": "verdicts" not in grids,
+                "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
+                "evidence": not evidence,
+                "tokens-heading": not tokens,
+            }
+        ),
         style=document.script("report.css"),
         policy=document.policy(scripts),
         scripts=scripts,
-        palettes=document.json_block(PALETTES),
         decodings={name: study.decodings[name].title for name in study.run.decodings},
         figures=[_figure(artefacts, name) for name in paths.figure_names(study)],
         grids=grids,
         evidence=evidence,
         many_rows=MANY_ROWS,
-        algorithm=algorithm(study),
         tokens=document.json_block(tokens) if tokens else None,
-        **_numbers(artefacts),
+        **numbers,
         **_responses(artefacts),
         **_paper(),
     )
 
 
-def _sections(evidence: Mapping[str, Any], tokens: list[Any]) -> dict[str, str]:
-    empty = {"evidence": not evidence, "tokens-heading": not tokens}
+def _sections(empty: Mapping[str, bool]) -> dict[str, str]:
     return {anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)}
 
 
@@ -163,6 +182,7 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "cost_columns": setting.COSTS,
         "methods": [study.method(name) for name in study.run.methods],
         "method_columns": METHODS,
+        "result_columns": _result_columns,
         "comparison_columns": _comparison_columns,
         "made_by": identity.report_fingerprint(study),
         "provenance": json.dumps(first.provenance, indent=1, sort_keys=True),
@@ -175,23 +195,14 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
 
 def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     """Return a figure as the template shows it."""
-    study, chart = artefacts.study, CHARTS[name](artefacts)
-    files = {
-        suffix: paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
-        for suffix in paths.FIGURE_SUFFIXES
-    }
-    # Links are relative to the page.
-    folder = paths.RESULTS.format(study=study.name) + "/"
+    found = specification(chart_of(artefacts, name))
     return {
         "name": name,
         "title": FIGURES[name].title,
-        "chart": chart,
-        "thinned": thinned(chart),
-        "data": document.json_block(plot(chart, study.run.sizes)),
-        "image": document.static_image(
-            {suffix: artefacts.root / path for suffix, path in files.items()}
-        ),
-        "files": {suffix: path.removeprefix(folder) for suffix, path in files.items()},
+        "caption": found.get("description", ""),
+        "data": document.json_block(document.packed(found)),
+        # Relative to the page.
+        "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
 
 
@@ -208,16 +219,7 @@ def _responses(artefacts: Artefacts) -> dict[str, Any]:
 
 def _paper() -> dict[str, Any]:
     """Return what the paper and others say, and the paper's numbers recomputed."""
-    return {
-        "audit": audit_rows(),
-        "audit_text": audit_text(),
-        "said": {
-            "Headlines": [headline_line(found) for found in audit_headlines()],
-            "Ablations and sensitivities": claim_lines(),
-            "Worth knowing": note_lines(),
-            "Trained by others": independent_lines(),
-        },
-    }
+    return {"audit": audit_rows(), "audit_text": audit_text(), "said": statements()}
 
 
 def _selection(method: Method) -> str:

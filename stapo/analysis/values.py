@@ -5,9 +5,8 @@ decimals, so that CSV and Parquet hold the same ones. Training quantities over s
 each training's `metrics.jsonl` has them.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
-from math import isfinite, nan
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from stapo.analysis.formats import csv_text
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.evaluation.statistics import (
     Array,
+    Difference,
     Interval,
     average_at_n,
     bootstrap_means,
@@ -36,62 +36,17 @@ from stapo.study import Checkpoint, Study
 DECIMALS = 6
 STRONGEST = "strongest baseline"
 """Reference of a headline over several sizes, which may have several strongest baselines."""
+_TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
 SCHEMA = pa.schema(
-    [
-        ("study", pa.string()),
-        ("size", pa.string()),
-        ("method", pa.string()),
-        ("reference", pa.string()),
-        ("seed", pa.int64()),
-        ("step", pa.int64()),
-        ("decoding", pa.string()),
-        ("benchmark", pa.string()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("n", pa.int64()),
-        ("p_value", pa.float64()),
-        ("p_holm", pa.float64()),
-    ]
-)
+    {
+        "study": _TEXT, "size": _TEXT, "method": _TEXT, "reference": _TEXT, "seed": _WHOLE, "step": _WHOLE,
+        "decoding": _TEXT, "benchmark": _TEXT, "metric": _TEXT, "value": _NUMBER, "low": _NUMBER,
+        "high": _NUMBER, "n": _WHOLE, "p_value": _NUMBER, "p_holm": _NUMBER,
+    }
+)  # fmt: skip
 """Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value:
-    """One value; the fields are the columns of `SCHEMA`."""
-
-    study: str
-    """Name of the study."""
-    size: str | None
-    """None for a mean over the sizes, and where it is unknown."""
-    method: str
-    """Name in the study, `base` for the base model."""
-    reference: str | None = None
-    """What is subtracted, or what a gain is relative to."""
-    seed: int | None = None
-    """Training seed; None for the mean over seeds and for the base model."""
-    step: int | None = None
-    """Optimiser step of one checkpoint, 0 for the base model; None for a row of a main table."""
-    decoding: str
-    """Name of the decoding."""
-    benchmark: str
-    """A benchmark, or an average over several."""
-    metric: str
-    """What the value is; docs/authors.md lists them."""
-    value: float
-    """Accuracies in percent, differences in points, numbers as numbers."""
-    low: float | None = None
-    """Lower bound of the 95 % interval."""
-    high: float | None = None
-    """Upper bound of the 95 % interval."""
-    n: int
-    """Number of problems, summed over the benchmarks of an average: what the interval resamples."""
-    p_value: float | None = None
-    """Two-sided p-value of a difference: `statistics.paired_difference`."""
-    p_holm: float | None = None
-    """The same, adjusted by Holm over all differences of the decoding's table."""
+Value = dict[str, Any]
+"""One value: column of `SCHEMA` -> its cell, where one applies."""
 
 
 def write_values(study: Study, root: Path = Path()) -> list[Path]:
@@ -132,19 +87,9 @@ def values_table(artefacts: Artefacts) -> pa.Table:
     return _as_table(found)
 
 
-def _values_of(table: MainTable) -> list[Value]:
-    return [*_rows(table), *_differences(table), *_headlines(table)]
-
-
-def _as_table(values: Sequence[Value]) -> pa.Table:
-    columns = zip(*(astuple(value) for value in values), strict=True)
-    return pa.table(
-        {
-            field.name: pa.array([*map(_stored, column)], field.type)
-            for field, column in zip(SCHEMA, columns, strict=True)
-        },
-        schema=SCHEMA,
-    )
+def _as_table(values: Iterable[Value]) -> pa.Table:
+    rows = [{name: _stored(cell) for name, cell in value.items()} for value in values]
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def values_csv(table: pa.Table) -> str:
@@ -166,79 +111,51 @@ def _written(cell: str | float | None) -> str:
     return "" if cell is None else str(cell)
 
 
+def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
+    return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
+
+
+def _values_of(table: MainTable) -> Iterator[Value]:
+    """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
+    about = {"study": table.study, "decoding": table.decoding}
+    for parts in (_rows(table), _differences(table), _headlines(table)):
+        for one in parts:
+            yield about | one | {"n": problems_of(table, one["benchmark"])}
+
+
 def _rows(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of the rows: means over the training seeds."""
     for line in csv_lines(table):
         cell = line.value
-        found = cell if isinstance(cell, Interval) else Interval(float(cell), nan, nan)
-        yield Value(
-            study=table.study,
-            size=line.row.size or None,
-            method=line.row.method,
-            decoding=table.decoding,
-            benchmark=line.of,
-            metric=line.metric,
-            value=found.value,
-            low=found.low,
-            high=found.high,
-            n=problems_of(table, line.of),
-        )
+        numbers = _numbers(cell) if isinstance(cell, Interval) else {"value": float(cell)}
+        at = {"size": line.row.size or None, "method": line.row.method}
+        yield {**at, "benchmark": line.of, "metric": line.metric, **numbers}
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for one in table.comparisons:
-        about: dict[str, Any] = {"study": table.study, "size": one.size or None}
-        about |= {"method": one.target, "reference": one.baseline, "decoding": table.decoding}
-        found = one.difference
-        numbers: dict[str, Any] = {"benchmark": AVERAGE, "n": problems_of(table, AVERAGE)}
-        yield Value(
-            **about,
-            **numbers,
-            metric="difference of avg@N",
-            value=100 * found.value,
-            low=100 * found.low,
-            high=100 * found.high,
-            p_value=found.p_value,
-            p_holm=one.adjusted_p,
-        )
-        yield Value(**about, **numbers, metric="difference in questions", value=found.questions)
-        detectable = 100 * found.detectable
-        yield Value(**about, **numbers, metric="detectable difference", value=detectable)
-        for name, further in one.further.items():
-            column = average_column(name)
-            yield Value(
-                **about,
-                benchmark=column,
-                metric="difference of avg@N",
-                value=100 * further.value,
-                low=100 * further.low,
-                high=100 * further.high,
-                n=problems_of(table, column),
-            )
+        found, further = one.difference, one.further.items()
+        about = {"size": one.size or None, "method": one.target, "reference": one.baseline}
+        average, metric = about | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
+        tests = {"p_value": found.p_value, "p_holm": one.adjusted_p}
+        yield average | metric | _numbers(found, 100) | tests
+        yield average | {"metric": "difference in questions", "value": found.questions}
+        yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
+        for name, other in further:
+            yield about | metric | {"benchmark": average_column(name)} | _numbers(other, 100)
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
     """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
-    about: dict[str, Any] = {"study": table.study, "decoding": table.decoding}
-    about |= {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
+    about = {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
     for target, found in table.headlines.items():
         if found is None or found.interval is None:
             continue
-        n = problems_of(table, AVERAGE)
+        of = about | {"method": target}
         for size, gain in found.gains.items():
-            baseline = found.baselines[size]
-            yield Value(**about, size=size, method=target, reference=baseline, value=gain, n=n)
-        yield Value(
-            **about,
-            size=None,
-            method=target,
-            reference=STRONGEST,
-            value=found.mean,
-            low=found.interval.low,
-            high=found.interval.high,
-            n=n,
-        )
+            yield of | {"size": size, "reference": found.baselines[size], "value": gain}
+        yield of | {"reference": STRONGEST} | _numbers(found.interval)
 
 
 def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
@@ -257,21 +174,18 @@ def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
             counts[benchmark] = problem_counts(problems, rng)
         one_seed = np.zeros((len(counts[benchmark]), 1), dtype=np.int64)
         drawn = bootstrap_means(correct, counts[benchmark], one_seed)
-        found = interval(average_at_n(correct), drawn)
-        yield Value(
-            study=study.name,
-            size=checkpoint.size,
-            method=checkpoint.method or "base",
-            seed=checkpoint.run.seed if checkpoint.run else None,
-            step=_step(study, checkpoint),
-            decoding=decoding,
-            benchmark=benchmark,
-            metric=f"avg@{samples}",
-            value=100 * found.value,
-            low=100 * found.low,
-            high=100 * found.high,
-            n=problems,
-        )
+        yield {
+            "study": study.name,
+            "size": checkpoint.size,
+            "method": checkpoint.method or "base",
+            "seed": checkpoint.run.seed if checkpoint.run else None,
+            "step": _step(study, checkpoint),
+            "decoding": decoding,
+            "benchmark": benchmark,
+            "metric": f"avg@{samples}",
+            **_numbers(interval(average_at_n(correct), drawn), 100),
+            "n": problems,
+        }
 
 
 def _step(study: Study, checkpoint: Checkpoint) -> int:

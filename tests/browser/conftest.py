@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from finished_study import finish
-from stapo.analysis.grids import Grid
 
 from stapo import paths
 from stapo.analysis import report
 from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.analysis.columns import Column
 from stapo.analysis.draw import write_figure
-from stapo.analysis.exhibits import CHARTS
+from stapo.analysis.table import Column, Table
 from stapo.repository import CATALOGUE, ROOT
 from stapo.study import Study, merge, parse_study
 
@@ -80,13 +78,13 @@ def bars(artefacts: Any) -> Chart:
     )  # fmt: skip
 
 
-def verdicts(artefacts: Any) -> Grid:
+def verdicts(artefacts: Any) -> Table:
     columns: list[Column[Any]] = [
         Column("Claim", lambda row: row[0], text=True),
         Column("Verdict", lambda row: row[1], text=True),
     ]
     rows = [("STAPO is better.", "cannot be decided"), (EVIL, "holds")]
-    return Grid(columns=columns, rows=rows, caption="What the paper claims.")
+    return Table(columns=columns, rows=rows, caption="What the paper claims.")
 
 
 @pytest.fixture(scope="session")
@@ -104,8 +102,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = parse_study(raw)
     finish(study, root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CHARTS, "token_frequencies", bars)
-        patch.setitem(report.GRIDS, "verdicts", verdicts)
+        patch.setattr("stapo.analysis.figures.token_frequencies.make", bars)
+        patch.setattr("stapo.analysis.tables.verdicts.make", verdicts)
         patch.setattr(report, "token_records", lambda artefacts: tokens(study))
         figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
         patch.setattr(paths, "figure_names", lambda study: figures)

@@ -21,18 +21,13 @@ from math import log
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import Axis, Chart, Panel, Series
 from stapo.analysis.evidence.estimates import Array
-from stapo.analysis.evidence.recorded import Recorded, order_of, recorded
-from stapo.records.tokens import KINDS
+from stapo.analysis.evidence.recorded import Recorded, order_of
+from stapo.records.tokens import KINDS as KINDS
 
 ROUNDING = 1e-5
 """Share of (ratio * A)^2 by which a norm may lie outside."""
 DRAWN_BELOW = 0.99
-POINTS = 400
-"""Tokens of each method and kind that a panel shows, at most; our choice."""
-CURVE = 100
-"""Points of a curve."""
 GROUPS = {
     "silenced": "candidates that S2T silences",
     "retained": "candidates that S2T retains",
@@ -75,59 +70,24 @@ def distance_outside(one: Recorded) -> Array:
     return outside
 
 
-def bounds_chart(artefacts: Artefacts) -> Chart:
-    """Return exact norms and the curves of their bounds, over the entropy: a panel per size."""
-    found = recorded(artefacts)
-    result = checked(found)
-    return Chart(
-        groups=[*GROUPS.values(), "upper bound", "lower bound"],
-        panels=[_panel(artefacts, size, found) for size in artefacts.study.run.sizes],
-        caption="Exact squared gradient norms at the logits, divided by w^2 (w: ratio * A) and shifted by "
-        "2 p - 1, so that the theorem's bounds are the curves e^-H and 1 - C H^2, for recorded tokens of all "
-        f"methods with p < {DRAWN_BELOW}. Of all {result.tokens:,} recorded tokens with a gradient, "
-        f"{result.inside:,} lie between their bounds (up to {ROUNDING:g} w^2, for rounding; largest excess "
-        f"{result.excess:.1g} w^2).",
-    )
-
-
-def _panel(artefacts: Artefacts, size: str, found: Sequence[Recorded]) -> Panel:
-    mine = [one for one in found if one.size == size]
+def factor_of(artefacts: Artefacts, size: str) -> float:
+    """Return C of the upper bound, which the number of logits determines."""
     run = next(run for run in artefacts.study.runs() if run.size == size)
     logits = int(artefacts.tokens(run).attrs["vocab_size"])
-    factor = (logits - 1) / (logits * log(logits) ** 2)
-    points = {kind: [_points(one, kind, factor) for one in mine] for kind in KINDS}
-    top = max([0.0, *(float(x.max(initial=0.0)) for of in points.values() for x, _ in of)]) or 1.0
-    entropies = np.linspace(0, 1.05 * top, CURVE)
-    curves = {"upper bound": 1 - factor * entropies**2, "lower bound": np.exp(-entropies)}
-    return Panel(
-        title=size,
-        x=Axis(label="entropy H [nats]"),
-        y=Axis(label="squared norm / w^2 - 1 + 2 p"),
-        series=[
-            *(
-                Series(
-                    name=GROUPS[kind],
-                    kind="points",
-                    x=np.concatenate([x for x, _ in points[kind]]).tolist(),
-                    y=np.concatenate([y for _, y in points[kind]]).tolist(),
-                )
-                # Candidates are few: they lie above the others.
-                for kind in reversed(KINDS)
-            ),
-            *(
-                Series(name=name, x=entropies.tolist(), y=curve.tolist())
-                for name, curve in curves.items()
-            ),
-        ],
-    )
+    return (logits - 1) / (logits * log(logits) ** 2)
 
 
-def _points(one: Recorded, kind: str, factor: float) -> tuple[Array, Array]:
-    """Return entropies and shifted norms of some tokens with a gradient."""
+def curves(entropies: Array, factor: float) -> dict[str, Array]:
+    """Return the bounds at some entropies, in the form of `shifted_norms`."""
+    return {"upper bound": 1 - factor * entropies**2, "lower bound": np.exp(-entropies)}
+
+
+def shifted_norms(one: Recorded, kind: str, factor: float, number: int) -> tuple[Array, Array]:
+    """Return entropies and |grad_z J|^2 / w^2 - 1 + 2 p of at most `number` tokens with a gradient."""
     exact, high = one.numbers("gradient_norm_sq"), one.numbers("upper_bound")
     p, entropies = one.numbers("current_probability"), one.numbers("current_entropy")
     fits = one.is_kind(kind) & (np.nan_to_num(exact) > 0) & (np.nan_to_num(p) < DRAWN_BELOW)
     order = np.argsort(order_of(one.frame), kind="stable")
-    shown = order[fits[order]][:POINTS]
+    shown = order[fits[order]][:number]
     exact, high, p, entropies = (values[shown] for values in (exact, high, p, entropies))
     return entropies, exact * (2 - 2 * p - factor * entropies**2) / high - 1 + 2 * p

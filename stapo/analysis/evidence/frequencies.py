@@ -9,22 +9,17 @@ to capital letters is a word of the cloud; "digits" of the paper are all tokens 
 only these words are known here, so that "not known" says nothing about a token.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import Axis, Chart, Panel, Series
 from stapo.analysis.evidence.cells import literal
 from stapo.analysis.evidence.estimates import Estimate, share
-from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
+from stapo.analysis.evidence.recorded import Recorded
 from stapo.reference import confidence, paper
-from stapo.text import shorten, visible
 
 SHOWN = 10
 """Tokens of each kind, per method and size; our choice."""
 KINDS = ("silenced", "retained")
-CHARACTERS = 16
-"""Characters of a token beside its bar, at most."""
 DIGITS = "digits"
 """Word of `paper.yaml` for all tokens of digits."""
 
@@ -82,50 +77,4 @@ def paper_text() -> str:
     return (
         f"Known of the paper's clouds ({stated['revision']}, {confidence(stated['confidence'])}): "
         f"silenced mostly {words['silenced']}; retained {words['retained']}."
-    )
-
-
-def frequency_chart(artefacts: Artefacts) -> Chart:
-    """Return the shares of the most frequent tokens as bars: a panel per size, method and kind."""
-    found = recorded(artefacts)
-    missing = [NO_SILENCED] * (not any(one.silenced.any() for one in found))
-    return Chart(
-        groups=KINDS,
-        columns=2,
-        share_y=False,
-        panels=[_panel(one, kind, frequencies(one, kind)) for one in found for kind in KINDS],
-        caption=f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would "
-        "silence, and among those that it retains, with 95 % intervals; white space is shown by signs. "
-        f"{paper_text()} "
-        f"Words of a cloud are marked. {' '.join(missing)}".strip(),
-    )
-
-
-def _names(found: Sequence[Frequency]) -> list[str]:
-    """Return the names of the bars: tokens, shortened and all different."""
-    names: list[str] = []
-    for row in found:
-        name = shorten(visible(row.token), CHARACTERS)
-        name += "" if row.cloud == "not known" else f"  (paper: {row.cloud})"
-        names.append(f"{name} #{row.rank}" if name in names else name)
-    return names
-
-
-def _panel(one: Recorded, kind: str, found: Sequence[Frequency]) -> Panel:
-    # Without a token, the panel stays empty.
-    series = [
-        Series(
-            name=f"{kind} candidates",
-            group=kind,
-            kind="bars",
-            x=_names(found),
-            y=[100 * row.share.value for row in found],
-            low=[100 * row.share.low for row in found],
-            high=[100 * row.share.high for row in found],
-        )
-    ]
-    return Panel(
-        title=f"{one.size}, {one.title}: {kind}" + ("" if found else " (no token)"),
-        x=Axis(label=f"share of the {kind} candidates [%]", low=0.0),
-        series=series if found else [],
     )

@@ -7,12 +7,10 @@ share in the sum of squared norms over all tokens with A > 0. Thresholds are tho
 """
 
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import nan
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
 from stapo.analysis.evidence.estimates import (
     Array,
     Estimate,
@@ -24,7 +22,7 @@ from stapo.analysis.evidence.estimates import (
     relative,
     share,
 )  # fmt: skip
-from stapo.analysis.evidence.recorded import Recorded, notes_of, order_of, recorded
+from stapo.analysis.evidence.recorded import Recorded
 from stapo.reference import confidence, paper
 
 NAMES = (
@@ -33,8 +31,6 @@ NAMES = (
     "high probability, low entropy",
     "high probability, high entropy",
 )
-POINTS = 400
-"""Tokens of a quadrant that a panel shows, at most; our choice."""
 
 
 @dataclass(frozen=True)
@@ -103,70 +99,3 @@ def paper_note() -> str:
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
         f"({confidence(stated['confidence'])})."
     )
-
-
-def quadrant_chart(artefacts: Artefacts) -> Chart:
-    """Return probability and entropy of recorded tokens by quadrant: a panel per size and method."""
-    found = recorded(artefacts)
-    about = [paper_note(), *notes_of(found)]
-    return Chart(
-        groups=NAMES,
-        columns=min(len(found), 2),
-        panels=[_panel(one) for one in found],
-        caption="Recorded tokens of correct answers (advantage > 0) by probability and entropy, at most "
-        f"{POINTS} of each quadrant: the number of points says nothing about density. Beside the dot of a "
-        "quadrant is its share in these tokens, and by how much its mean gradient norm exceeds that of the "
-        f"quadrant of high probability and high entropy. tau_h differs between mini-batches: the line is "
-        f"its median. {' '.join(about)}",
-    )
-
-
-def _panel(one: Recorded) -> Panel:
-    """Return a panel, with space above and below the points for the numbers of the quadrants."""
-    probabilities = np.maximum(one.numbers("probability"), np.finfo(np.float32).tiny)
-    entropies = one.numbers("entropy")
-    top = float(np.max(entropies, initial=0.0)) or 1.0
-    left = min(float(np.min(probabilities, initial=1.0)), one.tau_p / 100) / 2
-    lines = [Line(value=one.tau_p, label="tau_p", vertical=True)]
-    if len(one.tau_h):
-        lines.append(Line(value=float(np.median(one.tau_h)), label="median of tau_h"))
-    order = np.argsort(order_of(one.frame), kind="stable")
-    series = []
-    for i, (quadrant, part) in enumerate(zip(quadrants(one), masks(one), strict=True)):
-        shown = order[part[order]][:POINTS]
-        rare, sure = i < 2, i % 2 == 0
-        corner = (1.2 * (left if rare else one.tau_p), (-0.17 if sure else 1.1) * top)
-        series += [
-            Series(
-                name=quadrant.name,
-                kind="points",
-                x=probabilities[shown].tolist(),
-                y=entropies[shown].tolist(),
-                text=[*one.frame["token"].iloc[shown]],
-            ),
-            Series(
-                name=f"numbers of: {quadrant.name}",
-                group=quadrant.name,
-                kind="points",
-                faint=True,
-                x=[corner[0]],
-                y=[corner[1]],
-                text=[_label(quadrant)],
-                labelled=True,
-            ),
-        ]
-    return Panel(
-        title=f"{one.size}, {one.title}",
-        x=Axis(label="probability", log=True, low=left, high=2.0),
-        y=Axis(label="entropy [nats]", low=-0.25 * top, high=1.25 * top),
-        lines=lines,
-        series=series,
-    )
-
-
-def _label(quadrant: Quadrant) -> str:
-    if not quadrant.density.value > 0:
-        return "no token"
-    against = quadrant.against.value
-    norm = "" if isnan(against) else f", norm {against:+.0f} %"
-    return f"{100 * quadrant.density.value:.3g} %{norm}"

@@ -1,22 +1,15 @@
-"""The page as one file: scripts and data inside it, its security policy, and static images."""
+"""The page as one file: scripts and data inside it, and its security policy."""
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from stapo.analysis.formats import TEMPLATES
-from stapo.files import AGAIN, DamagedFileError
-
-PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
-SVG_START, SVG_END = b"<?xml", b"</svg>"
-FORMS = {"svg": (SVG_START, SVG_END, "svg+xml"), "png": (PNG_START, PNG_END, "png")}
-"""Suffix -> how the file begins and ends, and its media type."""
 
 
 def script(name: str) -> Markup:
@@ -25,21 +18,21 @@ def script(name: str) -> Markup:
 
 
 @cache
-def plotly() -> Markup:
-    """Return Plotly, to stand between script tags."""
-    from plotly.offline import get_plotlyjs
+def vega() -> Markup:
+    """Return Vega, Vega-Lite and vegaEmbed, to stand between script tags."""
+    import vl_convert
 
-    return Markup(get_plotlyjs())
+    return Markup(vl_convert.javascript_bundle())
 
 
 def policy(scripts: Iterable[str]) -> str:
     """Return the Content-Security-Policy of a page: only these scripts run, and nothing is fetched.
 
-    Plotly sets styles of elements, and makes images of charts as data and blob addresses.
+    vegaEmbed sets styles of elements.
     """
     hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in scripts)
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
@@ -54,23 +47,11 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-def static_image(files: Mapping[str, Path]) -> str:
-    """Return the smaller one of a figure's SVG and PNG as an address for an image.
-
-    Raises:
-        DamagedFileError: one of them is missing, truncated or corrupt.
-    """
-    images = {suffix: _image(path, suffix) for suffix, path in files.items() if suffix in FORMS}
-    suffix = min(images, key=lambda found: len(images[found]))
-    return f"data:image/{FORMS[suffix][2]};base64,{base64.b64encode(images[suffix]).decode()}"
-
-
-def _image(path: Path, suffix: str) -> bytes:
-    try:
-        image = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DamagedFileError(f"{path}: missing; run snakemake") from error
-    start, end, _ = FORMS[suffix]
-    if not (image.startswith(start) and image.rstrip().endswith(end)):
-        raise DamagedFileError(f"{path}: truncated or corrupt, no {suffix.upper()}; {AGAIN}")
-    return image
+def packed(specification: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification whose data have each name of a field once; the page unpacks them."""
+    datasets = {}
+    for key, rows in specification.get("datasets", {}).items():
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        values = [[row.get(name) for name in names] for row in rows]
+        datasets[key] = {"names": names, "rows": values}
+    return {**specification, "datasets": datasets}

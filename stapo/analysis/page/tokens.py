@@ -5,8 +5,8 @@ from typing import Any
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import cell
 from stapo.analysis.evidence.browser import token_choice
-from stapo.analysis.page.plots import rounded
 from stapo.text import short_escape, visible
 
 MAX_BYTES = 3_000_000
@@ -40,4 +40,4 @@ def _shown(name: str, value: Any) -> Any:
         return {key: _shown(key, part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_shown("token", part) for part in value]
-    return rounded(value)
+    return cell(value)

@@ -1,34 +1,159 @@
 """The hyperparameters of the study as run, beside the paper's."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
+from stapo.reference import confidence, paper
 
 if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.hyperparameters import Setting
+    from stapo.study import Study
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters", sources=frozenset())
-COLUMNS: "list[Column[Setting]]" = [
-    Column("Setting", lambda row: row.setting, text=True),
+LABELS = {
+    "steps": "optimiser steps",
+    "prompts_per_batch": "prompts per rollout",
+    "group_size": "responses per prompt, G",
+    "prompts_per_mini_batch": "prompts per mini-batch",
+    "learning_rate": "learning rate (AdamW)",
+    "warmup_steps": "warm-up steps",
+    "gradient_clip": "maximum norm of the gradient",
+    "max_prompt_tokens": "maximum prompt [tokens]",
+    "max_response_tokens": "maximum response [tokens]",
+    "temperature": "temperature of rollouts",
+    "top_p": "top-p of rollouts",
+    "advantage_epsilon": "epsilon of the advantage",
+    "statistics": "policy whose p and H select tokens",
+    "overlong_buffer_tokens": "overlong buffer [tokens]",
+    "clip_low": "lower clip, ε_low",
+    "clip_high": "upper clip, ε_high",
+    "aggregation": "mean of the loss",
+    "kl_coefficient": "KL coefficient",
+    "dual_clip": "dual clip",
+    "tau_p": "τ_p",
+    "quantile": "q, quantile of the entropies",
+    "scope": "tokens of the quantile",
+    "fraction": "share of the tokens that are kept",
+}
+"""Setting -> how the table calls it, if not by its name with spaces."""
+OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of some methods."""
+
+    name: str
+    methods: str
+    """Their titles, or `all`."""
+    ours: Any
+    stated: Any
+    """By the paper; None if it does not state it."""
+    letter: str = ""
+    """How sure it is that the paper states it."""
+    elsewhere: str = ""
+    """What others say of it."""
+
+    @property
+    def source(self) -> str:
+        """Return where our value comes from, and what others say."""
+        about = f"; {self.elsewhere}" if self.elsewhere else ""
+        if self.stated is None:
+            return f"our choice: the paper does not state it{about}"
+        verdict = "as in the paper" if self.ours == self.stated else "differs from the paper"
+        return f"{verdict} [{confidence(self.letter)}]{about}"
+
+
+COLUMNS: list[Column[Setting]] = [
+    Column("Setting", lambda row: row.name, text=True),
     Column("Methods", lambda row: row.methods, text=True),
-    Column("This study", lambda row: row.ours, text=True),
-    Column("Paper", lambda row: row.paper, text=True),
+    Column("This study", lambda row: _shown(row.ours), text=True),
+    Column(
+        "Paper",
+        lambda row: "not stated" if row.stated is None else _shown(row.stated),
+        text=True,
+    ),
     Column("Source", lambda row: row.source, text=True),
 ]
 
 
+def _label(setting: str) -> str:
+    return LABELS.get(setting, setting.replace("_", " "))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "off"
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
+
+
 def make(artefacts: "Artefacts") -> Table:
     """Return the table of hyperparameters."""
-    from stapo.analysis.hyperparameters import settings
-
+    study = artefacts.study
     return Table(
         columns=COLUMNS,
-        rows=[*settings(artefacts.study)],
+        rows=[*_of_trainings(study), *_of_methods(study), *_of_evaluations(study)],
         caption="Hyperparameters of the study as run, beside those of arXiv 2602.15620.",
         notes=[
             "In brackets: how sure it is what the paper states. Settings of baselines are those of their "
             "own papers, as v4 and v5 say."
         ],
     )
+
+
+def _of_trainings(study: "Study") -> Iterator[Setting]:
+    training = {name: study.training_of(name) for name in study.run.methods}
+    for one in paper()["hyperparameters"]["training"]:
+        name, known = one["setting"], (one["value"], one["confidence"], one.get("elsewhere", ""))
+        values = {method: getattr(settings, name) for method, settings in training.items()}
+        for titles, ours in _grouped(study, values):
+            yield Setting(_label(name), titles, ours, *known)
+
+
+def _grouped(study: "Study", values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the titles of the methods with each value, and the value."""
+    for value in dict.fromkeys(values.values()):
+        names = [name for name, own in values.items() if own == value]
+        everyone = len(names) == len(study.run.methods)
+        yield "all" if everyone else ", ".join(study.method(name).title for name in names), value
+
+
+def _of_methods(study: "Study") -> Iterator[Setting]:
+    """Yield the settings of methods: a row for all with the same value here and in the paper."""
+    methods = {name: study.method(name) for name in study.run.methods}
+    arguments = dict.fromkeys(key for method in methods.values() for key in method.arguments)
+    elsewhere = paper()["hyperparameters"]["elsewhere"]
+    for setting in (*OF_METHODS, *arguments):
+        values = {
+            name: _pair(study, name, setting)
+            for name, method in methods.items()
+            if setting in OF_METHODS or setting in method.arguments
+        }
+        for titles, (ours, stated, letter) in _grouped(study, values):
+            about = elsewhere.get(setting, "")
+            yield Setting(_label(setting), titles, ours, stated, letter, about)
+
+
+def _pair(study: "Study", name: str, setting: str) -> tuple[Any, Any, str]:
+    """Return a method's setting here, in the paper (None if it is not stated), and how sure that is."""
+    method = study.method(name)
+    ours = method.arguments[setting] if setting in method.arguments else getattr(method, setting)
+    stated = paper()["hyperparameters"]["methods"].get(study.origin_of(name), {})
+    if setting not in stated:
+        return ours, None, ""
+    inferred = setting in stated.get("inferred", ())
+    return ours, stated[setting], "L" if inferred else stated["confidence"]
+
+
+def _of_evaluations(study: "Study") -> Iterator[Setting]:
+    known = paper()["hyperparameters"]
+    for one in known["evaluation"]:
+        name, ours = one["setting"], getattr(study.evaluation, one["setting"])
+        yield Setting(f"{_label(name)}, evaluation", "all", ours, one["value"], one["confidence"])
+    for name in study.run.benchmarks:
+        samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
+        heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]
+        yield Setting(heading, "all", samples, stated, letter)

@@ -67,180 +67,107 @@
 
   // ---- Figures --------------------------------------------------------------------------------
 
-  const palettes = data("palettes");
-  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const palette = () => palettes[dark.matches ? "dark" : "light"];
-  const colour = (index) => palette()[index % palette().length];
-  const config = {
-    responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", topojsonURL: "data:,",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], scrollZoom: false,
-  };
-  const figures = [], MOST_VALUES = 500;
   const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? "\u2013"));
-  // Undoes the escapes for Plotly.
-  const plain = (value) => (typeof value === "string" ? value.replaceAll("%&#123;", "%{").replaceAll("&lt;", "<")
-    .replaceAll("&gt;", ">").replaceAll("&amp;", "&") : short(value));
+  const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460;
+  // The interpreter of expressions needs no `eval`, which the page's policy forbids.
+  const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true };
 
-  // Plotly has no setting for whole numbers on an axis: its ticks would stand at 2.5.
-  function wholeStep(from, to) {
-    const rough = Math.max(Math.abs(to - from) / 6, 1);
-    const power = 10 ** Math.floor(Math.log10(rough));
-    return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough && step >= 1);
-  }
+  // Every part of a specification that draws something.
+  const units = (spec) => (spec.mark ? [spec] : [spec.concat, spec.layer, spec.spec].flat().filter(Boolean).flatMap(units));
 
-  function coloured(trace) {
-    const own = colour(trace.meta.colour);
-    const found = { ...trace, showlegend: false };
-    if (trace.type === "bar") return { ...found, marker: { color: own } };
-    if (trace.fill) return { ...found, fillcolor: own, opacity: 0.18 };
-    found.line = { ...trace.line, color: own };
-    found.marker = { ...trace.marker, color: own };
-    return found;
-  }
-
-  function themed(layout) {
-    const ink = style("--ink"), grid = style("--grid"), page = style("--page");
-    const found = {
-      ...layout, autosize: true, margin: { l: 62, r: layout.yaxis2 ? 60 : 14, t: layout.annotations.length ? 24 : 12, b: 48 }, showlegend: false,
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
-      hoverlabel: { bgcolor: page, bordercolor: ink, font: { color: ink } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: style("--soft"), activecolor: ink },
-      shapes: layout.shapes.map((shape) => ({ ...shape, line: { ...shape.line, color: style("--soft") } })),
-    };
-    for (const name of ["xaxis", "yaxis", "yaxis2"]) {
-      if (!layout[name]) continue;
-      const lines = { gridcolor: grid, zerolinecolor: grid, linecolor: style("--soft"), automargin: true };
-      found[name] = { ...lines, ...layout[name], title: { ...layout[name].title, standoff: 8 } };
+  // What the page adds to a specification: names that can be hidden, and points to touch on lines.
+  function interactive(spec) {
+    const found = structuredClone(spec);
+    found.params = [...(found.params ?? []), { name: "hidden", value: [] }];
+    found.config.legend.disable = true;
+    for (const unit of units(found)) {
+      unit.transform = [{ filter: "indexof(hidden, datum.group) < 0" }, ...(unit.transform ?? [])];
+      const { type, point, strokeOpacity } = unit.mark;
+      if (type === "line" && !point && strokeOpacity === undefined) unit.mark.point = { opacity: 0, size: 60 };
     }
     return found;
   }
 
-  // Of logarithmic axes, the range is of exponents: a tick for each power of ten, or for 1, 2 and 5.
-  const powerStep = (from, to) => (Math.abs(to - from) > 2 ? 1 : Math.abs(to - from) > 0.5 ? "D2" : null);
+  const sized = (spec, columns, width) =>
+    (spec.concat ? { ...spec, columns, concat: spec.concat.map((part) => ({ ...part, width })) } : spec);
 
-  function keepTicks(plot, layout) {
-    const changes = {};
-    for (const name of ["xaxis", "yaxis"]) {
-      const { tickformat, type } = layout[name];
-      const { range } = plot.layout[name];
-      // Without a range, the figure is being drawn again, and this comes once more after it.
-      if (!range || (tickformat !== ",d" && type !== "log")) continue;
-      const step = (type === "log" ? powerStep : wholeStep)(...range);
-      if ((plot.layout[name].dtick ?? null) === step) continue;
-      changes[`${name}.dtick`] = step;
-      // Between powers of ten Plotly shows the first digit alone.
-      if (type === "log") changes[`${name}.tickformat`] = step === "D2" ? "~g" : "";
-    }
-    if (Object.keys(changes).length) Plotly.relayout(plot, changes);
-  }
+  const unpacked = ({ names, rows }) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, row[i]])));
 
   // A figure in words, made when it is asked for.
-  function values(spec) {
-    const details = element("details", {}, element("summary", {}, "Values as a table"));
-    const line = (kind, cells) => element("tr", {}, ...cells.map((text) => element(kind, {}, text)));
-    const rows = () => spec.panels.flatMap(({ title, data: traces }) =>
-      traces.filter((trace) => !trace.fill && trace.hoverinfo !== "skip").flatMap((trace) =>
-        trace.x.map((x, i) => [title, plain(trace.name), short(trace.meta.seed), ...[x, trace.y[i]].map(plain)])));
+  function values(datasets) {
+    const details = element("details", {}, element("summary", {}, "Values"));
     details.addEventListener("toggle", () => {
-      if (details.querySelector("table")) return;
-      const found = rows(), shown = found.slice(0, MOST_VALUES);
-      const table = element("table", {},
-        element("caption", {}, `The first ${shown.length} of ${found.length} values.`),
-        element("thead", {}, line("th", ["Panel", "Series", "Seed", "x", "y"])),
-        element("tbody", {}, ...shown.map((cells) => line("td", cells))));
-      const region = element("div", { className: "scroll values", tabIndex: 0 }, table);
-      region.setAttribute("role", "region");
-      region.setAttribute("aria-label", "Values of the figure");
-      details.append(region);
-    });
+      const lines = Object.values(datasets).flatMap(({ names, rows }) => ["", names, ...rows]);
+      const text = lines.map((line) => [line].flat().map((one) => one ?? "").join("\t")).join("\n").trim();
+      details.append(element("pre", { className: "values", tabIndex: 0 }, text.slice(0, MOST_CHARACTERS)));
+    }, { once: true });
     return details;
   }
 
   function makeFigure(box) {
-    const spec = data(`data-${box.dataset.figure}`);
-    const image = box.querySelector("img");
+    const { datasets, ...rest } = data(`data-${box.dataset.figure}`);
+    const original = { ...rest, datasets: Object.fromEntries(Object.entries(datasets).map(([name, rows]) => [name, unpacked(rows)])) };
+    const colours = units(original).map((unit) => unit.encoding?.color).find((one) => one?.field === "group")?.scale;
+    const spec = colours ? interactive(original) : original;
+    const keys = element("ul", { className: "keys" }), plot = element("div", { className: "plot" });
     const hidden = new Set();
-    let chosen = { size: "", seed: "" }, drawn = false;
-    const panels = element("div", { className: "panels" });
-    const parts = spec.panels.map((panel) => {
-      const plot = element("div", { className: "plot" });
-      plot.setAttribute("role", "group");
-      plot.setAttribute("aria-label", [image.alt, panel.title].filter(Boolean).join(": "));
-      const part = element("div", { className: "panel" }, plot);
-      if (panel.title) part.prepend(element("h4", {}, panel.title));
-      panels.append(part);
-      return { panel, plot, part };
-    });
-    const keys = element("ul", { className: "keys" });
+    let view;
     keys.setAttribute("aria-label", "Show or hide");
-    for (const [index, name] of spec.groups) {
+    (colours?.domain ?? []).forEach((name, i) => {
       const button = element("button", { type: "button" }, name);
       button.setAttribute("aria-pressed", "true");
-      button.dataset.colour = index;
+      button.style.setProperty("--colour", colours.range[i]);
       button.addEventListener("click", () => {
-        if (!hidden.delete(index)) hidden.add(index);
-        button.setAttribute("aria-pressed", String(!hidden.has(index)));
-        draw();
+        if (!hidden.delete(name)) hidden.add(name);
+        button.setAttribute("aria-pressed", String(!hidden.has(name)));
+        view?.signal("hidden", [...hidden]).runAsync();
       });
       keys.append(element("li", {}, button));
-    }
-    const isShown = ({ meta }) =>
-      !hidden.has(meta.colour) && (!chosen.seed || meta.seed === null || String(meta.seed) === chosen.seed);
+    });
+    if (keys.childElementCount > 1) box.append(keys);
+    box.append(plot, values(datasets));
 
-    function arrange() {
-      for (const { panel, part } of parts) part.hidden = chosen.size && panel.size && panel.size !== chosen.size;
-      const seen = parts.filter(({ part }) => !part.hidden).length;
-      panels.style.setProperty("--columns", Math.min(spec.columns, seen) || 1);
-      keys.querySelectorAll("button").forEach((key) => key.style.setProperty("--colour", colour(Number(key.dataset.colour))));
-    }
-
-    function draw() {
-      arrange();
-      if (!drawn) return;
-      for (const { panel, plot, part } of parts) {
-        if (part.hidden) continue;
-        const traces = panel.data.map((trace) => ({ ...coloured(trace), visible: isShown(trace) }));
-        Plotly.react(plot, traces, themed(panel.layout), config).then(() => {
-          // Read out, the texts of an image are noise; the values are below it.
-          plot.querySelectorAll(".main-svg").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
-          keepTicks(plot, panel.layout);
-          if (plot.dataset.listens) return;
-          plot.dataset.listens = "yes";
-          plot.on("plotly_relayout", () => keepTicks(plot, panel.layout));
-        });
+    return async () => {
+      const room = plot.clientWidth;
+      const columns = Math.max(1, Math.min(spec.columns ?? 1, Math.floor(room / NARROWEST)));
+      let width = Math.min(WIDEST, room / columns - 70);
+      // The width of the labels is known when they are drawn.
+      for (let attempt = 0; attempt < 2; attempt += 1) {
+        view?.finalize();
+        ({ view } = await vegaEmbed(plot, sized(spec, columns, width), options));
+        const excess = plot.querySelector("svg").getBoundingClientRect().width - room;
+        if (excess <= 0) break;
+        width = Math.max(120, width - excess / columns - 1);
       }
-    }
-    // All boxes have their size from the start, so that nothing moves when a figure is drawn.
-    image.hidden = true;
-    if (spec.groups.length > 1) box.append(keys);
-    box.append(panels, values(spec));
-    arrange();
-    const show = () => {
-      drawn = true;
-      draw();
+      if (hidden.size) view.signal("hidden", [...hidden]).runAsync();
+      // Read out, the texts of an image are noise; the values are below it.
+      plot.querySelector("svg").setAttribute("aria-hidden", "true");
     };
-    figures.push({ box, draw, show, choose: (found) => { chosen = found; draw(); } });
   }
 
   function makeFigures() {
-    if (!globalThis.Plotly) return;  // The static images stay.
-    document.querySelectorAll("[data-figure]").forEach(makeFigure);
+    const drawing = new Map([...document.querySelectorAll("[data-figure]")].map((box) => [box, makeFigure(box)]));
+    const drawn = new Set();
+    const show = (box) => {
+      drawn.add(box);
+      return drawing.get(box)();
+    };
     // All at once would take seconds.
     const watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        figures.find(({ box }) => box === entry.target).show();
-        watcher.unobserve(entry.target);
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        watcher.unobserve(target);
+        show(target);
       }
     }, { rootMargin: "600px" });
-    figures.forEach(({ box }) => watcher.observe(box));
-    dark.addEventListener("change", () => figures.forEach(({ draw }) => draw()));
-    addEventListener("beforeprint", () => figures.forEach(({ show }) => show()));
-    const selects = [...document.querySelectorAll("select[data-choice]")];
-    const choose = () => {
-      const chosen = Object.fromEntries(selects.map((one) => [one.dataset.choice, one.value]));
-      figures.forEach((figure) => figure.choose({ size: "", seed: "", ...chosen }));
-    };
-    selects.forEach((one) => one.addEventListener("change", choose));
+    drawing.forEach((_, box) => watcher.observe(box));
+    let width = innerWidth;
+    addEventListener("resize", () => {
+      if (innerWidth === width) return;
+      width = innerWidth;
+      drawn.forEach(show);
+    });
+    addEventListener("beforeprint", () => drawing.forEach((_, box) => drawn.has(box) || show(box)));
   }
 
   // ---- Browsers -------------------------------------------------------------------------------

@@ -6,26 +6,19 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from drawn import caption, panels
 from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.curves import accuracy_over_steps, moving_mean, over_steps, quantity
-from stapo.analysis.draw import write_figure
+from stapo.analysis.curves import curves_of, line_of, moving_mean, smoothed
+from stapo.analysis.draw import chart_of, image, write_figure
 from stapo.exhibits import FIGURES
 from stapo.files import read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
-OF_METRICS = [name for name, figure in FIGURES.items() if figure.value]
-OF_VLLM = ["rollout_mismatch"]
-
-
-def test_no_figure_is_lost():
-    """By name: the tests of the rules count what the code lists, and would count one less."""
-    drawn = {"entropy", "reward", "silenced_fraction", "response_length", "gradient_norm", *OF_VLLM}
-    assert {*OF_METRICS} >= drawn
-    assert {*FIGURES} >= {*drawn, "accuracy"}
+OF_METRICS = ["entropy", "reward", "silenced_fraction", "response_length", "gradient_norm"]
 
 
 def named(*needs):
@@ -50,36 +43,44 @@ def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm(raw_study, rollou
 
 
 def test_the_rules_know_the_figures_without_what_draws_them():
-    code = "import sys, stapo.paths; sys.exit(bool({'matplotlib', 'numpy', 'torch'} & set(sys.modules)))"
+    code = (
+        "import sys, stapo.paths; sys.exit(bool({'altair', 'numpy', 'torch'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", OF_METRICS)
 def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
-    chart = quantity(Artefacts(study, finished), name)
-    (panel,) = chart.panels
-    titles = [study.method(method).title for method in study.run.methods]
-    assert chart.groups == titles
+    (panel,) = panels(chart_of(Artefacts(study, finished), name))
     values = {
-        title: [FIGURES[name].value(r) for r in read_jsonl(finished / path)]
-        for title, path in zip(titles, paths.metrics_paths(study), strict=True)
+        (study.method(run.method).title, run.seed): [
+            (r["step"], r[name] * (100 if name == "silenced_fraction" else 1))
+            for r in read_jsonl(finished / paths.METRICS.format(study="demo", **run.wildcards))
+        ]
+        for run in study.runs()
     }
-    raw = {line.name: line.y for line in panel.series if line.faint}
     # Only STAPO silences tokens, and a logarithmic axis has no 0.
-    assert raw == {k: v for k, v in values.items() if any(v) or name != "silenced_fraction"}
-    for line in panel.series:
-        assert line.group == line.name
-        assert line.x == [*range(1, study.training.steps + 1)]
+    shown = {k: v for k, v in values.items() if any(y for _, y in v) or name != "silenced_fraction"}
+    pale = panel.lines(pale=True)
+    assert pale.keys() == shown.keys() == panel.lines().keys()
+    for key, line in pale.items():
+        assert [x for x, _ in line] == [x for x, _ in shown[key]]
+        assert [y for _, y in line] == pytest.approx([y for _, y in shown[key]], rel=1e-5)
 
 
 def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
     values = {seed: np.arange(40.0) * (seed + 1) for seed in (0, 1, 2)}
-    *each, mean = over_steps(values, "STAPO")
-    assert [(line.seed, line.faint) for line in each] == [(0, True), (1, True), (2, True)]
-    assert (mean.seed, mean.faint) == (None, False)
-    assert mean.y == pytest.approx(moving_mean(np.arange(40.0) * 2, 2), rel=1e-12)
-    for line in each:
-        assert line.y == moving_mean(values[line.seed], 2).tolist()
+    rows = [*smoothed(values, "STAPO")]
+    for seed in values:
+        line = [row["y"] for row in rows if row.get("seed") == seed and row["pale"]]
+        assert line == moving_mean(values[seed], 2).tolist()
+    mean = [row["y"] for row in rows if "seed" not in row]
+    assert mean == pytest.approx(moving_mean(np.arange(40.0) * 2, 2), rel=1e-12)
+
+
+def test_of_a_long_line_at_most_about_200_points_are_drawn_and_the_last():
+    x = [row["x"] for row in line_of(range(1, 1002), range(1001), "a")]
+    assert (len(x), x[0], x[-1]) == (168, 1, 1001)
 
 
 def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(raw_study, finished):
@@ -93,9 +94,7 @@ def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(r
             for step in range(steps)
         ]
         for name in ("entropy", "silenced_fraction"):
-            chart = quantity(found, name)
-            captions[steps, name] = chart.caption
-            assert any(one.faint for one in chart.panels[0].series) == (steps > 20)
+            captions[steps, name] = caption(chart_of(found, name))
     assert "moving mean over 4 steps" in captions[96, "entropy"]
     assert "moving mean" not in captions[12, "entropy"]
     assert [name for (_, name), text in captions.items() if "has no 0" in text] == [
@@ -103,22 +102,24 @@ def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(r
     ] * 2
 
 
-def test_files_are_the_same_bytes_every_time(study, finished):
-    first = [path.read_bytes() for path in write_figure(study, "entropy", finished)]
-    second = [path.read_bytes() for path in write_figure(study, "entropy", finished)]
-    assert first == second
-    assert [data[:4] for data in first] == [b"<?xm", b"%PDF", b"\x89PNG"]
+def test_a_figure_is_written_in_all_formats(study, finished):
+    written = write_figure(study, "entropy", finished)
+    expected = image(chart_of(Artefacts(study, finished), "entropy"))
+    assert [path.read_bytes() for path in written] == [*expected.values()]
 
 
-def test_the_moving_mean_keeps_a_constant_and_its_length():
-    assert moving_mean(np.full(7, 3.0), 3).tolist() == [3.0] * 7
-    assert moving_mean(np.array([0.0, 3.0, 6.0]), 3).tolist() == [1.5, 3.0, 4.5]
-
-
-def test_a_moving_mean_that_is_wider_than_its_values_keeps_their_number():
-    assert moving_mean(np.array([1.0, 3.0]), 5).tolist() == [2.0, 2.0]
-    assert moving_mean(np.array([1.0, 3.0]), 4).tolist() == [2.0, 2.0]
-    assert moving_mean(np.array([7.0]), 20).tolist() == [7.0]
+@pytest.mark.parametrize(
+    ("values", "width", "expected"),
+    [
+        ([3.0] * 7, 3, [3.0] * 7),
+        ([0.0, 3.0, 6.0], 3, [1.5, 3.0, 4.5]),
+        # Wider than the values.
+        ([1.0, 3.0], 5, [2.0, 2.0]),
+        ([7.0], 20, [7.0]),
+    ],
+)
+def test_the_moving_mean_keeps_a_constant_and_the_number_of_values(values, width, expected):
+    assert moving_mean(np.array(values), width).tolist() == expected
 
 
 def with_scores(raw, root, change):
@@ -147,25 +148,26 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
 ):
     change = {"training": {"evaluate_every": 48}, "evaluation": {"curve": CURVE}}
     study = with_scores(raw_study, tmp_path, change)
-    panels = accuracy_over_steps(Artefacts(study, tmp_path)).panels
+    found = panels(chart_of(Artefacts(study, tmp_path), "accuracy"))
     expected = [
         ("t1.0-p1.0", TESTS, [48, 96]),
         ("t0.7-p0.9", TESTS, [48, 96]),
         ("t0.7-p0.9", ["chain-3"], [16, 32, 48, 64, 80, 96]),
     ]
-    assert len(panels) == len(expected)
-    for panel, (decoding, benchmarks, steps) in zip(panels, expected, strict=True):
+    assert len(found) == len(expected)
+    for panel, (decoding, benchmarks, steps) in zip(found, expected, strict=True):
         assert panel.title == f"tiny, {study.decodings[decoding].title}"
-        for line, method in zip(panel.series, study.run.methods, strict=True):
-            assert line.x == [0, *steps]
+        lines = panel.lines()
+        for method in study.run.methods:
+            line = lines[study.method(method).title, 0]
+            assert [x for x, _ in line] == [0, *steps]
             checkpoints = [study.checkpoint("tiny", method, 0, step) for step in steps]
             values = [
                 measured(study, tmp_path, checkpoint, decoding, benchmarks)
                 for checkpoint in (Checkpoint("tiny"), *checkpoints)
             ]
-            # Sums in another order.
-            assert line.y == pytest.approx(values, rel=1e-12)
-    labels = [panel.y.label for panel in panels]
+            assert [y for _, y in line] == pytest.approx(values, rel=1e-5)
+    labels = [panel.of("line")[0].encoding["y"]["title"] for panel in found]
     assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
 
 
@@ -176,9 +178,7 @@ def test_no_two_rows_of_accuracies_show_the_same(raw_study, tmp_path, benchmarks
     curve = {**CURVE, "benchmarks": benchmarks}
     change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
     study = with_scores(raw_study, tmp_path, change)
-    panels = accuracy_over_steps(Artefacts(study, tmp_path)).panels
-    assert len(panels) == rows
-    assert panels[-1].series[0].x == [0, 16, 32, 48, 64, 80, 96]
+    assert len(curves_of(study)) == rows
 
 
 def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_study, tmp_path):
@@ -193,7 +193,7 @@ def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_stud
                 tmp_path, study, checkpoint, "chain-3", CURVE["decoding"], fingerprint="other"
             )
         with pytest.raises(StaleScoreError, match=f"{checkpoint}.*{wrong}"):
-            accuracy_over_steps(Artefacts(study, tmp_path))
+            chart_of(Artefacts(study, tmp_path), "accuracy")
     # The table reads none of them.
     read_scores(study, CURVE["decoding"], tmp_path)
 
@@ -201,9 +201,9 @@ def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_stud
 def test_accuracies_of_several_seeds_are_shown_as_their_mean(raw_study, tmp_path):
     raw_study["run"]["seeds"] = [0, 1]
     study = with_scores(raw_study, tmp_path, {"evaluation": {"curve": CURVE}})
-    (panel,) = accuracy_over_steps(Artefacts(study, tmp_path)).panels
-    for method, at in zip(study.run.methods, (0, 3), strict=True):
-        *each, mean = panel.series[at : at + 3]
-        assert [line.seed for line in each] == [0, 1]
-        assert {line.name for line in (*each, mean)} == {study.method(method).title}
-        assert mean.y == pytest.approx(np.mean([line.y for line in each], axis=0), rel=1e-12)
+    (panel,) = panels(chart_of(Artefacts(study, tmp_path), "accuracy"))
+    each, mean = panel.lines(pale=True), panel.lines()
+    for method in study.run.methods:
+        title = study.method(method).title
+        both = np.mean([[y for _, y in each[title, seed]] for seed in (0, 1)], axis=0)
+        assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)

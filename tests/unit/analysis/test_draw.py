@@ -1,115 +1,113 @@
-"""Charts as matplotlib draws them."""
+"""Charts as files: the same bytes on every machine, and text is never markup."""
 
-import io
-from itertools import pairwise
+import os
+import subprocess
+import sys
 
-import numpy as np
+import altair as alt
 import pytest
-from PIL import Image
+from drawn import panels
 
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.analysis.draw import COLOURS, colours_of, draw, image
+from stapo.analysis import charts
+from stapo.analysis.draw import image
 
-LINE = Series(name="raw", group="A", x=[1, 2, 3], y=[1.0, 4.0, 2.0], low=[0, 3, 1], high=[2, 5, 3])
-
-
-def test_lines_have_their_values_bands_and_the_colour_of_their_group():
-    chart = Chart(groups=["B", "A"], panels=[Panel(title="8B", series=[LINE])])
-    (place,) = draw(chart).axes
-    (line,) = place.lines
-    assert line.get_xydata().tolist() == [[1, 1], [2, 4], [3, 2]]
-    assert line.get_color() == COLOURS[1]
-    (band,) = place.collections
-    assert {*map(tuple, band.get_paths()[0].vertices)} >= {(1.0, 0.0), (2.0, 5.0), (3.0, 1.0)}
-    assert place.get_title() == "8B"
+HOSTILE = "<b>&amp; \u202e\x1b[31m $\\frac$ {{datum.x}} \u4e2d\u2423"
+ROWS = [
+    {"x": x, "y": y, "low": y - 1, "high": y + 1, "group": group, "text": HOSTILE}
+    for group in ("A", HOSTILE)
+    for x, y in ((1, 2.0), (2, float("nan")), (3, 4.123456789))
+]
 
 
-def test_groups_that_the_chart_does_not_name_get_the_next_colours():
-    chart = Chart(groups=["A"], panels=[Panel(series=[LINE, Series(name="C", x=[1], y=[1])])])
-    assert colours_of(chart) == {"A": COLOURS[0], "C": COLOURS[1]}
-
-
-def test_each_name_is_once_in_the_legend_and_what_is_faint_is_not():
-    series = [LINE, Series(name="faint", x=[1], y=[1], faint=True)]
-    lines = [Line(value=2.0, label="limit")]
-    figure = draw(Chart(panels=[Panel(series=series, lines=lines), Panel(series=series)]))
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["raw", "limit"]
-
-
-def test_axes_are_labelled_logarithmic_limited_and_whole():
-    x, y = Axis(label="step", whole=True), Axis(label="share [%]", log=True, low=0.1, high=10)
-    (place,) = draw(Chart(panels=[Panel(series=[LINE], x=x, y=y)])).axes
-    assert (place.get_xlabel(), place.get_ylabel()) == ("step", "share [%]")
-    assert (place.get_yscale(), place.get_ylim()) == ("log", (0.1, 10))
-    assert {"0.1", "1", "10"} <= {text.get_text() for text in place.get_yticklabels()}
-    assert all(tick == round(tick) for tick in place.get_xticks())
-
-
-def test_a_second_axis_has_its_own_scale():
-    second = Series(name="accuracy", x=[1, 2], y=[100.0, 300.0], second=True)
-    panel = Panel(series=[LINE, second], second=Axis(label="accuracy [%]"))
-    left, right = draw(Chart(panels=[panel])).axes
-    assert right.get_ylabel() == "accuracy [%]"
-    assert right.get_ylim()[1] > 100 > left.get_ylim()[1]
-
-
-def test_bars_of_several_series_stand_side_by_side_with_their_intervals():
-    names = ["7", "$x$"]
-    series = [
-        Series(name=name, x=names, y=[0.5, 0.25], low=[0.4, 0.2], high=[0.7, 0.3], kind="bars")
-        for name in ("silenced", "retained")
+def every_kind(rows=ROWS):
+    """Return a chart with every part that figures have."""
+    group = charts.colours(["A", HOSTILE])
+    x, y = charts.x_axis(HOSTILE, log=True), charts.y_axis("y [%]", low=0)
+    names = [{**row, "x": row["y"], "y": f"{HOSTILE}{row['x']}"} for row in rows]
+    drawn = [
+        [*charts.lines(rows, x, y, group), *charts.rule(2.0, HOSTILE)],
+        [*charts.points(rows, x, y, group), charts.labels(rows[:1], x, y, group)],
+        charts.bars(names, HOSTILE, group, several=True),
+        [],
     ]
-    (place,) = draw(Chart(panels=[Panel(series=series)])).axes
-    bars = place.patches
-    assert [bar.get_width() for bar in bars] == [0.5, 0.25, 0.5, 0.25]
-    spans = sorted((bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars)
-    assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(spans))
-    assert [text.get_text() for text in place.get_yticklabels()] == names
-    ends = [place.collections[0].get_segments()[0][:, 0].tolist()]
-    assert ends == [pytest.approx([0.4, 0.7])]
+    return charts.grid([charts.panel(one, HOSTILE) for one in drawn], HOSTILE, columns=2)
 
 
-@pytest.mark.parametrize("text", ["$\\frac$", "a_b^c", "<b>\u202e\x1b[31m"])
-def test_text_is_no_markup(text):
-    series = Series(name=text, x=[1], y=[1], text=[text], labelled=True)
-    chart = Chart(panels=[Panel(title=text, series=[series], x=Axis(label=text))])
-    drawn = image(chart)
-    assert {*drawn} == {"svg", "pdf", "png"}
-    assert b"\x1b" not in drawn["svg"]
+def test_other_locales_times_and_fonts_give_the_same_bytes(tmp_path):
+    code = (
+        "import hashlib, test_draw; print(*(hashlib.sha256(one).hexdigest() for one in "
+        "test_draw.image(test_draw.every_kind()).values()))"
+    )
+    found = set()
+    for other in (
+        {},
+        {
+            "TZ": "Asia/Tokyo",
+            "LANG": "de_DE.UTF-8",
+            "HOME": str(tmp_path),
+            "RAYON_NUM_THREADS": "1",
+        },
+    ):
+        place = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+        run = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **other, "PYTHONPATH": place},
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        found.add(run.stdout)
+    assert len(found) == 1
 
 
-def test_a_png_has_a_palette_in_which_no_group_loses_its_colour():
-    x = np.linspace(0, 9, 200).tolist()
-    series = [
-        Series(
-            name=str(i), x=x, y=np.sin(np.add(x, i)).tolist(), low=[-1.0] * 200, high=[1.0] * 200
-        )
-        for i in range(len(COLOURS))
-    ]
-    picture = Image.open(io.BytesIO(image(Chart(panels=[Panel(series=series)]))["png"]))
-    assert picture.mode == "P"
-    assert picture.info["dpi"] == pytest.approx((150, 150), abs=0.1)
-    pixels = np.unique(np.array(picture.convert("RGB")).reshape(-1, 3), axis=0).astype(int)
-    for colour in COLOURS:
-        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-        # An octree of 256 colours has steps of up to 32 in each channel; groups are further apart.
-        assert np.abs(pixels - wanted).max(axis=1).min() < 32
+def test_files_have_their_formats_and_no_markup_of_a_text():
+    drawn = image(every_kind())
+    assert {name: data[:4] for name, data in drawn.items()} == {
+        "svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"
+    }  # fmt: skip
+    svg = drawn["svg"].decode()
+    assert not {"\x1b", "\u202e", "\u4e2d"} & {*svg}
+    assert "<b>" not in svg
+    assert "\\u4e2d" in svg
 
 
-def test_an_empty_chart_is_drawn():
-    assert image(Chart(panels=[]))["png"].startswith(b"\x89PNG")
+def test_only_the_fonts_of_vl_convert_are_used():
+    before = os.environ.get("FONTCONFIG_FILE")
+    fonts = image(every_kind())["pdf"].count(b"/FontFile2")
+    assert fonts == 1
+    assert os.environ.get("FONTCONFIG_FILE") == before
 
 
-def test_labels_of_a_logarithmic_axis_are_numbers_without_markup():
-    for top, labels in ((0.6, {"0.02", "0.05", "0.1", "0.2", "0.5"}), (60.0, {"0.1", "1", "10"})):
-        series = [Series(name="a", x=[1, 2], y=[0.02, top])]
-        figure = draw(Chart(panels=[Panel(series=series, y=Axis(log=True))]))
-        figure.draw_without_rendering()
-        axis = figure.axes[0].yaxis
-        low, high = axis.get_view_interval()
-        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-        shown = {
-            tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high
-        }  # Ticks outside are not drawn.
-        assert shown - {""} == labels
+def test_values_have_six_digits_and_what_is_no_number_has_none():
+    (line, *_) = panels(every_kind())[0].of("line")
+    assert [row["y"] for row in line.rows[:3]] == [2, None, 4.12346]
+    assert [charts.cell(one) for one in (True, 3, 1e300, float("inf"), None, "\u202e")] == [
+        True, 3, 1e300, None, None, "\\u202e",
+    ]  # fmt: skip
+
+
+def test_intervals_are_bands_of_lines_and_bars_of_points():
+    lines, points, bars, empty = panels(every_kind())
+    assert lines.of("area")
+    assert points.of("rule")
+    assert bars.of("rule")
+    assert empty.units[0].rows == [{"text": "no values"}]
+
+
+def test_groups_keep_their_colour_and_those_beyond_the_colours_get_a_dash():
+    groups = [f"G{i}" for i in range(len(charts.COLOURS) + 1)]
+    few = charts.colours(groups[:3], shown=["G2"])
+    assert few["color"]["scale"]["range"] == [charts.COLOURS[2]]
+    many = charts.colours(groups)
+    assert many["color"]["scale"]["range"][-1] == charts.COLOURS[0]
+    assert many["strokeDash"]["scale"]["range"][-1] != many["strokeDash"]["scale"]["range"][0]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_axes_have_their_limits(log):
+    axis = charts.y_axis("share", log=log, low=0.1, high=10).to_dict()
+    scale = axis["scale"]
+    assert (scale.get("type") == "log") == log
+    assert (scale["domainMin"], scale["domainMax"]) == (0.1, 10)
+
+
+def test_a_chart_of_altair_and_a_specification_are_drawn_as_they_are():
+    chart = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:Q")
+    assert image(chart) == image(chart.to_dict())

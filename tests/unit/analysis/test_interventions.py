@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import panels
 from scipy.stats import spearmanr
 from synthetic_interventions import MOVED, repetition, write_intervention
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.draw import image, write_figure
-from stapo.analysis.exhibits import CHARTS, GRIDS
-from stapo.analysis.intervention_exhibits import scaled
+from stapo.analysis.charts import MAX_POINTS
+from stapo.analysis.draw import chart_of
+from stapo.analysis.figures.interventions import scaled
 from stapo.analysis.interventions import (
     CONTROLS,
     causal_effect,
@@ -27,6 +28,7 @@ from stapo.analysis.interventions import (
     rank_correlation,
     title_of,
 )
+from stapo.analysis.tables.interventions import make as interventions_table
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import DamagedFileError
@@ -189,24 +191,26 @@ def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
 
 
 def test_the_figure_has_the_differences_with_intervals(study, tmp_path):
-    chart = CHARTS["interventions"](made(study, tmp_path))
-    entropy = chart.panels[0]
-    assert [one.name for one in entropy.series] == ["tiny, JustRL, seed 0", "tiny, JustRL, seed 1"]
-    one = entropy.series[0]
-    assert one.x == ["STAPO", *list(ARMS.values())[2:]]
+    entropy = panels(chart_of(made(study, tmp_path), "interventions"))[0]
+    (bars,) = entropy.of("bar")
+    assert list(dict.fromkeys(row["group"] for row in bars.rows)) == [
+        "tiny, JustRL, seed 0", "tiny, JustRL, seed 1"
+    ]  # fmt: skip
+    one = [row for row in bars.rows if row["group"] == "tiny, JustRL, seed 0"]
+    assert [row["y"] for row in one] == ["STAPO", *list(ARMS.values())[2:]]
     truth = [MOVED[arm] - MOVED[NOTHING] for arm in list(ARMS)[1:4]]
-    assert entropy.x.label == "difference in entropy, held-out prompts [10⁻³ nats]"
-    assert one.y[:3] == pytest.approx([1000 * value for value in truth], abs=0.2)
-    assert all(low <= y <= high for low, y, high in zip(one.low, one.y, one.high, strict=True))
+    assert bars.encoding["x"]["title"] == "difference in entropy, held-out prompts [1e-3 nats]"
+    assert [row["x"] for row in one[:3]] == pytest.approx([1000 * v for v in truth], abs=0.2)
+    assert all(row["low"] <= row["x"] <= row["high"] for row in one)
 
 
 @pytest.mark.parametrize(
     ("largest", "unit", "scale", "written"),
     [
-        (3e-5, "nats", 1e-5, " [10⁻⁵ nats]"),
+        (3e-5, "nats", 1e-5, " [1e-5 nats]"),
         (0.5, "nats", 1, " [nats]"),
         (0.0, "", 1, ""),
-        (2e-12, "", 1e-12, " [10⁻¹²]"),
+        (2e-12, "", 1e-12, " [1e-12]"),
     ],
 )
 def test_small_numbers_are_shown_in_powers_of_ten(largest, unit, scale, written):
@@ -215,19 +219,18 @@ def test_small_numbers_are_shown_in_powers_of_ten(largest, unit, scale, written)
 
 
 def test_the_figure_of_tokens_has_ranks_and_the_correlation(study, tmp_path):
-    chart = CHARTS["entropy_change"](made(study, tmp_path))
-    panel = chart.panels[0]
+    panel = panels(chart_of(made(study, tmp_path), "entropy_change"))[0]
     assert panel.title.startswith("tiny, JustRL, seed 0: rank correlation 1.00 [")
-    points, means = panel.series
-    assert max(len(points.x), 1) <= 1000
-    assert min(points.x) > 0
-    assert max(points.x) < 100
-    assert means.x == [5 + 10 * part for part in range(10)]
-    assert means.y == pytest.approx(means.x, abs=1)
+    points, means = panel.of("point")[0].rows, panel.of("line")[0].rows
+    assert 0 < len(points) <= MAX_POINTS
+    assert all(0 < row["x"] < 100 for row in points)
+    x = [row["x"] for row in means]
+    assert x == [5 + 10 * part for part in range(10)]
+    assert [row["y"] for row in means] == pytest.approx(x, abs=1)
 
 
 def test_the_table_says_what_was_found(study, tmp_path):
-    grid = GRIDS["interventions"](made(study, tmp_path))
+    grid = interventions_table(made(study, tmp_path))
     assert [row.arm for row in grid.rows[: len(ARMS)]] == [
         "Nothing silenced", "STAPO", *list(ARMS.values())[2:],
     ]  # fmt: skip
@@ -236,13 +239,6 @@ def test_the_table_says_what_was_found(study, tmp_path):
     assert float(shown["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
     assert shown["Silenced tokens"] == "3.0"
     assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
-
-
-@pytest.mark.parametrize("name", ["interventions", "entropy_change"])
-def test_figures_are_the_same_bytes_every_time(study, tmp_path, name):
-    artefacts = made(study, tmp_path)
-    written = write_figure(study, name, tmp_path)
-    assert [path.read_bytes() for path in written] == [*image(CHARTS[name](artefacts)).values()]
 
 
 def test_titles_are_as_people_say_them(study):

@@ -7,21 +7,19 @@ import re
 
 import pyarrow.parquet as pq
 from finished_study import finish
-from stapo.analysis.grids import Grid
 from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis import report
 from stapo.analysis.cells import read_scores
-from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.comparison import main_table
-from stapo.analysis.draw import write_figure
 from stapo.analysis.notes import headline_texts
-from stapo.analysis.page.document import PNG_END, PNG_START, json_block, plotly
+from stapo.analysis.page.document import json_block, vega
 from stapo.analysis.report import write_report
+from stapo.analysis.table import Column, Estimate, Table
 from stapo.study import parse_study
 
-MEGABYTES = 15
+MEGABYTES = 8
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -36,28 +34,19 @@ def data_of(page: str, name: str):
 
 
 def drawn(study, root):
-    """Return the page with images that take no time."""
-    images = {"svg": b"<?xml?><svg></svg>", "png": PNG_START + bytes(99) + PNG_END, "pdf": b"%PDF"}
-    for path in paths.figure_paths(study):
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_bytes(images[path.rpartition(".")[2]])
     return write_report(study, root).read_text()
 
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):
-    for name in paths.figure_names(study):
-        write_figure(study, name, finished)
     page = write_report(study, finished).read_text()
     assert len(page.encode()) < MEGABYTES * 2**20
     shown = without_scripts(page)
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     assert headline_texts(table)[0].split(":")[1].split("%")[0].strip() in page
     names = paths.figure_names(study)
-    assert len(re.findall("<img src=.data:image/(svg.xml|png);base64,", shown)) == len(names)
     for name in names:
         assert f'href="figures/{name}.pdf"' in shown
-        assert (finished / f"results/demo/figures/{name}.pdf").exists()
-        assert data_of(page, f"data-{name}")["panels"]
+        assert data_of(page, f"data-{name}")["datasets"]
     # Nothing is fetched, nothing of a response is markup.
     assert not re.search(r"(src|href)=[\"'](?!data:|#|figures/)", shown)
     assert "<script>alert" not in shown
@@ -65,11 +54,11 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert response["response"].startswith("<script>alert(1)</script>")
     assert response["question"] == "What <i>is</i> 7?\\u202e"
     assert "G_R&amp;P|O &lt;b&gt;" in page
-    assert "<b>" not in re.sub('<p class="headline"><b>', "", shown)
+    assert "<b>" not in shown
     # Nor of the gold answer and the question, which go through no function of their own.
     assert not {"\x1b", "\u202e", "\u200b"} & set(shown)
     assert "\\u001b[31m \\u202e\\u200b" in response["response"]
-    assert "nothing to compare" in page
+    assert 'id="paper"' not in page
     assert write_report(study, finished).read_text() == page
 
 
@@ -80,7 +69,7 @@ def test_only_the_scripts_of_the_page_may_run(study, finished):
     assert rules["default-src"] == "'none'"
     assert "unsafe" not in rules["script-src"]
     scripts = SCRIPT.findall(page)
-    assert scripts[0] == plotly()
+    assert scripts[0] == vega()
     sums = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
     assert rules["script-src"].split() == [f"'sha256-{one}'" for one in sums]
     assert "connect-src" not in rules  # As by default: none.
@@ -105,7 +94,6 @@ def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models)
     assert "|+18.49|" in gain
     assert "tau_p 0.01" not in gain
     assert all("here tau_p 0.01" in row for row in cells if "STAPO" in row)
-    assert "nothing to compare" not in page
     assert "||MATH||43.50||math500||" in "".join(rows)
     for said in ("largely insensitive", "0.2433", "63.20", "revision of the mask: not known"):
         assert said in page
@@ -209,8 +197,8 @@ def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, mo
     values = [Estimate(0.12345, 0.1, 0.2), Estimate(0.5)]
     column = Column[Estimate]("Share", lambda row: row, ".3f")
     unknown = Column[Estimate]("Other", lambda row: float("nan"))
-    grid = Grid(columns=[column, unknown], rows=values, caption="Shares.")
-    monkeypatch.setitem(report.GRIDS, "stability", lambda artefacts: grid)
+    grid = Table(columns=[column, unknown], rows=values, caption="Shares.")
+    monkeypatch.setattr("stapo.analysis.tables.stability.make", lambda artefacts: grid)
     page = without_scripts(drawn(study, finished))
     assert "<span>0.123</span><small>0.100 \u2013 0.200</small>" in page
     assert "<span>0.500</span></th>" in page
@@ -223,8 +211,8 @@ def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, mo
 def test_long_tables_of_evidence_are_folded(study, finished, monkeypatch):
     numbers = Column[int]("n", lambda row: row)
     for name, rows in {"stability": report.MANY_ROWS, "cases": report.MANY_ROWS + 1}.items():
-        grid = Grid(columns=[numbers], rows=range(rows), caption=f"All of {name}.")
-        monkeypatch.setitem(report.GRIDS, name, lambda artefacts, grid=grid: grid)
+        grid = Table(columns=[numbers], rows=range(rows), caption=f"All of {name}.")
+        monkeypatch.setattr(f"stapo.analysis.tables.{name}.make", lambda artefacts, grid=grid: grid)
     page = without_scripts(drawn(study, finished))
     for name, folded in {"stability": False, "cases": True}.items():
         before = page[page.index(f'id="table-{name}"') : page.index(f"All of {name}.")]

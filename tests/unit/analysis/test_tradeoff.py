@@ -3,15 +3,16 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from drawn import panels
 from synthetic import write_score
 
 from stapo import paths
-from stapo.analysis import ablation, tradeoff
+from stapo.analysis import ablation
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import accuracies, of_trainings
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.draw import draw
+from stapo.analysis.draw import chart_of, image
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 
@@ -59,26 +60,24 @@ def share(artefacts, checkpoint, decoding, benchmarks):
 
 
 def test_the_pareto_chart_has_a_point_per_method_and_seed(artefacts):
-    study, chart = artefacts.study, tradeoff.pareto(artefacts)
-    assert [panel.title for panel in chart.panels] == [
+    study, chart = artefacts.study, chart_of(artefacts, "pareto")
+    found = panels(chart)
+    assert [panel.title for panel in found] == [
         f"tiny, {study.decodings[name].title}" for name in study.run.decodings
     ]
-    for panel, decoding in zip(chart.panels, study.run.decodings, strict=True):
-        for series, method in zip(panel.series, study.run.methods, strict=True):
-            assert series.group == study.method(method).title
-            assert series.text == [f"{series.group}, seed 3", f"{series.group}, seed 5"]
-            expected = [
-                share(artefacts, f"tiny/{method}/seed{seed}", decoding, BENCHMARKS)
-                for seed in (3, 5)
-            ]
-            assert series.y == pytest.approx(expected)
-            assert all(
-                low < value < high
-                for low, value, high in zip(series.low, series.y, series.high, strict=True)
-            )
-            # Entropies rise to higher values in later methods and seeds.
-            assert series.x[0] < series.x[1]
-    draw(chart)
+    for panel, decoding in zip(found, study.run.decodings, strict=True):
+        (points,) = panel.of("point")
+        rows = iter(points.rows)
+        for method in study.run.methods:
+            for seed in (3, 5):
+                row = next(rows)
+                assert (row["group"], row["seed"]) == (study.method(method).title, seed)
+                value = share(artefacts, f"tiny/{method}/seed{seed}", decoding, BENCHMARKS)
+                assert row["y"] == pytest.approx(value, rel=1e-5)
+                assert row["low"] < row["y"] < row["high"]
+        # Entropies rise to higher values in later seeds.
+        assert points.rows[0]["x"] < points.rows[1]["x"]
+    assert image(chart)["svg"]
 
 
 def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
@@ -103,51 +102,55 @@ def test_the_mean_over_trainings_is_the_methods_accuracy(artefacts):
 
 
 def test_full_mask_has_entropy_and_accuracy_of_two_methods(artefacts):
-    study, chart = artefacts.study, tradeoff.full_mask(artefacts)
-    (panel,) = chart.panels
-    entropy, accuracy = (
-        [one for one in panel.series if one.second == second] for second in (False, True)
-    )
+    study, chart = artefacts.study, chart_of(artefacts, "full_mask")
+    (panel,) = panels(chart)
     titles = [study.method(name).title for name in ("justrl", "full-mask")]
-    # Two seeds, and their mean.
-    assert [one.group for one in entropy] == [title for title in titles for _ in range(3)]
-    assert [one.group for one in accuracy] == [one.group for one in entropy]
-    assert [one.faint for one in (*entropy, *accuracy)] == [True, True, False] * 4
-    assert [one.y[-1] for one in entropy[:3]] == pytest.approx([1 + 0 + 3, 1 + 0 + 5, 5])
-    assert list(accuracy[0].x) == [0, 10, 20, 30, 40]
-    assert accuracy[0].y[-1] == pytest.approx(
-        share(artefacts, "tiny/justrl/seed3", "t0.7-p0.9", ["chain-3"])
-    )
-    assert panel.second is not None
-    draw(chart)
+    entropy = [unit for unit in panel.of("line") if "strokeDash" not in unit.mark]
+    accuracy = [unit for unit in panel.of("line") if "strokeDash" in unit.mark]
+    for units, ends in ((entropy, [1 + 0 + 3, 1 + 0 + 5, 5]), (accuracy, None)):
+        pale, mean = (unit.rows for unit in units)
+        assert list(dict.fromkeys((row["group"], row["seed"]) for row in pale)) == [
+            (title, seed) for title in titles for seed in (3, 5)
+        ]
+        assert list(dict.fromkeys(row["group"] for row in mean)) == titles
+        last = [
+            [row["y"] for row in rows if row["group"] == titles[0]][-1] for rows in (pale, mean)
+        ]
+        if ends:
+            assert last == ends[1:]
+    line = [row for row in accuracy[0].rows if (row["group"], row["seed"]) == (titles[0], 3)]
+    assert [row["x"] for row in line] == [0, 10, 20, 30, 40]
+    value = share(artefacts, "tiny/justrl/seed3", "t0.7-p0.9", ["chain-3"])
+    assert line[-1]["y"] == pytest.approx(value, rel=1e-5)
+    assert image(chart)["svg"]
 
 
 def test_full_mask_without_intermediate_checkpoints_has_entropy_alone(artefacts):
     study = artefacts.study
     evaluation = study.evaluation.model_copy(update={"curve": None})
     without = Artefacts(study.model_copy(update={"evaluation": evaluation}), artefacts.root)
-    (panel,) = tradeoff.full_mask(without).panels
-    assert panel.second is None
-    assert not any(one.second for one in panel.series)
+    (panel,) = panels(chart_of(without, "full_mask"))
+    assert not any("strokeDash" in unit.mark for unit in panel.units)
 
 
 def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):
-    study, chart = artefacts.study, ablation.chart(artefacts)
-    by_label = {}
-    for panel in chart.panels:
-        by_label.setdefault(panel.x.label, []).append(panel)
-    assert [len(panels) for panels in by_label.values()] == [3, 3]
-    assert chart.columns == 3
-    for panels, values, methods in zip(
-        by_label.values(),
-        ([0.002, 0.02], [0.5, 0.75]),
-        (["stapo", "rare"], ["half", "stapo"]),
-        strict=True,
+    study, chart = artefacts.study, chart_of(artefacts, "ablation")
+    found = panels(chart)
+    assert len(found) == 6
+    for place, label, values, methods in (
+        (0, "τ_p", [0.002, 0.02], ["stapo", "rare"]),
+        (3, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
     ):
-        for panel, decoding in zip(panels, [*study.run.decodings, None], strict=True):
-            (line,) = panel.series
-            assert line.x == values
-            assert line.text == [study.method(name).title for name in methods]
+        for panel, decoding in zip(
+            found[place : place + 3], [*study.run.decodings, None], strict=True
+        ):
+            (line,) = panel.of("line")
+            assert line.encoding["x"]["title"] == label
+            assert (line.encoding["x"]["scale"].get("type") == "log") == (label == "τ_p")
+            assert [row["x"] for row in line.rows] == values
+            assert [row["text"] for row in line.rows] == [study.method(n).title for n in methods]
+            assert all("low" in row for row in line.rows)
+            assert panel.of("rule")[0].rows[0]["label"] == "JustRL"
             if decoding:
                 expected = [
                     np.mean(
@@ -158,15 +161,12 @@ def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(arte
                     )
                     for name in methods
                 ]
-                assert line.y == pytest.approx(expected)
-            assert line.low is not None
-            assert [one.label for one in panel.lines] == ["JustRL"]
-    assert next(iter(by_label.values()))[0].x.log
-    draw(chart)
+                assert [row["y"] for row in line.rows] == pytest.approx(expected, rel=1e-5)
+    assert image(chart)["svg"]
 
 
 def test_the_ablation_table_has_the_numbers_of_the_chart(artefacts):
-    grid, chart = ablation.table(artefacts), ablation.chart(artefacts)
+    grid, (first_panel, *_) = ablation.table(artefacts), panels(chart_of(artefacts, "ablation"))
     assert [(row.argument, row.value) for row in grid.rows] == [
         ("tau_p", 0.002),
         ("tau_p", 0.02),
@@ -174,6 +174,7 @@ def test_the_ablation_table_has_the_numbers_of_the_chart(artefacts):
         ("quantile", 0.75),
     ]
     first = [row.accuracy["t1.0-p1.0"].value for row in grid.rows[:2]]
-    assert first == chart.panels[0].series[0].y
+    drawn = [row["y"] for row in first_panel.of("line")[0].rows]
+    assert drawn == pytest.approx(first, rel=1e-5)
     cells = [column.shown(grid.rows[0]) for column in grid.columns]
     assert cells[:5] == ["tiny", "τ_p", "STAPO", "STAPO", "0.002"]

@@ -1,26 +1,19 @@
 """The most frequent candidates, and silenced tokens by position."""
 
-import dataclasses
-from math import isnan
-
 import numpy as np
 import pytest
 
-from stapo.analysis.draw import image
 from stapo.analysis.evidence.frequencies import (
     SHOWN,
-    _names,
     clouds_of,
     frequencies,
-    frequency_chart,
     frequency_table,
 )
 from stapo.analysis.evidence.positions import (
     by_absolute_position,
     by_relative_position,
-    position_chart,
 )
-from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
+from stapo.analysis.evidence.recorded import recorded
 
 
 @pytest.mark.parametrize(
@@ -62,25 +55,6 @@ def test_white_space_is_visible_in_bars_and_rows(complete):
     assert not any(token.isspace() for token in tokens)
 
 
-def test_long_and_hidden_tokens_have_short_and_different_names(artefacts):
-    rows = frequencies(recorded(artefacts)[0], "silenced")[:3]
-    long = [dataclasses.replace(row, token="a\u202e" + 99 * "b" + row.token) for row in rows]
-    names = _names(long)
-    assert len({*names}) == 3
-    assert max(map(len, names)) < 45
-    assert names[0].startswith("a\\u202ebb")
-
-
-def test_charts_of_every_kind_of_study(several, empty, without_candidates):
-    for study, sizes in ((several, 2), (empty, 1), (without_candidates, 1)):
-        chart, positions = frequency_chart(study), position_chart(study)
-        assert len(chart.panels) == sizes * 4
-        assert len(positions.panels) == sizes * 2
-        for one in (chart, positions):
-            assert (NO_SILENCED in one.caption) == (study is not several)
-            assert image(one)["svg"]
-
-
 def test_silenced_shares_by_position_are_those_of_the_tokens(complete):
     artefacts, truth = complete
     for one in recorded(artefacts):
@@ -98,15 +72,3 @@ def test_silenced_shares_by_position_are_those_of_the_tokens(complete):
         for i, found in enumerate(relative):
             assert found.silenced.value == pytest.approx(silenced[tenth == i].mean())
         assert sum(found.silenced.records for found in relative) == silenced.sum()
-
-
-def test_a_range_without_a_silenced_token_has_no_point_on_the_logarithmic_axis(complete):
-    chart = position_chart(complete[0])
-    zeros = 0
-    for panel in chart.panels:
-        assert panel.y.log
-        for series in panel.series:
-            for y, low in zip(series.y, series.low, strict=True):
-                assert (isnan(y) and isnan(low)) or (y > 0 and low > 0)
-                zeros += isnan(y)
-    assert zeros

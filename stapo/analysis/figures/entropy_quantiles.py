@@ -1,0 +1,64 @@
+"""Quantiles of the token entropies of each mini-batch over the steps."""
+
+from typing import TYPE_CHECKING, Any
+
+from stapo.exhibits import Exhibit
+
+if TYPE_CHECKING:
+    from stapo.analysis.artefacts import Artefacts
+    from stapo.study import TrainingRun
+
+EXHIBIT = Exhibit(order=60, title="Entropy of the tokens by quantile")
+
+
+def make(artefacts: "Artefacts") -> Any:
+    """Return the quantiles over steps: a row per size, a panel per level.
+
+    Raises:
+        DamagedFileError: metrics are missing or damaged, or a quantile is not a number; one line for each
+        file.
+    """
+    from stapo.analysis import charts
+    from stapo.analysis.curves import lines_of, rows_of_size
+    from stapo.reference import paper
+
+    study, stated = artefacts.study, paper()["entropy_quantiles"]
+    quantiles = artefacts.of_runs(lambda run: _quantiles(artefacts, run))
+    levels = sorted(set.intersection(*(set(one) for one in quantiles.values())), key=float)
+    group, x = charts.colours(artefacts.titles()), charts.x_axis(**charts.STEPS)
+    y, panels = charts.y_axis("entropy [nats]"), []
+    for size in study.run.sizes:
+        for level in levels:
+            values = {run: found[level] for run, found in quantiles.items()}
+            title = f"{size}, {100 * float(level):g}th percentile"
+            if float(level) == float(stated["level"]):
+                title += " (the level in the paper)"
+            layers = charts.lines([*rows_of_size(study, size, values)], x, y, group)
+            panels.append(charts.panel(layers, title))
+    caption = (
+        "Quantiles of the entropies of the response tokens of each mini-batch. "
+        f"{lines_of(study)} The paper ({stated['revision']}) finds the entropies of STAPO above those of "
+        f"the baselines only from the {100 * stated['level']:.0f}th percentile on."
+    )
+    return charts.grid(panels, caption, columns=max((len(levels) + 1) // 2, 1))
+
+
+def _quantiles(artefacts: "Artefacts", run: "TrainingRun") -> dict[str, Any]:
+    """Return level -> (steps,) quantiles of a training."""
+    import numpy as np
+
+    from stapo import paths
+    from stapo.files import AGAIN, DamagedFileError
+
+    records = artefacts.metrics(run)
+    try:
+        levels = set.intersection(*(set(record["entropy_quantiles"]) for record in records))
+        return {
+            level: np.array([float(record["entropy_quantiles"][level]) for record in records])
+            for level in levels
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        raise DamagedFileError(
+            f"{path}: entropy_quantiles are not numbers everywhere; {AGAIN}"
+        ) from error

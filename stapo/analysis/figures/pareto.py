@@ -1,0 +1,49 @@
+"""Accuracy of every training against the stability of its entropy."""
+
+from typing import TYPE_CHECKING, Any
+
+from stapo.exhibits import Exhibit
+
+if TYPE_CHECKING:
+    from stapo.analysis.artefacts import Artefacts
+
+EXHIBIT = Exhibit(
+    order=40, title="Accuracy and stability", sources=frozenset({"metrics", "scores"})
+)
+
+
+def make(artefacts: "Artefacts") -> Any:
+    """Return accuracy against entropy stability: a panel per decoding and size, a point per training."""
+    from stapo.analysis import charts
+    from stapo.analysis.averages import of_trainings, shown_benchmarks
+    from stapo.analysis.curves import accuracy_label, smoothing
+    from stapo.analysis.stability import warm_up_steps
+
+    study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
+    group = charts.colours(artefacts.titles())
+    x = charts.x_axis("spread of the entropy [%], less is more stable", low=0)
+    y, panels = charts.y_axis(accuracy_label(study, benchmarks)), []
+    for decoding in study.run.decodings:
+        accuracy = of_trainings(artefacts, decoding, benchmarks)
+        for size in study.run.sizes:
+            layers = charts.points(_rows(artefacts, size, accuracy), x, y, group, size=50)
+            panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
+    caption = (
+        "Accuracy of every training, with 95 % intervals over problems, against the stability of its "
+        f"entropy: standard deviation / mean of the {smoothing(study.training.steps)}, without the first "
+        f"{warm_up_steps(study)} (docs/stability.md). Further up and further left is better."
+    )
+    return charts.grid(panels, caption, columns=len(study.run.sizes), share_y=True)
+
+
+def _rows(artefacts: "Artefacts", size: str, accuracy: dict[Any, Any]) -> list[dict[str, Any]]:
+    from stapo.analysis.stability import entropies
+    from stapo.study import TrainingRun
+
+    study, rows = artefacts.study, []
+    for method in study.run.methods:
+        for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True):
+            found = accuracy[TrainingRun(size, method, seed)]
+            place = {"x": 100 * one.spread, "y": found.value, "low": found.low, "high": found.high}
+            rows.append({"group": study.method(method).title, "seed": seed, **place})
+    return rows

@@ -1,0 +1,131 @@
+"""Figures of recorded tokens and of quantiles hold the numbers of the records."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from drawn import caption, panels
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import MAX_POINTS
+from stapo.analysis.draw import chart_of, image
+from stapo.analysis.evidence.bounds import GROUPS, checked
+from stapo.analysis.evidence.frequencies import frequencies
+from stapo.analysis.evidence.quadrants import NAMES
+from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
+from stapo.analysis.figures import token_frequencies
+from stapo.files import DamagedFileError, write_jsonl
+
+OF_TOKENS = {
+    "quadrants": 2,
+    "gradient_bounds": 1,
+    "token_frequencies": 4,
+    "silenced_by_position": 2,
+}
+"""Figure -> panels of a size with two methods."""
+
+
+@pytest.mark.parametrize("name", OF_TOKENS)
+def test_every_kind_of_study_is_drawn(name, several, empty, without_candidates):
+    for study, sizes in ((several, 2), (empty, 1), (without_candidates, 1)):
+        chart = chart_of(study, name)
+        found = panels(chart)
+        assert len(found) == sizes * OF_TOKENS[name]
+        tokens = sum(len(unit.rows) for panel in found for unit in panel.of("point"))
+        assert tokens <= MAX_POINTS
+        assert image(chart)["svg"]
+        if name in ("token_frequencies", "silenced_by_position"):
+            assert (NO_SILENCED in caption(chart)) == (study is not several)
+
+
+def test_all_norms_lie_between_their_bounds(complete):
+    artefacts, truth = complete
+    found = checked(recorded(artefacts))
+    gradients = sum(int((frame["gradient_norm_sq"] > 0).sum()) for frame in truth.values())
+    assert found.inside == found.tokens == gradients
+    assert found.excess < 1e-5
+    assert f"{gradients:,} lie between" in caption(chart_of(artefacts, "gradient_bounds"))
+
+
+def test_a_norm_outside_its_bounds_is_found(complete):
+    one, _ = recorded(complete[0])
+    frame = one.frame.copy()
+    (place, *_) = np.flatnonzero(frame["gradient_norm_sq"] > 0.1)
+    frame.loc[place, "gradient_norm_sq"] = 1.01 * frame.loc[place, "upper_bound"]
+    found = checked([dataclasses.replace(one, frame=frame)])
+    assert found.tokens - found.inside == 1
+    assert found.excess > 1e-5
+
+
+def test_the_figure_shows_the_collision_probability_between_the_curves(complete):
+    artefacts, truth = complete
+    (panel,) = panels(chart_of(artefacts, "gradient_bounds"))
+    lines = {name: np.transpose(line) for (name, _), line in panel.lines().items()}
+    collisions = np.concatenate([frame["collision"] for frame in truth.values()])
+    rows = panel.of("point")[0].rows
+    assert {row["group"] for row in rows} == {*GROUPS.values()}
+    x, y = (np.array([row[axis] for row in rows]) for axis in "xy")
+    assert (np.interp(x, *lines["lower bound"]) - 1e-3 <= y).all()
+    assert (np.interp(x, *lines["upper bound"]) + 1e-3 >= y).all()
+    # It is the sum of squared probabilities of a token.
+    assert max(np.abs(collisions - one).min() for one in y) < 1e-4
+
+
+def test_quadrants_have_their_tokens_and_numbers(complete):
+    for one, panel in zip(
+        recorded(complete[0]), panels(chart_of(complete[0], "quadrants")), strict=True
+    ):
+        assert panel.title == f"{one.size}, {one.title}"
+        silenced = [row for row in panel.of("point")[0].rows if row["group"] == NAMES[0]]
+        assert silenced
+        assert all(row["x"] < one.tau_p for row in silenced)
+        assert {row["group"] for row in panel.of("text")[-1].rows} == {*NAMES}
+        assert [unit.rows[0]["label"] for unit in panel.of("rule")] == ["tau_p", "median of tau_h"]
+
+
+def test_long_and_hidden_tokens_have_short_and_different_names(artefacts):
+    rows = frequencies(recorded(artefacts)[0], "silenced")[:3]
+    long = [dataclasses.replace(row, token="a\u202e" + 99 * "b" + row.token) for row in rows]
+    names = [row["y"] for row in token_frequencies._rows(long, "silenced")]
+    assert len({*names}) == 3
+    assert max(map(len, names)) < 45
+    assert names[0].startswith('"a\\u202ebb')
+
+
+def test_a_range_without_a_silenced_token_has_no_point_on_the_logarithmic_axis(complete):
+    found = panels(chart_of(complete[0], "silenced_by_position"))
+    rows = [row for panel in found for unit in panel.of("line") for row in unit.rows]
+    assert all(unit.encoding["y"]["scale"]["type"] == "log" for p in found for unit in p.of("line"))
+    assert all(row["y"] is None or row["y"] > 0 for row in rows)
+    assert any(row["y"] is None and row["low"] is None for row in rows)
+
+
+def write_metrics(artefacts, **changed):
+    levels = {"0.5": 0.1, "0.8": 1.0, "0.95": 2.0} | changed
+    for path in paths.metrics_paths(artefacts.study):
+        records = [
+            {"step": step, "entropy_quantiles": {k: v and v * step for k, v in levels.items()}}
+            for step in range(1, artefacts.study.training.steps + 1)
+        ]
+        write_jsonl(artefacts.root / path, records)
+
+
+def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
+    write_metrics(several)
+    found = panels(chart_of(several, "entropy_quantiles"))
+    assert [panel.title for panel in found][:3] == [
+        "small, 50th percentile",
+        "small, 80th percentile (the level in the paper)",
+        "small, 95th percentile",
+    ]
+    assert len(found) == 6
+    lines = found[1].lines(pale=True)
+    assert [y for _, y in next(iter(lines.values()))] == [1.0, 2.0, 3.0, 4.0]
+    assert {seed for _, seed in lines} == {*several.study.run.seeds}
+
+
+def test_metrics_without_a_quantile_are_damaged(several):
+    write_metrics(several, **{"0.8": None})
+    with pytest.raises(DamagedFileError, match="entropy_quantiles are not numbers"):
+        chart_of(Artefacts(several.study, several.root), "entropy_quantiles")
