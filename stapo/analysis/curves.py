@@ -101,7 +101,7 @@ def with_mean(
 
 def line_of(
     x: Iterable[float], y: Iterable[float], group: str, **more: Any
-) -> list[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     """Return the rows of a line; of a long one, every k-th and the last."""
     rows = [
         {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
