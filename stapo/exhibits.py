@@ -6,6 +6,7 @@ files, so at their top they must not import altair, numpy or pandas.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
@@ -46,6 +47,7 @@ class Exhibit:
     """What a study must have; None if every study has it."""
 
 
+@cache
 def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     """Return name -> declaration of the files in a folder of `stapo/analysis`, in the order of the report."""
     files = sorted((Path(__file__).parent / "analysis" / folder).glob("[!_]*.py"))
@@ -55,32 +57,14 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     return dict(sorted(found.items(), key=lambda one: one[1].order))
 
 
-FIGURES = declared("figures")
+FIGURES: dict[str, Exhibit]
 """Name of a figure -> its declaration, in the order of the report."""
+TABLES: dict[str, Exhibit]
+"""Name of a table of evidence -> its declaration, in the order of the report."""
 
 
-def _from(*sources: Source) -> frozenset[Source]:
-    return frozenset(sources)
-
-
-TABLES: dict[str, Exhibit] = {
-    "verdicts": Exhibit(title="The paper's claims", sources=_from("metrics", "scores", "tokens")),
-    "stability": Exhibit(title="Stability", sources=_from("metrics", "scores", "responses")),
-    "ablation": Exhibit(
-        title="Ablation and sensitivity", sources=_from("scores", "metrics"), needs="ablation"
-    ),
-    "quadrants": Exhibit(title="Quadrants of probability and entropy", sources=_from("tokens")),
-    "taxonomy": Exhibit(title="Classes of tokens (v4 and v5)", sources=_from("tokens")),
-    "taxonomy_v2": Exhibit(title="Classes of tokens (v1 to v3)", sources=_from("tokens")),
-    "token_frequencies": Exhibit(
-        title="Most frequent silenced and retained tokens", sources=_from("tokens")
-    ),
-    "cases": Exhibit(title="Silenced tokens in context", sources=_from("tokens")),
-    "interventions": Exhibit(
-        title="One update with and without silencing",
-        sources=_from("interventions"),
-        needs="interventions",
-    ),
-    "hyperparameters": Exhibit(title="Hyperparameters", sources=_from()),
-}
-"""Name of a table -> its declaration, in the order of the report."""
+def __getattr__(name: str) -> dict[str, Exhibit]:
+    """Return `FIGURES` or `TABLES`, read when it is asked for, since their files import this module."""
+    if name in ("FIGURES", "TABLES"):
+        return declared("figures" if name == "FIGURES" else "tables")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

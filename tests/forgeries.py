@@ -23,7 +23,7 @@ from stapo.analysis.citations import write_references
 from stapo.analysis.draw import write_figure
 from stapo.analysis.evidence_tables import write_evidence
 from stapo.analysis.report import write_report
-from stapo.analysis.tables import write_tables
+from stapo.analysis.main_tables import write_tables
 from stapo.analysis.values import write_values
 from stapo.canonical import fingerprint
 from stapo.evaluation.scores import score

@@ -1,21 +1,16 @@
 """A verdict on each claim of the paper: holds, does not hold, or cannot be decided."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 from typing import Any, Literal
 
-from stapo.analysis.against_paper import changed, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
-from stapo.analysis.grids import Grid
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
 from stapo.analysis.token_quantities import TOKEN_QUANTITIES
 from stapo.evaluation.statistics import Interval
-from stapo.reference import claims, confidence
-from stapo.study import Study
+from stapo.reference import claims
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
 HOLDS: Verdict = "holds"
@@ -177,61 +172,3 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         yield Decided(
             claim=claim, where=where, measured=found, seeds=seeds, verdict=verdict, reason=reason
         )
-
-
-COLUMNS: list[Column[Decided]] = [
-    Column("Claim", lambda row: row.claim.text, text=True),
-    Column("Verdict", lambda row: row.verdict, text=True),
-    Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
-    Column("Reason", lambda row: row.reason, text=True),
-    Column("Size", lambda row: row.where, text=True),
-    Column("Revision", lambda row: row.claim.revision, text=True),
-    Column("Source of the claim", lambda row: confidence(row.claim.confidence), text=True),
-    Column("Training seeds", lambda row: row.seeds),
-]
-
-
-def table(artefacts: Artefacts) -> Grid:
-    """Return the table of verdicts.
-
-    Raises:
-        DamagedFileError: files of the study are missing, damaged or incomplete.
-        StaleScoreError: as for `read_scores`.
-    """
-    rows = verdicts(artefacts)
-    rule = (
-        "Each claim is decided by a rule from measured intervals (95 %): it holds if all intervals agree "
-        "with it, does not hold if one contradicts it, and cannot be decided otherwise. Rules and limits: "
-        "stapo/reference/claims.yaml."
-    )
-    return Grid(
-        columns=COLUMNS,
-        rows=rows,
-        caption=tally(rows),
-        notes=[rule, *_notes(artefacts.study)],
-    )
-
-
-def tally(rows: Sequence[Decided]) -> str:
-    """Return how many verdicts there are of each kind, as a sentence."""
-    count = Counter(row.verdict for row in rows)
-    counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
-    unmeasured = sum(not row.measured for row in rows)
-    return (
-        f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
-        "the last ones, the study does not measure what the claim is about."
-    )
-
-
-def _notes(study: Study) -> list[str]:
-    others = [size for size in study.run.sizes if not is_papers(study, size)]
-    notes = ["Each claim is decided on its own: of many verdicts, some are wrong by chance."]
-    for name in dict.fromkeys(claim.method for claim in paper_claims()):
-        if name in study.run.methods and (changes := changed(study, name)):
-            notes.append(f"{study.method(name).title} is not as in the paper: {changes}.")
-    if others:
-        notes.append(
-            f"{', '.join(others)}: not a model of the paper. Verdicts are about this study's models and say "
-            "little about the paper's."
-        )
-    return notes

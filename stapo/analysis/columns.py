@@ -1,13 +1,11 @@
-"""The columns of every table, each declared once for Markdown, LaTeX, HTML, the terminal and the CSV.
+"""The columns of the main table and of what is printed with it, each declared once for every format.
 
-To add a column, add one entry to the list of its table. The CSV has one line for each number of a column
-with a `Metric`.
+To add a column, add one entry to the list of its table; to add a number to the CSV, a line to `csv_lines`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from math import isfinite, nan
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -17,75 +15,8 @@ from stapo.analysis.cells import Cell
 from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.analysis.selection import Choice
+from stapo.analysis.table import METHOD, SIZE, Column, Estimate
 from stapo.evaluation.statistics import Interval, pass_at_k
-
-Row = TypeVar("Row")
-UNMEASURED = "\u2013"
-"""What stands for a number that was not measured."""
-FORMATS = ("md", "tex", "html", "terminal")
-"""Formats with one column of a table for each `Column`."""
-
-
-@dataclass(frozen=True)
-class Estimate(Interval):
-    """A value with its 95 % interval; nan stands for what was not measured, also as a bound."""
-
-    low: float = nan
-    high: float = nan
-    best: bool = False
-    marks: str = ""
-    """Marks of the targets that differ from it."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """Name of a number in the CSV."""
-
-    name: str
-    of: str
-    """Its benchmark or average."""
-
-
-@dataclass(frozen=True)
-class Column(Generic[Row]):
-    """One column of a table in every format."""
-
-    heading: str
-    value: Callable[[Row], str | float | Estimate]
-    form: str = ""
-    """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
-    text: bool = False
-    """Whether it contains text, which is left-aligned; numbers are right-aligned."""
-    footnote: str = ""
-    """Mark of a footnote after the heading."""
-    css: str = ""
-    """CSS class of its cells in the report, if not that of text or of numbers."""
-    terminal: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `rich.table.Table.add_column`."""
-    formats: Collection[str] = FORMATS
-    """Formats that show it."""
-    metric: Metric | None = None
-    """Name in the CSV; None for a column that is not in the CSV."""
-
-    def shown(self, row: Row) -> str | Estimate:
-        """Return the cell of a row."""
-        value = self.value(row)
-        if isinstance(value, Estimate):
-            return value
-        return UNMEASURED if value != value else format(value, self.form)
-
-    def number(self, estimate: Estimate) -> str:
-        """Return the value of an estimate, with two decimals if the column has no form."""
-        value = estimate.value
-        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
-
-    def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
-        """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
-        low, high = estimate.low, estimate.high
-        if not (isfinite(low) and isfinite(high)):
-            return None
-        form = self.form or ".1f"
-        return format(low, form), format(high, form)
 
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:
@@ -107,30 +38,7 @@ def _percent(share: Callable[[Cell], float]) -> Callable[[TableRow], float]:
     return lambda row: 100 * mean(row)
 
 
-def _of(benchmark: str, of: Callable[[Cell], Any]) -> Callable[[TableRow], Any]:
-    """Return a function of a row that returns the value of one benchmark."""
-    return lambda row: of(row.responses[benchmark])
-
-
-def _only_csv(
-    benchmark: str, name: str, of: Callable[[Cell], float], form: str = ""
-) -> Column[TableRow]:
-    """Return a column for a number of a benchmark that is only in the CSV."""
-    return Column(name, _of(benchmark, of), form, formats=(), metric=Metric(name, benchmark))
-
-
-SIZE: Column[Any] = Column(
-    "Size", lambda row: row.size, text=True, terminal={"header": "size", "no_wrap": True}
-)
-METHOD: Column[Any] = Column(
-    "Method",
-    lambda row: row.title,
-    text=True,
-    terminal={"header": "method", "overflow": "fold", "min_width": 10},
-)
-CHECKPOINT: Column[Any] = replace(
-    METHOD, heading="Checkpoint", terminal={**METHOD.terminal, "header": "checkpoint"}
-)
+CHECKPOINT: Column[Any] = replace(METHOD, heading="Checkpoint")
 
 
 def named(table: MainTable) -> list[Column[TableRow]]:
@@ -141,31 +49,9 @@ def named(table: MainTable) -> list[Column[TableRow]]:
 
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
-    benchmarks = [
-        Column(
-            f"{name} avg@{samples}",
-            _estimate(name),
-            terminal={"header": name, "overflow": "fold", "min_width": 6},
-            metric=Metric(f"avg@{samples}", name),
-        )
-        for name, samples in table.samples.items()
-    ]
-    averages = [
-        Column(
-            name,
-            _estimate(name),
-            terminal={"no_wrap": True},
-            # Other averages do not fit into the 80 characters of a terminal; they are printed below.
-            formats=FORMATS if name == AVERAGE else ("md", "tex", "html"),
-            metric=Metric("avg@N", name),
-        )
-        for name in table.averages
-    ]
-    return [
-        *named(table),
-        *benchmarks,
-        *averages,
-    ]
+    headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
+    headings |= {name: name for name in table.averages}
+    return [*named(table), *(Column(text, _estimate(name)) for name, text in headings.items())]
 
 
 SEEDS: Column[TableRow] = Column("Training seeds", lambda row: row.seeds)
@@ -184,59 +70,49 @@ def responses(table: MainTable) -> list[Column[TableRow]]:
 
 
 def pass_and_majority(table: MainTable) -> list[Column[TableRow]]:
-    """Return the columns of pass@N and majority@N; the CSV also has pass@k for smaller powers of two."""
-    columns = named(table)
-    for name, samples in table.samples.items():
-        powers = [2**i for i in range(samples.bit_length())]
-        columns += [
-            Column(name, _of(name, _pass_and_majority(powers[-1]))),
-            *(_only_csv(name, f"pass@{k}", _pass_at(k)) for k in powers),
-            _only_csv(name, f"majority@{samples}", lambda cell: 100 * cell.majority),
-        ]
-    return columns
+    """Return the columns of pass@N and majority@N."""
+
+    def column(name: str, samples: int) -> Column[TableRow]:
+        most = _powers(samples)[-1]
+
+        def value(row: TableRow) -> str:
+            cell = row.responses[name]
+            return f"{100 * pass_at_k(cell.correct, most):.1f} / {100 * cell.majority:.1f}"
+
+        return Column(name, value)
+
+    return [*named(table), *(column(*one) for one in table.samples.items())]
 
 
-def _pass_at(k: int) -> Callable[[Cell], float]:
-    return lambda cell: 100 * pass_at_k(cell.correct, k)
+def _powers(samples: int) -> list[int]:
+    """Return the powers of two up to N: the k of pass@k."""
+    return [2**i for i in range(samples.bit_length())]
 
 
-def _pass_and_majority(k: int) -> Callable[[Cell], str]:
-    return lambda cell: f"{100 * pass_at_k(cell.correct, k):.1f} / {100 * cell.majority:.1f}"
+def _by_rules(cell: Cell) -> float:
+    return cell.rule
+
+
+def _with_verifier(cell: Cell) -> float:
+    return cell.with_verifier
 
 
 def verdicts(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the verdicts by the rules and with the verifier."""
-    columns: list[Column[TableRow]] = [
+
+    def flips(name: str) -> Column[TableRow]:
+        def value(row: TableRow) -> str:
+            return f"{row.responses[name].flips} of {row.responses[name].judged}"
+
+        return Column(f"Flips, {name}", value, css="count")
+
+    return [
         *named(table),
-        Column(
-            "Rules",
-            _mean(lambda cell: 100 * cell.rule),
-            ".2f",
-            metric=Metric("avg@N by the rules", AVERAGE),
-        ),
-        Column(
-            "With verifier",
-            _mean(lambda cell: 100 * cell.with_verifier),
-            ".2f",
-            metric=Metric("avg@N with the verifier", AVERAGE),
-        ),
+        Column("Rules", _percent(_by_rules), ".2f"),
+        Column("With verifier", _percent(_with_verifier), ".2f"),
+        *map(flips, table.samples),
+        Column("Cut", lambda row: sum(cell.verifier_cut for cell in row.responses.values())),
     ]
-    for name, samples in table.samples.items():
-        flips = _of(name, lambda cell: f"{cell.flips} of {cell.judged}")
-        columns += [
-            Column(f"Flips, {name}", flips, css="count"),
-            _only_csv(name, f"avg@{samples} by the rules", lambda cell: 100 * cell.rule),
-            _only_csv(
-                name, f"avg@{samples} with the verifier", lambda cell: 100 * cell.with_verifier
-            ),
-            _only_csv(name, "flips", lambda cell: cell.flips),
-            _only_csv(name, "judged", lambda cell: cell.judged),
-            _only_csv(name, "cut", lambda cell: cell.verifier_cut),
-        ]
-    cut = Column[TableRow](
-        "Cut", lambda row: sum(cell.verifier_cut for cell in row.responses.values())
-    )
-    return [*columns, cut]
 
 
 CHOICES: list[Column[Choice]] = [
@@ -262,16 +138,15 @@ def _around(value: float, cell: Compared, form: str) -> str:
     return f"{value:{form}.2f} [{low:{form}.1f}, {high:{form}.1f}]"
 
 
-_NOT_HTML = ("md", "tex", "terminal")
 AGAINST_PAPER: list[Column[ComparedCell]] = [
     REVISION,
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.column, text=True),
-    Column("Ours", lambda cell: cell.ours, ".2f", formats=_NOT_HTML),
+    Column("Ours", lambda cell: cell.ours, ".2f", formats=("md", "tex")),
     Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count", formats=("html",)),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: cell.difference, "+.2f", formats=_NOT_HTML),
+    Column("Difference", lambda cell: cell.difference, "+.2f", formats=("md", "tex")),
     Column(
         "Difference",
         lambda cell: _around(cell.difference, cell, "+"),
@@ -294,17 +169,12 @@ GAINS_AGAINST_PAPER: list[Column[ComparedGain]] = [
 ]
 
 AUDIT: list[Column[AuditedRow]] = [
-    Column(
-        "Decoding",
-        lambda row: decoding_title(row.decoding),
-        text=True,
-        terminal={"header": "decoding"},
-    ),
-    Column("Size", lambda row: row.size, text=True, terminal={"header": "size"}),
-    Column("Method", lambda row: row.title, text=True, terminal={"header": "method"}),
-    Column("Avg stated", lambda row: row.stated, ".2f", terminal={"header": "stated"}),
-    Column("Mean of the six", lambda row: row.recomputed, ".2f", terminal={"header": "recomputed"}),
-    Column("Difference", lambda row: row.difference, "+.2f", terminal={"header": "difference"}),
+    Column("Decoding", lambda row: decoding_title(row.decoding), text=True),
+    Column("Size", lambda row: row.size, text=True),
+    Column("Method", lambda row: row.title, text=True),
+    Column("Avg stated", lambda row: row.stated, ".2f"),
+    Column("Mean of the six", lambda row: row.recomputed, ".2f"),
+    Column("Difference", lambda row: row.difference, "+.2f"),
 ]
 
 
@@ -312,52 +182,55 @@ AUDIT: list[Column[AuditedRow]] = [
 class Line:
     """A line of the CSV: one number of one row."""
 
-    table: MainTable
     row: TableRow
-    metric: Metric
-    value: str | float | Estimate
+    of: str
+    """Its benchmark or average."""
+    metric: str
+    value: float | Interval
+
+    def cells(self, table: MainTable) -> list[str | int]:
+        """Return the cells of `CSV`."""
+        found, low, high = self.value, "", ""
+        if isinstance(found, Interval):
+            low, high = f"{found.low:.6f}", f"{found.high:.6f}"
+            found = found.value
+        value = f"{found:.6f}" if isinstance(found, float) else found
+        samples, row = table.samples.get(self.of, ""), self.row
+        problems = problems_of(table, self.of)
+        head = [row.size, row.method, self.of, self.metric, value, low, high]
+        return [*head, problems, samples, row.seeds, row.source]
 
 
-def _bound(name: str) -> Callable[[Line], str]:
-    return lambda line: (
-        f"{getattr(line.value, name):.6f}" if isinstance(line.value, Estimate) else ""
-    )
+CSV = (
+    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
+)  # fmt: skip
+"""Headings of the CSV."""
 
 
-def _number(line: Line) -> str:
-    value = line.value.value if isinstance(line.value, Estimate) else line.value
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
+def problems_of(table: MainTable, of: str) -> int:
+    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
+    return sum(table.problems[name] for name in table.averages.get(of, [of]))
 
 
-def problems_of(line: Line) -> int:
-    """Return the number of problems of a line's benchmark, or of all benchmarks of its average."""
-    of = line.metric.of
-    return sum(line.table.problems[name] for name in line.table.averages.get(of, [of]))
-
-
-CSV: list[Column[Line]] = [
-    Column("size", lambda line: line.row.size),
-    Column("method", lambda line: line.row.method),
-    Column("benchmark", lambda line: line.metric.of),
-    Column("metric", lambda line: line.metric.name),
-    Column("value", _number),
-    Column("low", _bound("low")),
-    Column("high", _bound("high")),
-    Column("problems", problems_of),
-    Column("samples", lambda line: line.table.samples.get(line.metric.of, "")),
-    Column("seeds", lambda line: line.row.seeds),
-    Column("source", lambda line: line.row.source),
-]
-
-
-def csv_lines(table: MainTable) -> Iterable[Line]:
+def csv_lines(table: MainTable) -> Iterator[Line]:
     """Yield the lines of the CSV; the benchmarks of each row come before its averages."""
-    order = [*table.samples, *table.averages]
-    parts = [[*accuracy(table), *responses(table), *pass_and_majority(table)]]
-    parts += [verdicts(table)] * table.verifier
-    for columns in parts:
-        measured = [(column, column.metric) for column in columns if column.metric]
-        measured.sort(key=lambda one: order.index(one[1].of))
-        for row in table.rows:
-            for column, metric in measured:
-                yield Line(table, row, metric, column.value(row))
+    for row in table.rows:
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield Line(row, name, f"avg@{samples}", row.cells[name])
+            for k in _powers(samples):
+                yield Line(row, name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
+            yield Line(row, name, f"majority@{samples}", 100 * cell.majority)
+        for average in table.averages:
+            yield Line(row, average, "avg@N", row.cells[average])
+    for row in table.rows if table.verifier else ():
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield Line(row, name, f"avg@{samples} by the rules", 100 * cell.rule)
+            yield Line(row, name, f"avg@{samples} with the verifier", 100 * cell.with_verifier)
+            for metric in ("flips", "judged", "cut"):
+                count = cell.verifier_cut if metric == "cut" else getattr(cell, metric)
+                yield Line(row, name, metric, count)
+        rules, both = (_percent(of)(row) for of in (_by_rules, _with_verifier))
+        yield Line(row, AVERAGE, "avg@N by the rules", rules)
+        yield Line(row, AVERAGE, "avg@N with the verifier", both)

@@ -1,26 +1,34 @@
-"""Output formats of tables: Markdown, LaTeX and HTML by templates, the terminal, and CSV."""
+"""Rendering of tables: Markdown and LaTeX by templates, CSV, and the terminal; the report's page is HTML."""
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jinja2
 from markupsafe import Markup
+from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from stapo.analysis import columns
-from stapo.analysis.columns import Column
-from stapo.analysis.grids import Grid
 from stapo.analysis.latex import heading_line, latex, latex_label, layout, table_lines
 from stapo.analysis.notes import comparison_text, headline_texts
-from stapo.analysis.rows import MainTable
+from stapo.analysis.table import Column, Estimate, Table
 from stapo.text import markdown, visible
 
 Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
+DIGITS = ".8g"
+"""Digits of a number in the CSV."""
+FORMULA = re.compile(r"[=+@\t\r-]")
+NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
+"""A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
+NARROW = 10
+"""Characters of a column of text in the terminal, at least."""
 
 
 def template(name: str) -> jinja2.Template:
@@ -46,11 +54,16 @@ def template(name: str) -> jinja2.Template:
     }
     environment.globals |= {
         "columns": columns,
+        "grid": markdown_grid,
         "headline_texts": headline_texts,
         "comparison_text": comparison_text,
         "counted": _counted,
     }
     return environment.get_template(name)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _visible(value: Any) -> Any:
@@ -59,68 +72,131 @@ def _visible(value: Any) -> Any:
     return visible(value, keep="\n") if text else value
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def render(table: Table, suffix: str, name: Sequence[str], title: str, made_by: str) -> str:
+    """Return a table of evidence as `md`, `tex` or `csv`.
+
+    Args:
+        table: the table.
+        suffix: the format.
+        name: study and name of the table.
+        title: heading of the table.
+        made_by: fingerprint of everything that determines it.
+    """
+    if suffix == "csv":
+        return csv_text(_csv_lines(table))
+    if suffix == "tex":
+        return latex_table(name, table.noted(), made_by, f"{name[0]}: {title}")
+    found = table.noted()
+    heading = f"# {markdown(name[0])}, {markdown(title)}"
+    texts = [heading, markdown(found.caption), markdown_grid(found.columns, found.rows)]
+    return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
 
 
-def latex_table(label: Sequence[str], grid: Grid, made_by: str, title: str) -> str:
+def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
+    """Return the lines of a table in Markdown."""
+    shown = [column for column in found if "md" in column.formats]
+    lines = [[markdown(column.heading) + column.footnote for column in shown]]
+    lines += [[_markdown_cell(column, column.shown(row)) for column in shown] for row in rows]
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, f"|{'---|' * len(shown)}", *body])
+
+
+def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
+    if isinstance(cell, str):
+        return markdown(cell)
+    number = column.number(cell)
+    bounds = column.bounds(cell)
+    interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
+    return (f"**{number}**" if cell.best else number) + cell.marks + interval
+
+
+def latex_table(label: Sequence[str], table: Table, made_by: str, title: str) -> str:
     r"""Return a table as LaTeX, to be read by `\input`; long texts make it one that may have several pages.
 
     Args:
         label: parts of its label.
-        grid: the table; its notes are set below it.
+        table: the table; its notes are set below it.
         made_by: fingerprint of everything that determines it.
         title: its caption in a list of tables.
     """
-    shown = [column for column in grid.columns if "tex" in column.formats]
-    found = layout(shown, grid.rows)
+    shown = [column for column in table.columns if "tex" in column.formats]
+    found = layout(shown, table.rows)
     return template("grid.tex.j2").render(
-        grid=grid,
+        grid=table,
         title=title,
         made_by=made_by,
         label=latex_label(*label),
-        preamble=found.preamble,
-        long=bool(found.size),
-        size=found.size,
-        turned=found.turned,
+        layout=found,
         heading=heading_line(shown, found.paragraphs),
-        lines=table_lines(shown, grid.rows, found),
+        lines=table_lines(shown, table.rows, found),
     )
 
 
-def csv_text(table: MainTable) -> str:
-    """Return a table as CSV with one line for each number."""
+def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
+    """Return lines of cells as CSV, in which no text is a formula of a spreadsheet."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([column.heading for column in columns.CSV])
-    for line in columns.csv_lines(table):
-        writer.writerow([column.shown(line) for column in columns.CSV])
+    writer.writerows([_no_formula(str(cell)) for cell in line] for line in lines)
     return stream.getvalue()
+
+
+def _no_formula(cell: str) -> str:
+    return f"'{cell}" if FORMULA.match(cell) and not NUMBERS.fullmatch(cell) else cell
+
+
+def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
+    """Yield heading and rows: numbers with all digits, and two columns more for the bounds of estimates."""
+    found = []
+    for column in table.columns:
+        values = [column.value(row) for row in table.rows]
+        numbers = [value.value if isinstance(value, Estimate) else value for value in values]
+        found.append([column.heading, *map(_plain, numbers)])
+        if any(isinstance(value, Estimate) for value in values):
+            for end in ("low", "high"):
+                ends = [getattr(value, end, float("nan")) for value in values]
+                found.append([f"{column.heading}, {end}", *map(_plain, ends)])
+    yield from zip(*found, strict=True)
+
+
+def _plain(value: str | float) -> str:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, int):
+        return str(value)
+    return format(value, DIGITS) if isfinite(value) else ""
 
 
 def terminal_table(
     found: Sequence[Column[Row]],
     groups: Iterable[Iterable[Row]],
+    title: Text,
     style: Callable[[Row], str] = lambda row: "",
-    **options: Any,
 ) -> RichTable:
-    """Return a table for the terminal, in which text is not interpreted as markup.
+    """Return a table for the terminal, whose text is not interpreted as markup.
+
+    Headings and texts are folded, numbers never: print it with `crop=False`, so that a table that is wider
+    than the terminal keeps all of its digits.
 
     Args:
-        found: columns of the table.
+        found: columns of the table; what is not in Markdown is left out.
         groups: rows of the table, in groups that are separated from each other.
+        title: text above it.
         style: function that returns the style of a row.
-        options: further arguments of `rich.table.Table`.
     """
-    table = RichTable(**options)
-    here = [column for column in found if "terminal" in column.formats]
-    for column in here:
-        arguments = {"header": column.heading, **column.terminal}
-        header = Text(arguments.pop("header"))
-        table.add_column(header, justify="left" if column.text else "right", **arguments)
-    for rows in groups:
-        for row in rows:
-            table.add_row(*(_text(column, row) for column in here), style=style(row))
+    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = [column for column in found if "md" in column.formats]
+    parts = [[(row, [_text(column, row) for column in shown]) for row in rows] for rows in groups]
+    for i, column in enumerate(shown):
+        widest = max((len(cells[i]) for rows in parts for _, cells in rows), default=0)
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.text else "right",
+            overflow="fold",
+            min_width=min(widest, NARROW) if column.text else widest,
+        )
+    for rows in parts:
+        for row, cells in rows:
+            table.add_row(*cells, style=style(row))
         table.add_section()
     return table
 

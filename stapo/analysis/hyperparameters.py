@@ -4,9 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
-from stapo.analysis.grids import Grid
 from stapo.methods import Method
 from stapo.reference import confidence, paper
 from stapo.study import Study
@@ -46,7 +43,7 @@ OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_cl
 
 
 @dataclass(frozen=True)
-class Row:
+class Setting:
     """A setting of some methods."""
 
     setting: str
@@ -57,24 +54,11 @@ class Row:
     source: str
 
 
-def table(artefacts: Artefacts) -> Grid:
-    """Return the hyperparameters of the study as run, beside the paper's."""
-    study = artefacts.study
-    return Grid(
-        columns=[
-            Column("Setting", lambda row: row.setting, text=True),
-            Column("Methods", lambda row: row.methods, text=True),
-            Column("This study", lambda row: row.ours, text=True),
-            Column("Paper", lambda row: row.paper, text=True),
-            Column("Source", lambda row: row.source, text=True),
-        ],
-        rows=[*_training_rows(study), *_method_rows(study), *_evaluation_rows(study)],
-        caption="Hyperparameters of the study as run, beside those of arXiv 2602.15620.",
-        notes=[
-            "In brackets: how sure it is what the paper states. Settings of baselines are those of their "
-            "own papers, as v4 and v5 say."
-        ],
-    )
+def settings(study: Study) -> Iterator[Setting]:
+    """Yield the hyperparameters of the study as run, beside the paper's."""
+    yield from _training_rows(study)
+    yield from _method_rows(study)
+    yield from _evaluation_rows(study)
 
 
 def _shown(value: Any) -> str:
@@ -95,14 +79,14 @@ def _source(ours: Any, stated: Any, letter: str, elsewhere: str = "") -> str:
     return f"{verdict} [{confidence(letter)}]{about}"
 
 
-def _training_rows(study: Study) -> Iterator[Row]:
+def _training_rows(study: Study) -> Iterator[Setting]:
     training = {name: study.training_of(name) for name in study.run.methods}
     for one in paper()["hyperparameters"]["training"]:
         setting, stated = one["setting"], one["value"]
         for titles, ours in _grouped(
             study, {m: getattr(of, setting) for m, of in training.items()}
         ):
-            yield Row(
+            yield Setting(
                 _label(setting),
                 titles,
                 _shown(ours),
@@ -119,7 +103,7 @@ def _grouped(study: Study, values: Mapping[str, Any]) -> Iterator[tuple[str, Any
         yield ALL if everyone else ", ".join(study.method(name).title for name in names), value
 
 
-def _method_rows(study: Study) -> Iterator[Row]:
+def _method_rows(study: Study) -> Iterator[Setting]:
     """Yield the settings of methods: a row for all with the same value here and in the paper."""
     methods = {name: study.method(name) for name in study.run.methods}
     arguments = dict.fromkeys(key for method in methods.values() for key in method.arguments)
@@ -131,7 +115,7 @@ def _method_rows(study: Study) -> Iterator[Row]:
             if setting in OF_METHODS or setting in method.arguments
         }
         for titles, (ours, stated, letter) in _grouped(study, values):
-            yield Row(
+            yield Setting(
                 _label(setting),
                 titles,
                 _shown(ours),
@@ -154,19 +138,19 @@ def _pair(study: Study, name: str, setting: str) -> tuple[Any, Any, str]:
     )
 
 
-def _evaluation_rows(study: Study) -> Iterator[Row]:
+def _evaluation_rows(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for one in known["evaluation"]:
         ours, stated = getattr(study.evaluation, one["setting"]), one["value"]
         source = _source(ours, stated, one["confidence"])
-        yield Row(
+        yield Setting(
             f"{_label(one['setting'])}, evaluation", ALL, _shown(ours), _shown(stated), source
         )
     for name in study.run.benchmarks:
         samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
         source = _source(samples, stated, known["samples"]["confidence"])
         shown = NOT_STATED if stated is None else _shown(stated)
-        yield Row(f"responses per problem, {name}", ALL, _shown(samples), shown, source)
+        yield Setting(f"responses per problem, {name}", ALL, _shown(samples), shown, source)
 
 
 def algorithm(study: Study) -> list[str]:

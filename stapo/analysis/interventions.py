@@ -99,6 +99,53 @@ def arm_title(study: Study, arm: str) -> str:
     return study.title(study.interventions.method) if arm == SILENCED else ARMS[arm]
 
 
+def caption_of(study: Study) -> str:
+    """Return what the figure and the table of the interventions show."""
+    number = study.interventions.repetitions
+    return (
+        f"One update of a checkpoint from the same weights and the same rollout, in {number} repetitions: "
+        "arms that silence equally many tokens, minus the update in which nothing is silenced. Entropy and "
+        "reward are changes by the update. 95 % intervals over the repetitions (Student's t)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmRow:
+    """One arm at one checkpoint."""
+
+    checkpoint: str
+    arm: str
+    silenced: float
+    """Tokens per update, the mean over the repetitions."""
+    values: Mapping[str, Interval]
+    """Quantity -> value without silencing, or the difference of the arm from it."""
+
+
+def arm_rows(artefacts: Artefacts) -> list[ArmRow]:
+    """Return the rows of the table of the interventions.
+
+    Raises:
+        DamagedFileError: results of interventions are missing, damaged or outdated.
+    """
+    study = artefacts.study
+    return [
+        ArmRow(
+            checkpoint=title_of(study, checkpoint),
+            arm=arm_title(study, arm),
+            silenced=float(np.mean([one.arms[arm].silenced for one in done])),
+            values={
+                name: mean_of_seeds([*map(float, measured(done, name, arm))])
+                if arm == NOTHING
+                else difference(done, name, arm)
+                for name in QUANTITIES
+            },
+        )
+        for checkpoint in study.intervened()
+        for done in [artefacts.intervention(checkpoint).numbers.repetitions]
+        for arm in ARMS
+    ]
+
+
 # The verdict
 
 

@@ -12,8 +12,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo.analysis.columns import SIZE, Column, Estimate
 from stapo.analysis.notes import MARKS
+from stapo.analysis.table import SIZE, Column, Estimate
 from stapo.text import escape, visible
 
 TEX_MARKS = dict(zip(MARKS, (r"\dagger", r"\ddagger", r"\S", r"\P", r"\|"), strict=True))

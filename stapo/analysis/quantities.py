@@ -11,7 +11,8 @@ from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, values_of
-from stapo.analysis.stability import EntropyNumbers, entropies, with_interval
+from stapo.analysis.stability import EntropyNumbers, entropies
+from stapo.analysis.table import with_interval
 from stapo.evaluation.statistics import (
     Array,
     Interval,

@@ -11,13 +11,10 @@ from stapo import paths
 from stapo.analysis import columns
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.evidence_tables import noted
-from stapo.analysis.exhibits import GRIDS
+from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
-from stapo.analysis.grids import Grid
 from stapo.analysis.hyperparameters import algorithm
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.responses import response_choice
@@ -32,6 +29,7 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
+from stapo.analysis.table import UNMEASURED, Column, Table
 from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES
 from stapo.files import replace_file
@@ -79,7 +77,7 @@ def _result_columns(table: MainTable) -> list[Column[TableRow]]:
 
         def difference(row: TableRow, target: str = target) -> str:
             one = known.get((target, row.size, row.method))
-            return _points(one.difference) if one else columns.UNMEASURED
+            return _points(one.difference) if one else UNMEASURED
 
         def p_value(row: TableRow, target: str = target) -> float:
             one = known.get((target, row.size, row.method))
@@ -223,10 +221,10 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     }
 
 
-def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Grid]]:
+def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Table]]:
     """Return title and content of the tables of evidence, by name."""
     names = paths.table_names(artefacts.study)
-    return {name: (TABLES[name].title, noted(GRIDS[name](artefacts))) for name in names}
+    return {name: (TABLES[name].title, evidence_table(artefacts, name).noted()) for name in names}
 
 
 def _responses(artefacts: Artefacts) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
+from stapo.analysis.main_tables import print_table
 from stapo.analysis.rows import MainTable
-from stapo.analysis.tables import print_table
 from stapo.analysis.values import values_table
 from stapo.study import Study
 from stapo.text import visible

@@ -1,31 +1,26 @@
-"""Stability of trainings as numbers, by the definitions of docs/stability.md; and the table of them."""
+"""Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
-from typing import TypeVar
 
 import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import METHOD, SIZE, Column, Estimate
 from stapo.analysis.curves import (
     Values,
-    accuracy_label,
     curves_of,
     moving_mean,
     shares_of,
     values_of,
     width_of,
 )
-from stapo.analysis.grids import Grid
 from stapo.analysis.repetition import Repetition, repetition
 from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.records.responses import read_responses
 from stapo.study import Checkpoint, Study, TrainingRun
 
-Row = TypeVar("Row")
 START, WARM_UP = 0.01, 0.02
 """Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
 COLLAPSE, EXPLOSION = 0.1, 3.0
@@ -196,83 +191,16 @@ def _of_known(happened: Iterable[bool]) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-def with_interval(found: Interval, form: str) -> str:
-    """Return a value with its interval, if it has one, as text; empty for nan."""
-    if not isfinite(found.value):
-        return ""
-    value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]" if isfinite(found.low) else value
-
-
-def estimated(heading: str, of: Callable[[Row], Interval], form: str) -> Column[Row]:
-    """Return a column of values with intervals."""
-
-    def value(row: Row) -> Estimate:
-        found = of(row)
-        return Estimate(found.value, found.low, found.high)
-
-    return Column(heading, value, form)
-
-
-def columns(study: Study) -> list[Column[StabilityRow]]:
-    """Return the columns of the table."""
-    late: list[Column[StabilityRow]] = [
-        estimated("Best minus last accuracy [points]", lambda row: row.degradation, ".2f")
-    ]
-    return [
-        SIZE,
-        METHOD,
-        Column("Training seeds", lambda row: row.seeds),
-        estimated("Entropy after warm-up [nats]", lambda row: row.level, ".3f"),
-        estimated("Spread of entropy [%]", lambda row: row.spread, ".1f"),
-        estimated("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
-        estimated("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
-        Column("Collapsed", lambda row: row.collapsed),
-        Column("Exploded", lambda row: row.exploded),
-        *late * (late_curve(study) is not None),
-        estimated("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
-        estimated("Looping responses [%]", lambda row: row.looping, ".2f"),
-    ]
-
-
-def table(artefacts: Artefacts) -> Grid:
-    """Return the table of stability, a row per size and method.
+def stability_rows(artefacts: Artefacts) -> list[StabilityRow]:
+    """Return the rows of the table of stability, one per size and method.
 
     Raises:
         DamagedFileError: metrics or responses are missing, damaged or incomplete.
         StaleScoreError: as for `read_scores`.
     """
     study, lost = artefacts.study, late_degradations(artefacts)
-    rows = [
+    return [
         _row(artefacts, size, method, lost)
         for size in study.run.sizes
         for method in study.run.methods
     ]
-    return Grid(columns=columns(study), rows=rows, caption=_caption(study), notes=_notes(study))
-
-
-def _caption(study: Study) -> str:
-    return (
-        f"Stability of the trainings by the definitions of docs/stability.md: entropy after a warm-up of "
-        f"{warm_up_steps(study)} steps, and repetition in the last weights' responses at "
-        f"{study.decodings[study.run.decodings[0]].title}. In brackets: 95 % intervals over training seeds "
-        "(Student's t)."
-    )
-
-
-def _notes(study: Study) -> Sequence[str]:
-    notes = [
-        "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher and to "
-        "the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
-        f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice."
-    ]
-    if (curve := late_curve(study)) is not None:
-        decoding, benchmarks = curve
-        notes.append(
-            f"Best minus last accuracy: {accuracy_label(study, benchmarks)}, "
-            f"{study.decodings[decoding].title}. The best of several noisy values is too high by chance, so "
-            "this difference is above 0 also without degradation."
-        )
-    if len(study.run.seeds) == 1:
-        notes.append(ONE_SEED)
-    return notes

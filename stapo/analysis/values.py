@@ -5,11 +5,9 @@ decimals, so that CSV and Parquet hold the same ones. Training quantities over s
 each training's `metrics.jsonl` has them.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,13 @@ import pyarrow.parquet as pq
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import Estimate, csv_lines, problems_of
+from stapo.analysis.columns import csv_lines, problems_of
 from stapo.analysis.comparison import BOOTSTRAP_SEED, average_column, main_table
+from stapo.analysis.formats import csv_text
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.evaluation.statistics import (
     Array,
+    Interval,
     average_at_n,
     bootstrap_means,
     interval,
@@ -149,12 +149,8 @@ def _as_table(values: Sequence[Value]) -> pa.Table:
 
 def values_csv(table: pa.Table) -> str:
     """Return the values as CSV, empty where a column is null."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table.column_names)
-    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        writer.writerow([_written(cell) for cell in row])
-    return stream.getvalue()
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return csv_text([table.column_names, *(map(_written, row) for row in rows)])
 
 
 def _stored(cell: str | float | None) -> str | float | None:
@@ -174,18 +170,18 @@ def _rows(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of the rows: means over the training seeds."""
     for line in csv_lines(table):
         cell = line.value
-        estimate = cell if isinstance(cell, Estimate) else Estimate(float(cell))
+        found = cell if isinstance(cell, Interval) else Interval(float(cell), nan, nan)
         yield Value(
             study=table.study,
             size=line.row.size or None,
             method=line.row.method,
             decoding=table.decoding,
-            benchmark=line.metric.of,
-            metric=line.metric.name,
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            n=problems_of(line),
+            benchmark=line.of,
+            metric=line.metric,
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            n=problems_of(table, line.of),
         )
 
 
@@ -195,7 +191,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
         about: dict[str, Any] = {"study": table.study, "size": one.size or None}
         about |= {"method": one.target, "reference": one.baseline, "decoding": table.decoding}
         found = one.difference
-        numbers: dict[str, Any] = {"benchmark": AVERAGE, "n": _problems(table, AVERAGE)}
+        numbers: dict[str, Any] = {"benchmark": AVERAGE, "n": problems_of(table, AVERAGE)}
         yield Value(
             **about,
             **numbers,
@@ -218,7 +214,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
                 value=100 * further.value,
                 low=100 * further.low,
                 high=100 * further.high,
-                n=_problems(table, column),
+                n=problems_of(table, column),
             )
 
 
@@ -229,7 +225,7 @@ def _headlines(table: MainTable) -> Iterator[Value]:
     for target, found in table.headlines.items():
         if found is None or found.interval is None:
             continue
-        n = _problems(table, AVERAGE)
+        n = problems_of(table, AVERAGE)
         for size, gain in found.gains.items():
             baseline = found.baselines[size]
             yield Value(**about, size=size, method=target, reference=baseline, value=gain, n=n)
@@ -243,10 +239,6 @@ def _headlines(table: MainTable) -> Iterator[Value]:
             high=found.interval.high,
             n=n,
         )
-
-
-def _problems(table: MainTable, average: str) -> int:
-    return sum(table.problems[name] for name in table.averages[average])
 
 
 def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:

@@ -26,7 +26,7 @@ def table(study: StudyOption, decoding: DecodingOption) -> None:
 
     Example: stapo table --study workflows/studies/smoke.yaml --decoding t1.0-p1.0
     """
-    from stapo.analysis.tables import write_tables
+    from stapo.analysis.main_tables import write_tables
 
     found = study_of(study)
     require("--decoding", decoding, found.run.decodings)

@@ -302,7 +302,7 @@ def paper() -> None:
     """
     from rich.console import Console
 
-    from stapo.analysis.tables import print_audit as run
+    from stapo.analysis.main_tables import print_audit as run
 
     run(Console())
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.checkpoint_table import checkpoint_table
-from stapo.analysis.tables import print_table, write_table
+from stapo.analysis.main_tables import print_table, write_table
 from stapo.analysis.values import write_values_of
 from stapo.canonical import fingerprint
 from stapo.evaluation.batch_size import UNKNOWN, default_batch_size

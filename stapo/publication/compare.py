@@ -13,13 +13,11 @@ from string import ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, missing_samples
-from stapo.analysis.columns import Column
 from stapo.analysis.compare_studies import (
     Compared,
     Finished,
@@ -28,6 +26,7 @@ from stapo.analysis.compare_studies import (
     summary,
 )
 from stapo.analysis.formats import terminal_table
+from stapo.analysis.table import Column
 from stapo.evaluation.statistics import Interval
 from stapo.publication.folder import Results
 from stapo.publication.verify import UNREADABLE, opened
@@ -158,14 +157,13 @@ def _problems(results: Results, benchmark: str) -> list[str] | None:
 
 def _columns(found: StudyComparison) -> list[Column[Compared]]:
     a, b = found.first.label, found.second.label
-    folded = {"overflow": "fold", "min_width": 8}
     columns: list[Column[Compared]] = [
-        Column("Size", lambda row: row.size, text=True, terminal={"no_wrap": True}),
-        Column("Method", lambda row: row.title, text=True, terminal=folded),
-        Column("Benchmark", lambda row: row.benchmark, text=True, terminal=folded),
+        Column("Size", lambda row: row.size, text=True),
+        Column("Method", lambda row: row.title, text=True),
+        Column("Benchmark", lambda row: row.benchmark, text=True),
         Column(a, lambda row: row.first.value, ".2f"),
         Column(b, lambda row: row.second.value, ".2f"),
-        Column(f"{b} - {a}", lambda row: _difference(row.difference), terminal={"no_wrap": True}),
+        Column(f"{b} - {a}", lambda row: _difference(row.difference)),
         Column("p (Holm)", lambda row: row.p_holm, ".4f"),
     ]
     if {row.pairing for row in found.rows} != {"paired"}:
@@ -197,9 +195,7 @@ def print_comparison(found: StudyComparison, console: Console) -> None:
         said = " / ".join(dict.fromkeys(titles))
         title = Text(visible(f"{said}: accuracy in %, differences with 95 % intervals"))
         columns = _columns(found)
-        console.print(
-            terminal_table(columns, groups, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        )
+        console.print(terminal_table(columns, groups, title), crop=False)
     if found.settings:
         say("Settings that differ:")
     a, b = found.first.label, found.second.label

@@ -11,8 +11,8 @@ from stapo.analysis.citations import references
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, image
 from stapo.analysis.evidence_tables import evidence_texts
+from stapo.analysis.main_tables import render
 from stapo.analysis.report import render_report
-from stapo.analysis.tables import render
 from stapo.analysis.values import SCHEMA as VALUES
 from stapo.analysis.values import values_csv, values_table
 from stapo.publication import untrusted

@@ -11,9 +11,8 @@ from finished_study import finish
 
 from stapo import paths
 from stapo.analysis import charts, report
-from stapo.analysis.columns import Column
 from stapo.analysis.figures import token_frequencies
-from stapo.analysis.grids import Grid
+from stapo.analysis.table import Column, Table
 from stapo.repository import CATALOGUE, ROOT
 from stapo.study import Study, merge, parse_study
 
@@ -76,13 +75,13 @@ class Verdict(NamedTuple):
     measured: bool
 
 
-def verdicts(artefacts: Any) -> Grid:
+def verdicts(artefacts: Any) -> Table:
     columns: list[Column[Any]] = [
         Column("Claim", lambda row: row[0], text=True),
         Column("Verdict", lambda row: row[1], text=True),
     ]
     rows = [Verdict("STAPO is better.", "cannot be decided", False), Verdict(EVIL, "holds", True)]
-    return Grid(columns=columns, rows=rows, caption="What the paper claims.")
+    return Table(columns=columns, rows=rows, caption="What the paper claims.")
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +100,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finish(study, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_frequencies, "make", figure)
-        patch.setitem(report.GRIDS, "verdicts", verdicts)
+        patch.setattr(report, "evidence_table", lambda artefacts, name: verdicts(artefacts))
         patch.setattr(report, "token_records", lambda artefacts: tokens(study))
         figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
         patch.setattr(paths, "figure_names", lambda study: figures)

@@ -147,7 +147,7 @@ def test_every_column_has_an_entry():
     for name in records:
         assert entry(name)
     page = text_of("files.md")
-    assert all(f"`{one.heading}`" in page for one in CSV)
+    assert all(f"`{one}`" in page for one in CSV)
     assert all(f"- `{name}`: " in page for name in (*FIGURES, *TABLES))
     assert entry("weight").endswith("Tokens of the kind / sampled, in this step")
 

@@ -11,13 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
 from stapo.analysis.evidence.categories import TITLES, category_of
-from stapo.analysis.evidence.cells import LEADING, literal, top_text
-from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, order_of, recorded
-from stapo.analysis.grids import Grid
-from stapo.reference import paper
+from stapo.analysis.evidence.cells import literal, top_text
+from stapo.analysis.evidence.recorded import Recorded, order_of
 
 LARGEST, RANDOM = 3, 3
 """Number of cases of each choice, per method and size; our choice."""
@@ -45,41 +41,6 @@ class Case:
     """Most likely tokens with their probabilities in percent."""
     category: str
     kept: bool
-
-
-COLUMNS: list[Column[Case]] = [
-    *LEADING,
-    Column("Seed", lambda row: row.seed),
-    Column("Step", lambda row: row.step),
-    Column("Chosen", lambda row: row.chosen, text=True),
-    Column("Context", lambda row: row.context, text=True),
-    Column("Token", lambda row: row.token, text=True),
-    Column("p [%]", lambda row: 100 * row.probability, ".3g"),
-    Column("Entropy [nats]", lambda row: row.entropy, ".3f"),
-    Column("Advantage", lambda row: row.advantage, "+.2f"),
-    Column("Gradient norm", lambda row: row.norm, ".3g"),
-    Column("Most likely, %", lambda row: row.top, text=True),
-    Column("Category", lambda row: row.category, text=True),
-]
-
-
-def case_table(artefacts: Artefacts) -> Grid:
-    """Return the table of cases."""
-    found = recorded(artefacts)
-    rows = [row for one in found for row in cases(one)]
-    stated = [one for one in paper()["notes"] if "category II" in one["text"]]
-    return Grid(
-        columns=COLUMNS,
-        rows=rows,
-        caption="Candidates that S2T silences, or would silence: of each method "
-        f"the {LARGEST} with the largest gradient norms, and {RANDOM} drawn at random. The token is in "
-        "brackets in its context. Categories are the paper's, sorted by rules of ours over the token and "
-        "the most likely one.",
-        notes=[
-            *(f"The paper ({one['revision']}): {one['text']}" for one in stated),
-            *[NO_SILENCED] * (not rows),
-        ],
-    )
 
 
 def cases(one: Recorded) -> Iterator[Case]:

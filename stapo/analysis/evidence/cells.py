@@ -1,36 +1,6 @@
-"""Columns and texts that tables of token records have in common."""
+"""Texts of tokens that tables and the report have in common."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-from stapo.analysis.columns import METHOD, SIZE, Column
-from stapo.analysis.columns import Estimate as Cell
-from stapo.analysis.evidence.estimates import Estimate
-
-Row = TypeVar("Row")
-
-LEADING: list[Column[Any]] = [SIZE, METHOD]
-"""Columns of rows with the attributes size and title."""
-
-
-def estimated(
-    heading: str, value: Callable[[Row], Estimate], form: str = ".3g", unit: float = 1.0
-) -> Column[Row]:
-    """Return a column with an estimate and its interval.
-
-    Args:
-        heading: heading of the column.
-        value: function of a row that returns the estimate.
-        form: format specification of the numbers.
-        unit: factor of the numbers, such as 100 for percent.
-    """
-
-    def cell(row: Row) -> Cell:
-        found = value(row)
-        return Cell(unit * found.value, unit * found.low, unit * found.high)
-
-    return Column(heading, cell, form)
-
+from typing import Any
 
 WHITE = {" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"}
 """White space -> the sign that stands for it where a token is shown alone."""

@@ -12,12 +12,9 @@ only these words are known here, so that "not known" says nothing about a token.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
-from stapo.analysis.evidence.cells import LEADING, estimated, literal
+from stapo.analysis.evidence.cells import literal
 from stapo.analysis.evidence.estimates import Estimate, share
-from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
-from stapo.analysis.grids import Grid
+from stapo.analysis.evidence.recorded import Recorded
 from stapo.reference import confidence, paper
 
 SHOWN = 10
@@ -73,17 +70,6 @@ def clouds_of(token: str) -> Iterator[str]:
             yield kind
 
 
-COLUMNS: list[Column[Frequency]] = [
-    *LEADING,
-    Column("Candidates", lambda row: row.kind, text=True),
-    Column("Rank", lambda row: row.rank),
-    Column("Token", lambda row: row.token, text=True),
-    Column("Recorded", lambda row: row.share.records),
-    estimated("Share [%]", lambda row: row.share, unit=100),
-    Column("In the paper's cloud", lambda row: row.cloud, text=True),
-]
-
-
 def paper_text() -> str:
     """Return what is known of the paper's clouds."""
     stated = paper()["clouds"]
@@ -91,17 +77,4 @@ def paper_text() -> str:
     return (
         f"Known of the paper's clouds ({stated['revision']}, {confidence(stated['confidence'])}): "
         f"silenced mostly {words['silenced']}; retained {words['retained']}."
-    )
-
-
-def frequency_table(artefacts: Artefacts) -> Grid:
-    """Return the table of the most frequent silenced and retained tokens."""
-    found = recorded(artefacts)
-    return Grid(
-        columns=COLUMNS,
-        rows=[row for one in found for kind in KINDS for row in frequencies(one, kind)],
-        caption=f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would "
-        "silence, and among those that it retains: share in these candidates, with 95 % intervals. White "
-        "space is shown by signs.",
-        notes=[paper_text(), *notes_of(found)],
     )

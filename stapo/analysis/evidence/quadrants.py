@@ -11,9 +11,6 @@ from math import nan
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
-from stapo.analysis.evidence.cells import LEADING, estimated
 from stapo.analysis.evidence.estimates import (
     Array,
     Estimate,
@@ -25,8 +22,7 @@ from stapo.analysis.evidence.estimates import (
     relative,
     share,
 )  # fmt: skip
-from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
-from stapo.analysis.grids import Grid
+from stapo.analysis.evidence.recorded import Recorded
 from stapo.reference import confidence, paper
 
 NAMES = (
@@ -95,18 +91,6 @@ def _part_of(sample: Sample, squares: Array, part: Mask) -> Estimate:
     return replace(found, high=min(found.high, 1.0))
 
 
-COLUMNS: list[Column[Quadrant]] = [
-    *LEADING,
-    Column("Quadrant", lambda row: row.name, text=True),
-    Column("Recorded", lambda row: row.tokens.records, ",d"),
-    estimated("Tokens", lambda row: row.tokens, ",.0f"),
-    estimated("Density [%]", lambda row: row.density, unit=100),
-    estimated("Mean gradient norm", lambda row: row.norm),
-    estimated("Against high/high [%]", lambda row: row.against, "+.1f"),
-    estimated("Of the squared gradient [%]", lambda row: row.gradient_share, unit=100),
-]
-
-
 def paper_note() -> str:
     """Return what the paper prints of the gradient norm of spurious tokens."""
     stated = paper()["quadrants"]
@@ -114,22 +98,4 @@ def paper_note() -> str:
         f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
         f"({confidence(stated['confidence'])})."
-    )
-
-
-def quadrant_table(artefacts: Artefacts) -> Grid:
-    """Return the table of quadrants."""
-    found = recorded(artefacts)
-    return Grid(
-        columns=COLUMNS,
-        rows=[row for one in found for row in quadrants(one)],
-        caption="Tokens of correct answers (advantage > 0) by probability (threshold tau_p) and entropy "
-        "(threshold tau_h of S2T in the same mini-batch), estimated from the recorded sample, with 95 % "
-        "intervals. Gradient norms are of the surrogate at the logits of a token.",
-        notes=[
-            "Against high/high: by how many percent the mean gradient norm exceeds that of high probability "
-            "and high entropy, which is compared with no other.",
-            paper_note(),
-            *notes_of(found),
-        ],
     )

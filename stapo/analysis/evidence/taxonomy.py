@@ -22,12 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.columns import Column
-from stapo.analysis.evidence.cells import LEADING, estimated
 from stapo.analysis.evidence.estimates import Estimate, Mask, mean, share
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
-from stapo.analysis.grids import Grid
 from stapo.analysis.interventions import predicted_change
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 
 LEVELS = {True: "low", False: "high"}
 
@@ -86,16 +84,6 @@ def taxonomy(one: Recorded, signs: Sequence[str]) -> list[TokenClass]:
     return classes
 
 
-PROBABILITY: Column[TokenClass] = Column("Probability", lambda row: row.probability, text=True)
-ADVANTAGE: Column[TokenClass] = Column("Advantage", lambda row: row.advantage, text=True)
-ENTROPY: Column[TokenClass] = Column("Entropy", lambda row: row.entropy, text=True)
-MEASURED: list[Column[TokenClass]] = [
-    Column("By S2T", lambda row: row.role, text=True),
-    Column("Recorded", lambda row: row.share.records, ",d"),
-    estimated("Share [%]", lambda row: row.share, unit=100),
-    estimated("Mean gradient norm", lambda row: row.norm),
-    estimated("Predicted entropy change", lambda row: row.entropy_change, "+.2g"),
-]
 UNKNOWN = (
     "The paper's own labels of the classes, in words, are not known here; of them only that tokens of low "
     "probability and low entropy in correct answers are the spurious ones."
@@ -105,29 +93,27 @@ CAPTION = (
     "% intervals. The entropy change is that of the lemma of v4 and v5, -p (log p + H) A, up to a positive "
     "factor (the expectation of A is taken as 0)."
 )
+ADVANTAGE: Column[TokenClass] = Column("Advantage", lambda row: row.advantage, text=True)
+COLUMNS: list[Column[TokenClass]] = [
+    SIZE,
+    METHOD,
+    Column("Probability", lambda row: row.probability, text=True),
+    ADVANTAGE,
+    Column("Entropy", lambda row: row.entropy, text=True),
+    Column("By S2T", lambda row: row.role, text=True),
+    Column("Recorded", lambda row: row.share.records, ",d"),
+    estimated("Share [%]", lambda row: row.share, unit=100),
+    estimated("Mean gradient norm", lambda row: row.norm),
+    estimated("Predicted entropy change", lambda row: row.entropy_change, "+.2g"),
+]
 
 
-def taxonomy_table(artefacts: Artefacts) -> Grid:
-    """Return the classes of v4 and v5: probability and entropy of tokens with A > 0."""
+def class_table(artefacts: Artefacts, signs: Sequence[str], what: str, *notes: str) -> Table:
+    """Return the table of the classes, with a column for the sign of the advantage if there are several."""
     found = recorded(artefacts)
-    return Grid(
-        columns=[*LEADING, PROBABILITY, ENTROPY, *MEASURED],
-        rows=[row for one in found for row in taxonomy(one, ["> 0"])],
-        caption=f"The four classes of v4 and v5: tokens of correct answers (advantage > 0). {CAPTION}",
-        notes=[UNKNOWN, *notes_of(found)],
-    )
-
-
-def taxonomy_v2_table(artefacts: Artefacts) -> Grid:
-    """Return the classes of v1 to v3: probability, advantage and entropy."""
-    found = recorded(artefacts)
-    return Grid(
-        columns=[*LEADING, PROBABILITY, ADVANTAGE, ENTROPY, *MEASURED],
-        rows=[row for one in found for row in taxonomy(one, ["> 0", "< 0"])],
-        caption=f"The eight classes of v1 to v3: tokens with an advantage other than 0. {CAPTION}",
-        notes=[
-            UNKNOWN,
-            "Learning potential, a column of v1 to v3, is not shown: its formula is not known here.",
-            *notes_of(found),
-        ],
+    return Table(
+        columns=[one for one in COLUMNS if one is not ADVANTAGE or len(signs) > 1],
+        rows=[row for one in found for row in taxonomy(one, signs)],
+        caption=f"{what} {CAPTION}",
+        notes=[UNKNOWN, *notes, *notes_of(found)],
     )

@@ -27,7 +27,7 @@ def make(artefacts: "Artefacts") -> Any:
     """
     from stapo.analysis import charts
     from stapo.analysis.interventions import changes, lemma_correlation, ranks_of, title_of
-    from stapo.analysis.stability import with_interval
+    from stapo.analysis.table import with_interval
 
     study, panels = artefacts.study, []
     each = charts.MAX_POINTS // max(len(study.intervened()), 1)

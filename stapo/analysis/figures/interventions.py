@@ -27,8 +27,13 @@ def make(artefacts: "Artefacts") -> Any:
         DamagedFileError: results of interventions are missing, damaged or outdated.
     """
     from stapo.analysis import charts
-    from stapo.analysis.intervention_exhibits import caption_of
-    from stapo.analysis.interventions import QUANTITIES, arm_title, difference, title_of
+    from stapo.analysis.interventions import (
+        QUANTITIES,
+        arm_title,
+        caption_of,
+        difference,
+        title_of,
+    )
     from stapo.records.arms import ARMS, NOTHING
 
     study, panels = artefacts.study, []

@@ -8,8 +8,8 @@ from typing import Any
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import Scores
-from stapo.analysis.columns import METHOD, SIZE, Column
 from stapo.analysis.rows import TableRow
+from stapo.analysis.table import METHOD, SIZE, Column
 from stapo.files import read_json
 from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.sources import FileData, FolderModel, HubData, HubModel

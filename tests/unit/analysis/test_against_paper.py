@@ -8,7 +8,7 @@ from synthetic import write_score
 from stapo.analysis.against_paper import claims_of, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.tables import render
+from stapo.analysis.main_tables import render
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.repository import STUDIES

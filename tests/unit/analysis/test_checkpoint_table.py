@@ -13,9 +13,9 @@ from synthetic import write_score
 
 from stapo.analysis.cells import read_scores
 from stapo.analysis.checkpoint_table import checkpoint_table
+from stapo.analysis.main_tables import print_table, render
 from stapo.analysis.notes import comparison_text
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.tables import print_table, render
 from stapo.evaluation.statistics import holm
 from stapo.study import Checkpoint, parse_study
 

@@ -11,9 +11,9 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.columns import FORMATS, Column, Metric
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import write_figure
+from stapo.analysis.main_tables import print_table, render
 from stapo.analysis.report import render_report
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.tables import print_table, render
 
 DECODING = "t1.0-p1.0"
 

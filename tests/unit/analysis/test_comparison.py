@@ -13,9 +13,9 @@ from synthetic import PROBLEMS, write_score
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
+from stapo.analysis.main_tables import print_table, render
 from stapo.analysis.notes import comparison_text, headline_texts, mark
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.tables import print_table, render
 from stapo.study import StudyError, identity, merge, parse_study
 from stapo.study.reading import published_content
 from stapo.study.resolved import read_resolved, resolved_path, write_resolved

@@ -14,7 +14,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of
-from stapo.analysis.exhibits import GRIDS
+from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.figures.interventions import scaled
 from stapo.analysis.interventions import (
     CONTROLS,
@@ -230,7 +230,7 @@ def test_the_figure_of_tokens_has_ranks_and_the_correlation(study, tmp_path):
 
 
 def test_the_table_says_what_was_found(study, tmp_path):
-    grid = GRIDS["interventions"](made(study, tmp_path))
+    grid = evidence_table(made(study, tmp_path), "interventions")
     assert [row.arm for row in grid.rows[: len(ARMS)]] == [
         "Nothing silenced", "STAPO", *list(ARMS.values())[2:],
     ]  # fmt: skip

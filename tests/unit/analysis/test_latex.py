@@ -7,15 +7,15 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from stapo.analysis.grids import Grid
 from synthetic import write_score
 
 from stapo.analysis.cells import read_scores
 from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.comparison import main_table
 from stapo.analysis.evidence_tables import render_grid
-from stapo.analysis.grids import Grid
 from stapo.analysis.latex import latex, latex_label
-from stapo.analysis.tables import render
+from stapo.analysis.main_tables import render
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"

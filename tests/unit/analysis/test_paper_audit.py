@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+from stapo.analysis.main_tables import print_audit
 from stapo.analysis.paper_audit import (
     audit_headlines,
     audit_rows,
@@ -12,7 +13,6 @@ from stapo.analysis.paper_audit import (
     headline_line,
     independent_lines,
 )
-from stapo.analysis.tables import print_audit
 from stapo.methods import METHODS
 from stapo.study import parse_study
 

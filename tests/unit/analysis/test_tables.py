@@ -15,9 +15,9 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
 from stapo.analysis.comparison import headline, main_table
+from stapo.analysis.main_tables import print_table, render, write_tables
 from stapo.analysis.notes import headline_texts, mark
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.tables import print_table, render, write_tables
 from stapo.evaluation.statistics import paired_difference
 from stapo.files import write_json
 from stapo.reference import paper

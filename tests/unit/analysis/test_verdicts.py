@@ -12,8 +12,8 @@ from synthetic import write_score
 from stapo.analysis.cells import read_scores
 from stapo.analysis.columns import verdicts
 from stapo.analysis.comparison import main_table
+from stapo.analysis.main_tables import render
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.tables import render
 from stapo.study import Checkpoint, parse_study
 
 DECODING = "t1.0-p1.0"

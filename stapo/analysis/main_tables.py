@@ -3,7 +3,6 @@
 from itertools import groupby
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.text import Text
 
@@ -13,7 +12,6 @@ from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
-from stapo.analysis.grids import Grid
 from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.paper_audit import (
     audit_headlines,
@@ -26,6 +24,7 @@ from stapo.analysis.paper_audit import (
     note_lines,
 )
 from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.analysis.table import Table
 from stapo.files import replace_file
 from stapo.reference import paper
 from stapo.study import Study
@@ -35,11 +34,11 @@ from stapo.text import visible
 def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
     """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
     if suffix == "csv":
-        return csv_text(table)
+        return csv_text([columns.CSV, *(line.cells(table) for line in columns.csv_lines(table))])
     sources = {row.title: row.source for row in table.rows if row.source}
     if suffix == "tex":
         conditions = f"{table.study}, {table.title}"
-        grid = Grid(
+        found = Table(
             columns=columns.accuracy(table),
             rows=table.rows,
             caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below."
@@ -57,7 +56,7 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
             ],
         )
         label = (table.study, table.decoding)
-        return latex_table(label, grid, table.made_by, f"{conditions}: accuracy")
+        return latex_table(label, found, table.made_by, f"{conditions}: accuracy")
     return template(f"main.{suffix}.j2").render(table=table, sources=sources, against=against)
 
 
@@ -88,17 +87,11 @@ def write_table(
 
 def print_table(table: MainTable, console: Console) -> None:
     """Print the main table, with headlines and differences below it."""
-    samples = sorted({f"avg@{samples}" for samples in table.samples.values()})
+    further = {name for name in table.averages if name != AVERAGE}
+    shown = [column for column in columns.accuracy(table) if column.heading not in further]
     sizes = [list(rows) for _, rows in groupby(table.rows, lambda row: row.size)]
-    # Without vertical lines, seven columns fit into 80 characters; titles are folded before numbers.
-    shown = terminal_table(
-        columns.accuracy(table),
-        sizes,
-        title=Text(f"{table.study}, {table.title}, {', '.join(samples)} in %"),
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    console.print(shown)
+    title = Text(f"{table.study}, {table.title}, in %")
+    console.print(terminal_table(shown, sizes, title), crop=False)
     for line in filter(None, (table.part, *_further_averages(table), *headline_texts(table))):
         console.print(Text(visible(line)))
     for comparison in table.comparisons:
@@ -118,14 +111,13 @@ def _further_averages(table: MainTable) -> list[str]:
 def print_audit(console: Console) -> None:
     """Print the audit of the paper's table, with claims, notes and results of others."""
     title = f"The paper's averages ({paper()['table']['revision']}), recomputed"
-    shown = terminal_table(
+    odd = terminal_table(
         columns.AUDIT,
         [audit_rows()],
+        Text(title),
         style=lambda row: "" if row.follows else "bold red",
-        title=Text(title),
-        box=SIMPLE_HEAD,
     )
-    console.print(shown)
+    console.print(odd, crop=False)
     console.print(Text(audit_text()))
     parts = {
         "Headlines: mean relative gain over the strongest baseline": map(

@@ -1,0 +1,134 @@
+"""A table as data, for Markdown, LaTeX, CSV, HTML and the terminal: `formats` renders it.
+
+The declarations of `stapo.analysis.tables` import this module, and Snakemake imports those: no numpy here.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, nan
+from typing import Any, Generic, Protocol, TypeVar
+
+Row = TypeVar("Row")
+UNMEASURED = "\u2013"
+"""What stands for a number that was not measured."""
+FORMATS = ("md", "tex", "html")
+"""Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
+
+
+class Interval(Protocol):
+    """A value with the bounds of its interval, such as those of `evaluation.statistics`."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
+
+    @property
+    def low(self) -> float:
+        """Lower bound; nan without an interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper bound; nan without an interval."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; nan stands for what was not measured, also as a bound."""
+
+    value: float
+    low: float = nan
+    high: float = nan
+    best: bool = False
+    marks: str = ""
+    """Marks of the targets that differ from it."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a table in every format."""
+
+    heading: str
+    value: Callable[[Row], str | float | Estimate]
+    form: str = ""
+    """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
+    text: bool = False
+    """Whether it contains text, which is left-aligned; numbers are right-aligned."""
+    footnote: str = ""
+    """Mark of a footnote after the heading."""
+    css: str = ""
+    """CSS class of its cells in the report, if not that of text or of numbers."""
+    formats: Collection[str] = FORMATS
+    """Formats that show it."""
+
+    def shown(self, row: Row) -> str | Estimate:
+        """Return the cell of a row."""
+        value = self.value(row)
+        if isinstance(value, Estimate):
+            return value
+        return UNMEASURED if value != value else format(value, self.form)
+
+    def number(self, estimate: Estimate) -> str:
+        """Return the value of an estimate, with two decimals if the column has no form."""
+        value = estimate.value
+        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
+
+    def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
+        """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
+        low, high = estimate.low, estimate.high
+        if not (isfinite(low) and isfinite(high)):
+            return None
+        form = self.form or ".1f"
+        return format(low, form), format(high, form)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table: columns declared once, one object per row."""
+
+    columns: Sequence[Column[Any]]
+    rows: Sequence[Any]
+    caption: str = ""
+    """What the reader sees and how it was computed, in one to three sentences of plain text."""
+    notes: Sequence[str] = ()
+    """Sentences below the table."""
+
+    def noted(self) -> "Table":
+        """Return the table with a note on the sign for numbers that were not measured, if it has any."""
+        cells = (column.shown(row) for row in self.rows for column in self.columns)
+        if not any(
+            cell == UNMEASURED if isinstance(cell, str) else not isfinite(cell.value)
+            for cell in cells
+        ):
+            return self
+        return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
+
+
+SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
+METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
+
+
+def estimated(
+    heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
+) -> Column[Row]:
+    """Return a column of values with intervals.
+
+    Args:
+        heading: heading of the column.
+        of: function of a row that returns the value with its interval.
+        form: format specification of the numbers.
+        unit: factor of the numbers, such as 100 for percent.
+    """
+
+    def value(row: Row) -> Estimate:
+        found = of(row)
+        return Estimate(unit * found.value, unit * found.low, unit * found.high)
+
+    return Column(heading, value, form)
+
+
+def with_interval(found: Interval, form: str) -> str:
+    """Return a value with its interval, if it has one, as text; empty for nan."""
+    if not isfinite(found.value):
+        return ""
+    value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]" if isfinite(found.low) else value

@@ -1,0 +1,1 @@
+"""Tables of evidence: one file each, found by `stapo.exhibits.declared`."""

@@ -1,0 +1,81 @@
+"""What one update with and without silencing changes, and whether silencing causes stability."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stapo.analysis.table import Column, Table, with_interval
+from stapo.exhibits import Exhibit
+
+if TYPE_CHECKING:
+    from stapo.analysis.artefacts import Artefacts
+    from stapo.analysis.interventions import ArmRow
+    from stapo.study import Checkpoint
+
+EXHIBIT = Exhibit(
+    order=90,
+    title="One update with and without silencing",
+    sources=frozenset({"interventions"}),
+    needs="interventions",
+)
+
+
+def make(artefacts: "Artefacts") -> Table:
+    """Return the table of the interventions, a row per checkpoint and arm.
+
+    Raises:
+        DamagedFileError: results of interventions are missing, damaged or outdated.
+    """
+    from stapo.analysis.interventions import QUANTITIES, arm_rows, caption_of
+
+    def column(name: str) -> "Column[ArmRow]":
+        heading = QUANTITIES[name].heading
+        return Column(heading, lambda row: with_interval(row.values[name], "+.2g"), text=True)
+
+    leading: list[Column[ArmRow]] = [
+        Column("Checkpoint", lambda row: row.checkpoint, text=True),
+        Column("Arm", lambda row: row.arm, text=True),
+        Column("Silenced tokens", lambda row: row.silenced, ".1f"),
+    ]
+    return Table(
+        columns=[*leading, *map(column, QUANTITIES)],
+        rows=arm_rows(artefacts),
+        caption=caption_of(artefacts.study),
+        notes=[*_notes(artefacts)],
+    )
+
+
+def _notes(artefacts: "Artefacts") -> Iterator[str]:
+    """Yield how to read the table, the answer, and the rank correlations."""
+    from stapo.analysis.interventions import RULE, arm_title, causal_effect, title_of
+    from stapo.records.arms import ARMS, NOTHING, SILENCED
+
+    study, found = artefacts.study, causal_effect(artefacts)
+    yield (
+        f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
+        "other rows: differences from it."
+    )
+    yield f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {RULE}"
+    for effect in found.effects:
+        title = title_of(study, effect.checkpoint)
+        parts = ", ".join(
+            f"{ARMS[arm][0].lower()}{ARMS[arm][1:]} {with_interval(one, '+.2g')}"
+            for arm, one in effect.against.items()
+        )
+        yield (
+            f"{title}: {effect.verdict}; |change of entropy| with {arm_title(study, SILENCED)} minus that "
+            f"with: {parts}."
+        )
+        yield f"{title}: {_lemma(artefacts, effect.checkpoint)}"
+
+
+def _lemma(artefacts: "Artefacts", checkpoint: "Checkpoint") -> str:
+    """Return how well the lemma predicts the entropy change of tokens, in a sentence."""
+    from stapo.analysis.interventions import lemma_correlation, lemma_signs, lemma_sizes
+
+    signed = with_interval(lemma_correlation(artefacts, checkpoint), ".2f") or "undefined"
+    sizes = with_interval(lemma_sizes(artefacts, checkpoint), ".2f") or "undefined"
+    signs = with_interval(lemma_signs(artefacts, checkpoint), ".0f") or "undefined"
+    return (
+        f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "
+        f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %."
+    )

@@ -1,0 +1,75 @@
+"""Stability of the trainings as numbers, by the definitions of docs/stability.md."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.exhibits import Exhibit
+
+if TYPE_CHECKING:
+    from stapo.analysis.artefacts import Artefacts
+    from stapo.analysis.stability import StabilityRow
+    from stapo.study import Study
+
+EXHIBIT = Exhibit(
+    order=20, title="Stability", sources=frozenset({"metrics", "scores", "responses"})
+)
+LATE: "Column[StabilityRow]" = estimated(
+    "Best minus last accuracy [points]", lambda row: row.degradation, ".2f"
+)
+COLUMNS: "list[Column[StabilityRow]]" = [
+    SIZE,
+    METHOD,
+    Column("Training seeds", lambda row: row.seeds),
+    estimated("Entropy after warm-up [nats]", lambda row: row.level, ".3f"),
+    estimated("Spread of entropy [%]", lambda row: row.spread, ".1f"),
+    estimated("Lowest entropy [ratio]", lambda row: row.lowest, ".2f"),
+    estimated("Highest entropy [ratio]", lambda row: row.highest, ".2f"),
+    Column("Collapsed", lambda row: row.collapsed),
+    Column("Exploded", lambda row: row.exploded),
+    LATE,
+    estimated("Repeated 4-grams [%]", lambda row: row.repeated, ".2f"),
+    estimated("Looping responses [%]", lambda row: row.looping, ".2f"),
+]
+
+
+def make(artefacts: "Artefacts") -> Table:
+    """Return the table of stability, a row per size and method.
+
+    Raises:
+        DamagedFileError: metrics or responses are missing, damaged or incomplete.
+        StaleScoreError: scores do not belong to the study in its current state.
+    """
+    from stapo.analysis.stability import late_curve, stability_rows, warm_up_steps
+
+    study = artefacts.study
+    shown = [one for one in COLUMNS if one is not LATE or late_curve(study) is not None]
+    return Table(
+        columns=shown,
+        rows=stability_rows(artefacts),
+        caption=f"Stability of the trainings by the definitions of docs/stability.md: entropy after a "
+        f"warm-up of {warm_up_steps(study)} steps, and repetition in the last weights' responses at "
+        f"{study.decodings[study.run.decodings[0]].title}. In brackets: 95 % intervals over training seeds "
+        "(Student's t).",
+        notes=[*_notes(study)],
+    )
+
+
+def _notes(study: "Study") -> Iterator[str]:
+    from stapo.analysis.curves import accuracy_label
+    from stapo.analysis.stability import COLLAPSE, EXPLOSION, ONE_SEED, late_curve
+
+    yield (
+        "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher and to "
+        "the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
+        f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice."
+    )
+    if (curve := late_curve(study)) is not None:
+        decoding, benchmarks = curve
+        yield (
+            f"Best minus last accuracy: {accuracy_label(study, benchmarks)}, "
+            f"{study.decodings[decoding].title}. The best of several noisy values is too high by chance, so "
+            "this difference is above 0 also without degradation."
+        )
+    if len(study.run.seeds) == 1:
+        yield ONE_SEED
