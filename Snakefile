@@ -20,7 +20,7 @@ from snakemake.utils import min_version
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
-from stapo import exhibits, paths, locks
+from stapo import locks, paths, stages
 from stapo.operations import limits, runs
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, named, write_origin
@@ -30,14 +30,7 @@ from stapo.study.resolved import (
     resolved_path,
     write_resolved,
 )
-from stapo.study import (
-    Checkpoint,
-    StudyError,
-    TrainingRun,
-    identity,
-    read_study,
-    settings,
-)
+from stapo.study import Checkpoint, StudyError, TrainingRun, read_study
 from stapo.training.launch import NOTICE
 from stapo.training.own_overlap import check_own_overlap
 
@@ -69,7 +62,7 @@ except StudyError as error:
 
 RUN = STUDY.run
 RESOURCES = workflow.resource_settings
-PUBLISHED = paths.published_paths(STUDY)
+JOBS = stages.jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
 STUDY_NAMED = shlex.join(named(workflow.overwrite_configfiles))
@@ -80,7 +73,7 @@ os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.
 # Slurm sends the notice of a time limit to all processes of a job. Only the training acts on it: others must
 # not end of it, and inherit from here that they ignore it.
 signal.signal(NOTICE, signal.SIG_IGN)
-STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo"
+STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo run"
 
 
 include: "workflows/rules/common.smk"
@@ -108,10 +101,9 @@ localrules:
     prompts,
     overlap,
     base_model,
-    figure,
+    weights,
     evidence,
-    values,
-    references,
+    figures,
     report,
     provenance,
 
@@ -141,5 +133,5 @@ onerror:
 rule all:
     default_target: True
     input:
-        PUBLISHED,
+        JOBS.published(),
         at(paths.CHECKSUMS),

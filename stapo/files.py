@@ -74,6 +74,12 @@ def link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def link_tree(source: Path, target: Path) -> None:
+    """Replace a directory by hard links to the files of another one."""
+    with replace_directory(target) as aside:
+        shutil.copytree(source, aside, dirs_exist_ok=True, copy_function=link_or_copy)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value atomically as indented JSON with sorted keys."""
     with replace_file(path) as stream:

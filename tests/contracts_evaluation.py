@@ -12,85 +12,6 @@ from contracts import PYTHON, accepts, attribute, contract, expect, reads, takes
 # Grading
 
 
-@contract("latex2sympy2-extended", "latex2sympy2.PSParser", "latex2sympy2.latex2sympy")
-def reader_takes_the_parser_of_its_module(name):
-    from latex2sympy2_extended import latex2sympy2
-
-    original, made = latex2sympy2.PSParser, []
-
-    class Spy(original):
-        def math(self):
-            made.append(self)
-            return super().math()
-
-    try:
-        latex2sympy2.PSParser = Spy
-        value = latex2sympy2.latex2sympy(
-            "1+1", is_real=True, convert_degrees=False, normalization_config=None
-        )
-    finally:
-        latex2sympy2.PSParser = original
-    expect(len(made) == 1 and value.doit() == 2, "our parser is not called")
-
-
-@contract("antlr4-python3-runtime", "Parser._input", "Parser._interp")
-def parser_has_tokens_and_a_mode(name):
-    from antlr4 import CommonTokenStream, InputStream
-    from antlr4.atn.PredictionMode import PredictionMode
-    from latex2sympy2_extended.antlr_parser import PSLexer, PSParser
-
-    parser = PSParser(CommonTokenStream(PSLexer(InputStream("1+1"))))
-    if name == "Parser._input":
-        parser._input.fill()
-        expect([token.text for token in parser._input.tokens][:3] == ["1", "+", "1"], "no tokens")
-        expect(str(parser._input.tokenSource.inputStream) == "1+1", "no text")
-    else:
-        expect(
-            parser._interp.predictionMode is PredictionMode.LL,
-            "the full context is not the default",
-        )
-        parser._interp.predictionMode = PredictionMode.SLL
-        parser.math()
-        parser.reset()
-
-
-@contract("antlr4-python3-runtime", "antlr4.atn.PredictionMode.PredictionMode")
-def has_a_fast_mode(name):
-    from antlr4.atn.PredictionMode import PredictionMode
-
-    expect(PredictionMode.SLL != PredictionMode.LL, "there is only one mode")
-
-
-NORMALISED = "latex2sympy2_extended.math_normalization"
-
-
-@contract(
-    "latex2sympy2-extended", f"{NORMALISED}.NormalizationConfig", f"{NORMALISED}.normalize_latex"
-)
-def normalises_what_we_ask_for(name):
-    from stapo.evaluation.notation import CONFIG, simplified
-
-    attribute("latex2sympy2_extended", name.removeprefix("latex2sympy2_extended."))
-    fields = ("basic_latex", "units", "malformed_operators", "nits", "boxed")
-    expect(
-        [getattr(CONFIG, field) for field in fields] == [True, False, True, True, "none"], "fields"
-    )
-    expect(simplified(r"\dfrac12") == r"\frac{1}{2}", "it writes fractions differently")
-
-
-@contract("math-verify", "math_verify.grader.should_treat_as_complex", "math_verify.verify")
-def compares_without_a_timeout_of_its_own(name):
-    import math_verify
-    import sympy
-    from math_verify.grader import should_treat_as_complex
-
-    expect(should_treat_as_complex("2 + 3 i") and not should_treat_as_complex("12"), "complex")
-    options = {"timeout_seconds": None, "raise_on_error": True, "allow_set_relation_comp": True}
-    x, two = sympy.Symbol("x"), sympy.Integer(2)
-    expect(math_verify.verify(x + x, two * x, **options), "x + x is not 2x")
-    expect(not math_verify.verify(x, two * x, **options), "x is 2x")
-
-
 @contract("sympy", "sympy.core.cache.clear_cache", "sympy.core.random.seed")
 def starts_from_the_same_state(name):
     module, _, function = name.rpartition(".")
@@ -108,15 +29,6 @@ def starts_from_the_same_state(name):
         forget()
         info = sympy.sin.__new__.cache_info()
         expect(info.currsize == 0, "the cache is not empty")
-
-
-@contract("sympy", "sympy.core.relational.Relational")
-def equations_and_inequalities_are_relations(name):
-    import sympy
-    from sympy.core.relational import Relational
-
-    x = sympy.Symbol("x")
-    expect(isinstance(sympy.Eq(x, 1), Relational) and isinstance(x < 1, Relational), "not so")
 
 
 # Evaluation, data, workflow

@@ -92,7 +92,7 @@ TRAINING = {
     "top_p": near(1e-6, 1, False),
     "advantage_epsilon": near(1e-12, 1, False),
     "statistics": st.sampled_from(["behaviour", "current"]),
-    "rollouts": st.sampled_from(["transformers", "vllm-colocate", "vllm-server"]),
+    "rollouts": st.sampled_from(["transformers", "vllm-colocate"]),
     "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "x" * 10_000, "\u3042" * 10_000]),
     "checkpoint_every": near(1, 10**6),
     "keep_checkpoints": near(1, 10**6),

@@ -6,7 +6,9 @@ from pathlib import Path
 from stapo import paths
 from stapo.files import replace_file
 from stapo.reference import bibliography, citations
-from stapo.study import Study, identity
+from stapo.stages import jobs_of
+from stapo.stages.evidence import cited
+from stapo.study import Study
 
 
 def write_references(study: Study, root: Path = Path()) -> Path:
@@ -32,7 +34,7 @@ def references(study: Study) -> str:
 
 def _cited(study: Study) -> Iterator[tuple[str, list[str]]]:
     """Yield what a study uses with the keys of its references; none are known of what is the study's own."""
-    known, uses = citations(), identity.references_config(study)
+    known, uses = citations(), cited(jobs_of(study))
     yield "the suite", known["always"]
     for kind in ("methods", "benchmarks"):
         for name in uses[kind]:

@@ -1,7 +1,7 @@
 """Options and helper functions of several commands."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,20 +9,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from stapo.exhibits import NEEDS, Exhibit
-from stapo.study import Checkpoint, Study, StudyError, read_study
+from stapo.study import Study, StudyError, read_study
 from stapo.study.origin import check_origin
 from stapo.study.resolved import read_resolved
-from stapo.study.schema import Verifier
 
 GROUPS = {
-    "A study": ("check", "plan", "doctor", "fetch", "status", "show"),
-    "Around a study": ("verify", "compare", "intervene", "paper", "schema"),
-    "Evaluation": ("evaluate", "regrade", "compare-engines", "audit-grader"),
+    "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
+    "Around a study": ("verify", "compare", "paper", "schema"),
+    "Evaluation": ("evaluate", "regrade", "compare-engines"),
     "Other trainers": ("conformance",),
 }
-"""Heading in `stapo --help` to its commands; all others are steps of the pipeline."""
-STEPS = "Steps of a study, which Snakemake calls"
+"""Heading in `stapo --help` to its commands."""
 WHOLE = 200
 """Characters of a command's first sentence that the list shows: all."""
 
@@ -39,12 +36,6 @@ EXIT_CODES = {
 """Exit code to its meaning, the same for all commands."""
 
 
-def grouped(commands: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the names of commands under the headings of `GROUPS`, and all others as steps."""
-    named = {name for names in GROUPS.values() for name in names}
-    return {**GROUPS, STEPS: tuple(name for name in commands if name not in named)}
-
-
 class GroupedCommands(TyperGroup):
     """The commands of `stapo --help` under the headings of `GROUPS`, and the exit codes below them."""
 
@@ -52,7 +43,7 @@ class GroupedCommands(TyperGroup):
         """Write the lists of commands."""
         lists = {
             heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
-            for heading, names in grouped(self.list_commands(ctx)).items()
+            for heading, names in GROUPS.items()
         }
         lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
         width = max(len(name) for names in lists.values() for name in names)
@@ -102,18 +93,6 @@ StudyFile = Annotated[Path, typer.Argument(help="Study file")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; docs/command-line.md has its keys")
 ]
-SizeOption = Annotated[str, typer.Option("--size", help="Model size of the study")]
-CheckpointOption = Annotated[
-    str,
-    typer.Option("--checkpoint", help="size/base, size/method/seedK or size/method/seedK/stepN"),
-]
-DecodingOption = Annotated[str, typer.Option("--decoding", help="Decoding of the study")]
-OutOption = Annotated[Path, typer.Option("--out", help="Output path, written atomically")]
-WorkOption = Annotated[Path, typer.Option("--work", help="Directory of resumable state")]
-GpusOption = Annotated[
-    int | None,
-    typer.Option("--gpus", min=0, help="GPUs to lease for the job; default: all, without lease"),
-]
 
 
 def study_of(path: Path) -> Study:
@@ -141,41 +120,6 @@ def require(option: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names:
         raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
-
-
-def require_exhibit(
-    study: Study, name: str, all_of_them: Mapping[str, Exhibit], shown: list[str]
-) -> None:
-    """Check that a study has a figure or table.
-
-    Raises:
-        StudyError: the name is unknown, or the study lacks what it shows.
-    """
-    require("--name", name, all_of_them if name in all_of_them else shown)
-    needed = all_of_them[name].needs
-    if name not in shown and needed is not None:
-        raise StudyError([f"--name: {name} needs {NEEDS[needed]}, which this study lacks"])
-
-
-def checkpoint_of(study: Study, name: str) -> Checkpoint:
-    """Return the checkpoint of that name.
-
-    Raises:
-        StudyError: the study has none, with those that it has.
-    """
-    require("--checkpoint", name, map(str, study.checkpoints()))
-    return Checkpoint.parse(name)
-
-
-def verifier_of(study: Study) -> Verifier:
-    """Return the settings of a study's verifier.
-
-    Raises:
-        StudyError: it has none.
-    """
-    if study.evaluation.verifier is None:
-        raise StudyError(["--study: has no evaluation.verifier; add it, or leave out --verifier"])
-    return study.evaluation.verifier
 
 
 def list_paths(paths: list[Path]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -281,19 +282,6 @@ def conformance(
         raise typer.Exit(1)
 
 
-@app.command(name="audit-grader")
-def audit_grader(
-    benchmark: Annotated[list[str] | None, typer.Option(help="Default: the paper's six")] = None,
-) -> None:
-    """Print the share of a benchmark's gold answers that the grader accepts in each usual notation.
-
-    Example: STAPO_DATA_DIR=rows stapo audit-grader --benchmark minerva
-    """
-    from stapo.evaluation.audit import print_audit
-
-    print_audit(benchmark or ["aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"])
-
-
 @app.command()
 def paper() -> None:
     """Print the paper's averages and headlines next to values computed from its table, and other results.
@@ -325,31 +313,21 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def compare(
     results: Annotated[list[Path], typer.Argument(help="Results folders of finished studies")],
-    csv: Annotated[bool, typer.Option("--csv", help="Print the differences as CSV")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
 ) -> None:
     """Compare finished studies with the first one: settings, accuracies, and their differences.
 
-    Differences are paired by problem where the problems are the same. --csv and --json exclude each other.
+    Differences are paired by problem where the problems are the same.
 
     Example: stapo compare results/smoke elsewhere/results/smoke
     """
     from rich.console import Console
 
-    from stapo.publication.compare import (
-        compare_folders,
-        comparison_csv,
-        comparison_json,
-        print_comparison,
-    )
+    from stapo.publication.compare import compare_folders, print_comparison
 
-    if csv and as_json:
-        raise StudyError(["--csv and --json exclude each other; leave one out"])
     found = compare_folders(results)
-    if csv:
-        typer.echo(comparison_csv(found), nl=False)
-    elif as_json:
-        typer.echo(comparison_json(found))
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
     else:
         for one in found:
             print_comparison(one, Console())

@@ -1,8 +1,8 @@
 """Input and output types of a trainer under test, and the fixtures: inputs with expected results.
 
 `fixtures.json` can be used from any language: `about` explains its keys, `methods` contains clip, aggregation
-and KL coefficient, `batches` the inputs by name, `expected` the results of every method on every batch.
-`stapo.conformance.scenarios.write_fixtures()` generates it.
+and KL coefficient, `batches` the inputs by name, `expected` the results of every method on every batch. They
+were computed by plain loops; the tests compare them with a second implementation.
 """
 
 import json
@@ -20,6 +20,9 @@ from stapo.training import minibatch
 
 FIXTURES = Path(__file__).with_name("fixtures.json")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
+
+AT_TAU_P, AT_THRESHOLD = "a probability equal to tau_p", "an entropy equal to the threshold"
+"""Names of two batches, in which a token lies exactly on a border."""
 
 Layout = list[list[list[int]]]
 """List of ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
@@ -84,24 +87,35 @@ def fixtures(method: str) -> list[Fixture]:
         )
     record = json.loads(FIXTURES.read_text())
     return [
-        as_fixture(entry, mini_batch(record["batches"][entry["batch"]]))
+        Fixture(
+            name=entry["batch"],
+            method=replace(METHODS[method], selection_args=entry["selection_args"]),
+            batch=mini_batch(record["batches"][entry["batch"]]),
+            keep=torch.tensor(entry["keep"], dtype=torch.bool),
+            threshold=entry["threshold"],
+            divisor=torch.tensor(entry["divisor"], dtype=torch.double),
+            loss=entry["loss"],
+            gradient=torch.tensor(entry["gradient"], dtype=torch.double),
+        )
         for entry in record["expected"]
         if entry["method"] == method
     ]
 
 
-def as_fixture(entry: Mapping[str, Any], batch: MiniBatch) -> Fixture:
-    """Return an entry of `expected` and its batch as a fixture."""
-    return Fixture(
-        name=entry["batch"],
-        method=replace(METHODS[entry["method"]], selection_args=entry["selection_args"]),
-        batch=batch,
-        keep=torch.tensor(entry["keep"], dtype=torch.bool),
-        threshold=entry["threshold"],
-        divisor=torch.tensor(entry["divisor"], dtype=torch.double),
-        loss=entry["loss"],
-        gradient=torch.tensor(entry["gradient"], dtype=torch.double),
-    )
+def whole(batch: MiniBatch) -> Layout:
+    """Return a layout with all rows in one micro-batch on one rank."""
+    return [[list(range(len(batch.mask)))]]
+
+
+def probe_layout() -> Layout:
+    """Return a layout of twelve rows on two ranks, with micro-batches of unequal size."""
+    return [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
+
+
+@cache
+def probe(method: str) -> MiniBatch:
+    """Return a batch of twelve rows on which all conventions of a method's selection and divisor differ."""
+    return mini_batch(json.loads(FIXTURES.read_text())["probes"][method])
 
 
 def mini_batch(tables: Mapping[str, Any]) -> MiniBatch:

@@ -6,8 +6,17 @@ from functools import partial
 
 import torch
 
-from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update, fixtures
-from stapo.conformance.recognition import probe, probe_layout, whole
+from stapo.conformance.batches import (
+    Layout,
+    MiniBatch,
+    Trainer,
+    Update,
+    fixtures,
+    probe,
+    probe_layout,
+    whole,
+)
+from stapo.methods import METHODS
 
 TOLERANCE = 1e-5
 """Tolerance relative to the largest gradient: single precision passes; conventions differ by percents."""
@@ -56,8 +65,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         )
         for fixture in fixtures(method_name)
     ]
-    twelve = probe(method_name)
-    batch, method = twelve.batch, twelve.method
+    batch, method = probe(method_name), METHODS[method_name]
     try:
         expected = trainer(batch, whole(batch), method)
     except Exception:  # The checks above report it; there is nothing to compare with.

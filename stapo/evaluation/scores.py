@@ -166,7 +166,16 @@ def score(
     rows = score_rows(problems, grades)
     if judge is not None:
         rows = _judged(rows, problems, task, judge)
-    found = {**identity, "engine": engines_of(problems)[0], "provenance": provenance()}
+    differing = sum(grade.correct != grade.plain for grade in grades)
+    if differing:
+        line = f"{completions}: {differing} of {len(grades)} verdicts differ from math-verify's\n"
+        sys.stderr.write(line)
+    found = {
+        **identity,
+        "differs_from_math_verify": differing,
+        "engine": engines_of(problems)[0],
+        "provenance": provenance(),
+    }
     write_score_file(output, rows, cast("ScoreIdentity", found))
     return sum(row.correct for row in rows) / len(rows)
 

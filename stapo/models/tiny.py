@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from stapo.bars import bar, only_ours
+from stapo.canonical import fingerprint
 from stapo.files import replace_file
 from stapo.models.arithmetic import (
     VOCABULARY,
@@ -22,7 +23,6 @@ from stapo.models.arithmetic import (
     sloppy_solution,
     training_problems,
 )
-from stapo.study.identity import model_fingerprint
 from stapo.study.sources import TinyModel
 
 CONTEXT = 96
@@ -153,7 +153,9 @@ def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: in
     """Write the state after a step atomically, with its checksum on the first line."""
     states = {name: part.state_dict() for name, part in parts.items()}
     buffer = io.BytesIO()
-    torch.save({"of": model_fingerprint(settings), "step": step, **states}, buffer)
+    torch.save(
+        {"of": fingerprint(settings.model_dump(mode="json")), "step": step, **states}, buffer
+    )
     data = buffer.getvalue()
     with replace_file(path, "wb") as stream:
         stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
@@ -168,7 +170,7 @@ def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
         print(f"{path}: skipped, truncated or corrupt", flush=True)  # noqa: T201
         return 0
     found = torch.load(io.BytesIO(data), weights_only=True)
-    if found["of"] != model_fingerprint(settings):
+    if found["of"] != fingerprint(settings.model_dump(mode="json")):
         return 0
     for name, part in parts.items():
         part.load_state_dict(found[name])

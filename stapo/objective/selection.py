@@ -21,6 +21,9 @@ ENTROPY_RESOLUTION = 2.0**-10
 """Resolution in nats, our choice: a thousand times the rounding error of single precision, and far below
 any meaningful difference of thresholds."""
 
+LARGEST_LOGP = 0.02
+"""Log-probability that is more than rounding, which may put that of a certain token above 0."""
+
 
 def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> Tensor:
     """Return entropies in double precision, rounded to the nearest multiple of a resolution.
@@ -38,8 +41,18 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
 
 
 def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: float) -> Tensor:
-    """Return (B, T) bool: response tokens with A > 0 and exp(logp) < tau_p, both strict."""
+    """Return (B, T) bool: response tokens with A > 0 and exp(logp) < tau_p, both strict.
+
+    Raises:
+        ValueError: shapes do not match, or `logps` are no log-probabilities.
+    """
     check_shapes(mask=mask, logps=logps, advantages=advantages)
+    largest = float(logps.detach().masked_fill(~mask, 0.0).max()) if logps.numel() else 0.0
+    if largest > LARGEST_LOGP:
+        raise ValueError(
+            f"logps: expected log-probabilities, at most 0, found {largest:.3g}; take the logarithm of "
+            "probabilities"
+        )
     # Double precision, so that a probability close to tau_p is on the same side on every machine.
     return mask & (advantages > 0).unsqueeze(1) & (logps.double().exp() < tau_p)
 
@@ -90,7 +103,7 @@ def silence_spurious(
         scope: tokens whose entropies are used.
 
     Raises:
-        ValueError: shapes do not match, or the scope is unknown.
+        ValueError: shapes do not match, `logps` are no log-probabilities, or the scope is unknown.
 
     Source: STAPO v5, Algorithm 1 (scope "candidates", 0.75); v2 is scope "all", 0.80.
     """

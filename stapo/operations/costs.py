@@ -232,7 +232,7 @@ def step_seconds(
         training: batch sizes and lengths.
         engine: settings of vLLM.
         device: one GPU; all of them first generate, then update.
-        gpus: GPUs of the training; a `vllm-server` is assumed to have as many, which are not counted.
+        gpus: GPUs of the training.
         further: result of `further_passes`.
     """
     responses = training.prompts_per_batch * training.group_size
@@ -241,9 +241,7 @@ def step_seconds(
         name, together, cache = "transformers", 1, inf
     else:
         name, together = "vllm", engine.vllm_tensor_parallel
-        colocated = training.rollouts == "vllm-colocate"
-        share = engine.vllm_gpu_memory if colocated else engine.vllm_evaluation_memory
-        cache = _cache(shape, _joined(device, together), share)
+        cache = _cache(shape, _joined(device, together), engine.vllm_gpu_memory)
     on_each = responses / max(gpus // together, 1)
     generation = decode_seconds(
         shape, _joined(device, together), name, on_each, prompt, limit, cache

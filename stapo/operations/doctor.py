@@ -16,6 +16,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -34,18 +36,13 @@ from stapo.study.reading import resolved_content
 from stapo.study.sources import TinyModel
 from stapo.text import plain, visible
 from stapo.training.rewards import reward_doubt, reward_fault
-from stapo.training.server import (
-    open_to_others,
-    server_command,
-    server_fault,
-    server_remedy,
-    unreachable,
-)
 
 PYTHON = (3, 11)
 """Python version of the lock file."""
 BF16_CAPABILITY = (8, 0)
 """Lowest compute capability with bf16, in which trainings on GPUs run."""
+SECONDS = 5.0
+"""Timeout for the answer of a server on the network."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -72,8 +69,6 @@ def diagnose(study: Study, needed_bytes: int | None = None) -> Iterator[Check]:
     yield from hub(study)
     yield from slurm()
     yield from ports()
-    yield from server(study)
-    yield from server_mode(study)
 
 
 def print_diagnosis(study: Study, console: Console, needed_bytes: int | None = None) -> bool:
@@ -335,31 +330,6 @@ def ports() -> Iterator[Check]:
         yield Check("error", f"cannot bind a port on 127.0.0.1: {error.strerror}", remedy)
 
 
-def server(study: Study) -> Iterator[Check]:
-    """Check that the vLLM server of a study, if it needs one, answers, and only to this machine."""
-    if study.training.rollouts != "vllm-server":
-        return
-    address = study.engine.vllm_server
-    if reason := server_fault(study):
-        yield Check("error", f"engine.vllm_server: {reason}", server_remedy(study))
-    elif reason := open_to_others(address):
-        remedy = f"on this machine: {server_command(study)}; otherwise restrict its network to your machines"
-        yield Check("warning", f"engine.vllm_server: {reason}", remedy)
-    else:
-        yield Check("ok", f"engine.vllm_server: {address} answers")
-
-
-def server_mode(study: Study) -> Iterator[Check]:
-    """Warn of rollouts that no test covers: TRL sends weights to a server between GPUs only."""
-    if study.training.rollouts == "vllm-server":
-        what = (
-            "training.rollouts: vllm-server has not been tested, and reruns sample other responses"
-        )
-        yield Check(
-            "warning", what, "use vllm-colocate, or watch rollout_mismatch in metrics.jsonl"
-        )
-
-
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -394,3 +364,14 @@ def _run(command: list[str], timeout: float) -> list[str] | str:
         lines = output.read().decode(errors="replace").splitlines()
     code = done.returncode
     return lines if code == 0 else plain((lines or [f"exit code {code}"])[0])
+
+
+def unreachable(url: str, below: int = 300) -> str:
+    """Return why an address does not answer with a status below a bound; empty if it does."""
+    try:
+        with urlopen(url, timeout=SECONDS):
+            return ""
+    except HTTPError as error:
+        return "" if error.code < below else plain(f"{url}: {error}")
+    except (OSError, ValueError) as error:
+        return plain(f"{url} does not answer: {getattr(error, 'reason', error)}")

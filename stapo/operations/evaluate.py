@@ -316,8 +316,7 @@ def _answer(study: Study, one: FoundModel, decoding: str, asked: Asked) -> None:
     outputs = {b: Path(paths.COMPLETIONS.format(**at, benchmark=b)) for b in asked.benchmarks}
     benchmarks = [_benchmark(study, b, asked, output) for b, output in outputs.items()]
     # One store per checkpoint, whatever it is called: a further evaluation generates only what is missing.
-    store = {"study": f"evaluate-{one.checksum[:DIGITS]}", "checkpoint": Checkpoint("model")}
-    work = Path(paths.GENERATE_WORK.format(**{**at, **store}))
+    work = Path(paths.GENERATE_WORK.format(fingerprint=f"{one.checksum[:DIGITS]}-{decoding}"))
     config = generate_config(study, row, decoding)
     how, ends = (study.decodings[decoding], study.evaluation), study.end_tokens
     generate(one.path, config, *how, benchmarks, work, end_tokens=ends)

@@ -19,10 +19,11 @@ from stapo.files import read_jsonl
 from stapo.models.shapes import Shape, shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
-from stapo.operations.current import intervention_state, is_built, is_trained, outputs
+from stapo.operations.current import is_built, is_trained, outputs, state
 from stapo.operations.scale import recommendation
 from stapo.operations.status import Answers, answers, outdated_lines
 from stapo.records.step import ROLLOUT, UPDATE, from_line
+from stapo.stages import jobs_of
 from stapo.study import Study, StudyError, TrainingRun, identity
 from stapo.study.schema import Verifier
 from stapo.study.sources import HubModel, Model, TinyModel
@@ -163,7 +164,7 @@ def progress(study: Study, size: str, method: str, root: Path) -> tuple[float | 
         run = TrainingRun(size, method, seed)
         place = {"study": study.name, **run.wildcards}
         own = identity.train_fingerprint(study, run)
-        work = root / paths.TRAIN_WORK.format(**place) / own / "metrics.jsonl"
+        work = root / paths.TRAIN_WORK.format(fingerprint=own) / "metrics.jsonl"
         working = read_jsonl(work)
         lines = working or read_jsonl(root / paths.METRICS.format(**place))
         records = [from_line(line) for line in lines]
@@ -209,9 +210,8 @@ def _train_row(
 
 
 def _intervene_row(study: Study, size: str, shape: Shape, device: Device, root: Path) -> CostRow:
-    states = [
-        intervention_state(study, root, one) for one in study.intervened() if one.size == size
-    ]
+    asked = jobs_of(study).all("intervene")
+    states = [state(job, root) for job in asked if job.name.startswith(f"{size}/")]
     one = costs.intervene_seconds(study, size, shape, device)
     jobs, done = len(states), states.count("there")
     hours = (jobs - done) * one / 3600

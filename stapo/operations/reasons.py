@@ -1,21 +1,18 @@
 """Why results are made again: which settings differ from those that they were made with.
 
-A training's record contains its settings. Score files contain only fingerprints, which are looked up among
-the resolved studies that earlier runs wrote under `work/`. Files are taken as they are found.
+Results contain the fingerprint of their settings. The settings themselves are in the resolved studies that
+earlier runs wrote under `work/`. Files are taken as they are found.
 """
 
-import json
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stapo import paths
 from stapo.canonical import canonical, leaves
-from stapo.files import text_of
+from stapo.operations.current import recorded
 from stapo.operations.job_logs import modified
-from stapo.records.scores import read_identity
-from stapo.study import Checkpoint, Study, StudyError, TrainingRun, identity
+from stapo.stages import Job, jobs_of
+from stapo.study import Study, StudyError
 from stapo.study.resolved import RESOLVED, read_resolved
 from stapo.text import plain, shorten
 
@@ -46,61 +43,29 @@ def _shown(values: dict[str, Any], place: str) -> str:
     return plain(shorten(canonical(values[place]), MAX_VALUE))
 
 
-def training_reason(study: Study, root: Path, run: TrainingRun) -> str:
-    """Return why a published training is not that of the study, empty if it is.
+def reason(study: Study, root: Path, job: Job) -> str:
+    """Return why the results of a job are not those of the study.
 
     Args:
         study: as it is now.
         root: working directory.
-        run: a training that was published.
+        job: one of its jobs, whose results contain another fingerprint.
     """
-    path = root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
-    with suppress(ValueError, RecursionError, TypeError, LookupError):
-        before = json.loads(text_of(path))["config"]
-        now = json.loads(canonical(identity.train_config(study, run)))
-        return changes(before, now) or "weights after other steps"
-    return UNKNOWN
-
-
-def score_reason(
-    study: Study, root: Path, checkpoint: Checkpoint, decoding: str, benchmark: str
-) -> str:
-    """Return why the scores of a cell are not those of the study."""
-    cell = checkpoint, decoding, benchmark
-    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    with suppress(OSError, ValueError):
-        made_by = read_identity(root / paths.SCORES.format(**at, benchmark=benchmark))
-
-        def makes(one: Study) -> bool:
-            return identity.score_fingerprint(one, *cell) == made_by.get("fingerprint")
-
-        if before := _version(study, root, makes):
-            return changes(_score_config(before, *cell), _score_config(study, *cell)) or UNKNOWN
-    return UNKNOWN
-
-
-def _score_config(
-    study: Study, checkpoint: Checkpoint, decoding: str, benchmark: str
-) -> dict[str, Any]:
-    """Return what determines the scores of a cell, by the places of a study as far as it has them."""
-    generate = identity.generate_config(study, checkpoint, decoding)
-    weights = generate.pop("checkpoint")
-    return {
-        **weights,
-        **generate,
-        "benchmark": identity.benchmark_config(study, benchmark),
-        "verifier": identity.judge_config(study),
-    }
-
-
-def _version(study: Study, root: Path, makes: Callable[[Study], bool]) -> Study | None:
-    """Return the newest resolved study that makes what was found, None without one."""
+    made_by = recorded(job, root)
     places = RESOLVED.format(study=study.name, fingerprint="*")
-    files = sorted(root.glob(places), key=modified, reverse=True)
-    for path in files[:MAX_VERSIONS]:
+    for path in sorted(root.glob(places), key=modified, reverse=True)[:MAX_VERSIONS]:
         # What one study has, another may lack: a method, a benchmark, a decoding.
         with suppress(StudyError, OSError, LookupError, ValueError):
-            found = read_resolved(path)
-            if makes(found):
-                return found
-    return None
+            before = jobs_of(read_resolved(path)).one(job.stage, job.name)
+            if made_by and made_by == before.fingerprint:
+                return changes(_all_settings(before), _all_settings(job)) or UNKNOWN
+    return UNKNOWN
+
+
+def _all_settings(job: Job) -> dict[str, Any]:
+    """Return the settings of a job and of all that it reads, each by its place in a study."""
+    found: dict[str, Any] = {}
+    for source in job.reads.values():
+        if isinstance(source, Job):
+            found |= _all_settings(source)
+    return found | {key: value for key, value in job.settings.items() if key != "recipe"}

@@ -5,7 +5,6 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 """
 
 import json
-import math
 import os
 import re
 import statistics
@@ -24,7 +23,7 @@ from rich.text import Text
 
 from stapo import paths
 from stapo.files import text_of
-from stapo.operations.current import is_made, is_trained, outputs, score_state
+from stapo.operations.current import is_trained, outputs, score_state
 from stapo.operations.job_logs import (
     Owner,
     error_in,
@@ -34,9 +33,11 @@ from stapo.operations.job_logs import (
     number,
     owner_of,
 )
-from stapo.operations.reasons import score_reason, training_reason
+from stapo.operations.reasons import reason
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
-from stapo.study import Checkpoint, Study, TrainingRun, identity
+from stapo.stages import Job, jobs_of, recorded_in_json
+from stapo.stages.generate import place
+from stapo.study import Checkpoint, Study, TrainingRun
 
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
@@ -94,15 +95,9 @@ def trainings(study: Study, root: Path = Path()) -> list[TrainingState]:
 def answers(study: Study, root: Path = Path()) -> list[Answers]:
     """Return how far the evaluation of every checkpoint is, under every decoding.
 
-    Before they are scored, the responses to a benchmark are counted in its newest store, if that is newer
-    than the weights: which store belongs to the settings of now only a tokenizer could tell.
+    Before they are scored, the responses to a benchmark are counted in its newest store.
     """
-    return [
-        _answers(study, root, checkpoint, decoding)
-        for checkpoint in study.checkpoints()
-        for decoding in study.run.decodings
-        if study.answered(checkpoint, decoding)
-    ]
+    return [_answers(study, root, job) for job in jobs_of(study).all("generate")]
 
 
 def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
@@ -160,8 +155,8 @@ def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | Non
 
 
 def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
-    at = {"study": study.name, **run.wildcards}
-    work = root / paths.TRAIN_WORK.format(**at) / identity.train_fingerprint(study, run)
+    at, job = {"study": study.name, **run.wildcards}, jobs_of(study).one("train", run)
+    work = root / paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
     owner = owner_of(work / "lock")
     published, metrics = (root / p.format(**at) for p in (paths.RUN_PROVENANCE, paths.METRICS))
     if not (owner and owner.holds) and is_trained(study, root, run):
@@ -172,8 +167,9 @@ def _training(study: Study, root: Path, run: TrainingRun) -> TrainingState:
         if ended != "failed" and modified(published):
             if not modified(metrics):
                 return TrainingState(run, "waiting", "only its record is here, as in git")
-            reason = training_reason(study, root, run)
-            return TrainingState(run, "outdated", f"made with {reason}")
+            same = recorded_in_json(published) == job.fingerprint
+            why = "weights after other steps" if same else reason(study, root, job)
+            return TrainingState(run, "outdated", f"made with {why}")
         if ended:
             return TrainingState(run, ended, note)
         return TrainingState(run, *_missing(root, at))
@@ -236,85 +232,54 @@ def _measured(study: Study, training: TrainingState, metrics: Path) -> TrainingS
     )
 
 
-@dataclass(frozen=True)
-class _Benchmark:
-    """What is there of one benchmark; a time of 0.0 means never."""
-
-    name: str
-    scored: str
-    asked: int
-    responses: int
-    news: float
-    """When the last response came."""
-    collected: float
-    """When all responses were published."""
-    after: float
-    """Until then, everything belongs to earlier weights or to other settings."""
-    error: str | None
-    """Of scoring."""
-
-
-def _benchmark(
-    study: Study, root: Path, checkpoint: Checkpoint, decoding: str, name: str, made: bool
-) -> _Benchmark:
-    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding, "benchmark": name}
-    scores, work = paths.SCORES.format(**at), root / paths.GENERATE_WORK.format(**at)
-    scored = score_state(study, root, checkpoint, decoding, name)
-    after = modified(root / paths.checkpoint_path(study.name, checkpoint))
-    if scored == "outdated":
-        after = max(after, modified(root / scores))
-    if not made:
-        after = math.inf
-    asked = study.problems(name) * study.benchmarks[name].samples
-    collected = modified(root / paths.COMPLETIONS.format(**at))
-    stores = [(modified(path), path) for path in work.glob(f"{name}-{'[0-9a-f]' * 16}.jsonl")]
-    news, store = max(stores, default=(0.0, work))
-    responses, error = 0, None
-    if scored == "current" or collected > after:
-        responses = asked
-    elif news > after:
-        with suppress(OSError), store.open("rb") as lines:
-            responses = min(sum(line.endswith(b"\n") for line in lines), asked)
-    if scored != "current" and collected > after:
-        logs = logs_of(root, scores, "score", f"{checkpoint}_{decoding}_{name}")
-        error = error_in(
-            logs, collected, identity.score_fingerprint(study, checkpoint, decoding, name)
-        )
-    return _Benchmark(name, scored, asked, responses, news, collected, after, error)
-
-
-def _answers(study: Study, root: Path, checkpoint: Checkpoint, decoding: str) -> Answers:
-    made = is_made(study, root, checkpoint)
-    found = [
-        _benchmark(study, root, checkpoint, decoding, name, made)
-        for name in study.answered(checkpoint, decoding)
-    ]
-    responses, wanted = sum(b.responses for b in found), sum(b.asked for b in found)
-    scored = [b.scored for b in found].count("current")
+def _answers(study: Study, root: Path, job: Job) -> Answers:
+    """Return how far an evaluation is; `job` generates its responses."""
+    of, (checkpoint, decoding) = jobs_of(study), place(job)
+    work = root / paths.GENERATE_WORK.format(fingerprint=job.fingerprint)
+    cells = {name: of.one("score", f"{job.name}/{name}") for name in job.also}
+    states = {name: score_state(cell, root) for name, cell in cells.items()}
+    asked = {name: study.problems(name) * job.also[name]["samples"] for name in cells}
+    responses, wanted = 0, sum(asked.values())
+    for name, number_asked in asked.items():
+        stored = number_asked if states[name] == "current" else _stored(work, name)
+        responses += min(stored, number_asked)
+    scored = [*states.values()].count("current")
+    done = Answers(checkpoint, decoding, "scored", "", responses, wanted, scored, len(cells))
+    if scored == len(cells):
+        return done
+    owner, outdated = owner_of(work / "lock"), [n for n, s in states.items() if s == "outdated"]
+    rule = "" if study.is_full(checkpoint) else "_curve"
+    place_of_logs = {"generate": paths.RESPONSES, "score": paths.SCORES.rpartition("/")[0]}
+    stage = "score" if responses == wanted else "generate"
     at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    owner = owner_of(root / paths.GENERATE_WORK.format(**at) / "lock")
-    since = max(max(b.after, b.collected) for b in found)
-    if owner and not owner.holds and owner.since <= since:
-        owner = None  # It finished, or worked for other settings.
-    rule = "generate" if study.is_full(checkpoint) else "generate_curve"
-    logs = logs_of(root, paths.RESPONSES.format(**at), rule, f"{checkpoint}_{decoding}")
-    made_by = identity.generate_fingerprint(study, checkpoint, decoding)
-    error = error_in(logs, owner.since if owner else since, made_by)
-    ended, why = _end(next((b.error for b in found if b.error), error))
-    outdated = [b.name for b in found if b.scored == "outdated" and not responses]
-    if scored == len(found):
-        state, note = "scored", ""
-    elif owner:
-        state, note = _process(owner, max(owner.since, *(b.news for b in found)), 0.0, error)
+    logs = logs_of(
+        root, place_of_logs[stage].format(**at), stage + rule, f"{checkpoint}_{decoding}"
+    )
+    since = owner.since if owner else 0.0
+    error = error_in(logs, since, of.made_by(stage, job.name))
+    ended, why = _end(error)
+    if owner and (owner.holds or stage == "generate"):
+        news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
+        state, note = _process(owner, news, 0.0, error)
         state = "answering" if state == "running" else state
     elif ended == "failed" or (ended and not outdated):
         state, note = ended, why
     elif outdated:
-        reason = score_reason(study, root, checkpoint, decoding, outdated[0])
-        state, note = "outdated", f"scored with {reason}"
+        state, note = "outdated", f"scored with {reason(study, root, cells[outdated[0]])}"
     else:
         state, note = {0: "waiting", wanted: "answered"}.get(responses, "incomplete"), ""
-    return Answers(checkpoint, decoding, state, note, responses, wanted, scored, len(found))
+    return replace(done, state=state, note=note)
+
+
+def _stored(work: Path, benchmark: str) -> int:
+    """Return how many responses to a benchmark are in its newest store."""
+    stores = work.glob(f"{benchmark}-{'[0-9a-f]' * 16}.jsonl")
+    newest = max(stores, key=modified, default=None)
+    with suppress(OSError):
+        if newest:
+            with newest.open("rb") as lines:
+                return sum(line.endswith(b"\n") for line in lines)
+    return 0
 
 
 def _end(error: str | None) -> tuple[str, str]:

@@ -5,22 +5,18 @@ does not show was removed later, when results were known: this may be a selectio
 """
 
 import json
-import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo.canonical import leaves
-from stapo.publication import untrusted
-from stapo.publication.folder import MAX_STEPS, Results
-from stapo.study import Study, StudyError, TrainingRun, identity, parse_study
-from stapo.study.resolved import RESOLVED
+from stapo.canonical import canonical, leaves
+from stapo.publication.folder import Results, published_study
+from stapo.study import Study, TrainingRun, identity
 
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
-WRITTEN = re.compile(RESOLVED.format(study="[^/]+", fingerprint="[0-9a-f]+"))
-"""Study files that Snakemake writes, and that trainings record."""
 SILENT = ("engine", "run")
-"""Sections of a study that are not compared: one has no influence on results, one is checked separately."""
+"""Sections of a study that are not compared: one has no influence on results, one is compared above."""
 
 
 def command_faults(
@@ -42,8 +38,6 @@ def command_faults(
             yield f"trains {option} {options[option]}"
     recorded = recorded_study(attempt)
     if recorded is None:
-        if WRITTEN.fullmatch(options.get("--study", "")):
-            yield f"names {options['--study']}, a study that the attempt does not record"
         return
     if recorded.name != study.name:
         yield f"is of the study {recorded.name}"
@@ -75,37 +69,32 @@ def _dropped(study: Study, recorded: Study) -> Iterator[str]:
 
 
 def recorded_study(attempt: dict[str, Any]) -> Study | None:
-    """Return the study that an attempt records; None if an older one refers to a file.
+    """Return the study that an attempt records, None if the training was started by hand without one.
 
-    In older results, the command itself contains the study as JSON.
+    Raises:
+        RefusedError: it is larger than any study.
+        StudyError: it is not a valid study.
     """
     raw = attempt.get("study")
-    if raw is None:
-        text = dict(pairwise(attempt["command"])).get("--study", "")
-        if not text.startswith("{"):
-            return None
-        raw = untrusted.parse_json(text)
-    untrusted.require_modest(raw)
-    if raw["training"]["steps"] > MAX_STEPS:
-        raise untrusted.RefusedError(f"a command has more than {MAX_STEPS} steps")
-    return parse_study(raw)
+    return None if raw is None else _parsed(canonical(raw))
+
+
+@cache
+def _parsed(text: str) -> Study:
+    """Return a recorded study; all trainings of a run of Snakemake have the same."""
+    return published_study(json.loads(text))
 
 
 def changed_since(results: Results) -> Iterator[str]:
     """Yield the settings that differ from those when a training started."""
     found: dict[str, set[str]] = {}
     now = leaves(results.study.model_dump(mode="json", exclude=set(SILENT)))
-    for record in results.runs.values():
-        for attempt in record["attempts"]:
-            try:
-                then = recorded_study(attempt)
-            except StudyError:
-                continue
-            if then is not None:
-                old = leaves(then.model_dump(mode="json", exclude=set(SILENT)))
-                for key in now.keys() & old.keys():
-                    if now[key] != old[key]:
-                        found.setdefault(key, set()).add(json.dumps(old[key]))
+    attempts = [one for record in results.runs.values() for one in record["attempts"]]
+    for then in {id(one): one for one in map(recorded_study, attempts) if one}.values():
+        old = leaves(then.model_dump(mode="json", exclude=set(SILENT)))
+        for key in now.keys() & old.keys():
+            if now[key] != old[key]:
+                found.setdefault(key, set()).add(json.dumps(old[key]))
     for key, old_values in sorted(found.items()):
         then_text = ", ".join(sorted(old_values))
         yield f"{key} is {json.dumps(now[key])}; when trainings started it was {then_text}"

@@ -1,111 +1,165 @@
-"""Opening of finished results folders for a comparison, and its output. Folders are untrusted."""
+"""Comparison of finished results folders: which settings differ, and by how much the accuracies do.
 
-import csv
+Folders are untrusted and opened as `verify` opens them. Differences of a benchmark are paired by problem
+where both studies asked the same problems; otherwise problems are resampled in each study by itself.
+"""
+
 import hashlib
-import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, missing_samples
-from stapo.analysis.compare_studies import (
-    Compared,
-    Finished,
-    StudyComparison,
-    compare_finished,
-    summary,
+from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, Cell, chosen_cells, missing_samples
+from stapo.canonical import leaves
+from stapo.evaluation.statistics import (
+    Array,
+    Interval,
+    average_at_n,
+    bootstrap_means,
+    bootstrap_p,
+    holm,
+    interval,
+    paired_difference,
+    percent_interval,
+    problem_counts,
+    seed_choices,
 )
-from stapo.analysis.formats import terminal_table
-from stapo.analysis.table import Column
-from stapo.evaluation.statistics import Interval
 from stapo.publication.folder import Results
 from stapo.publication.verify import UNREADABLE, opened
 from stapo.records.scores import read_score_file
-from stapo.study import Checkpoint, StudyError
+from stapo.study import Checkpoint, Study, StudyError
 from stapo.text import plain, visible
 
+AVERAGE = "Avg"
+SEED = 0
+SIGNIFICANT = 0.05
 SHOWN_SETTINGS = 60
-"""Settings that are printed; CSV and JSON are for more."""
+"""Settings that are printed; JSON has all."""
+NAMED = {"models": "sizes", "decodings": "decodings", "benchmarks": "benchmarks"}
+"""Section of a study file -> list in `run` that says which of its entries are used."""
+
+Place = tuple[str, str, str, str]
+"""Decoding, size, method or `base`, benchmark."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is compared of one finished study."""
+
+    folder: str
+    study: Study
+    cells: Mapping[Place, Cell]
+    problems: Mapping[str, Sequence[str] | None]
+    """Benchmark -> digest of each problem's question and answer, in order; None where no responses are."""
+    made_with: Mapping[str, set[str]]
+    """What its scores were made with, such as `torch` -> versions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One accuracy of two studies, in percent, and its difference in points."""
+
+    decoding: str
+    size: str
+    method: str
+    title: str
+    benchmark: str
+    """A benchmark, or the average over those that both studies have."""
+    first: Interval
+    second: Interval
+    difference: Interval
+    """Second minus first."""
+    pairing: str
+    """`paired`, `unpaired` or, of an average, `partly paired`."""
+    p_value: float
+    p_holm: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyComparison:
+    """Comparison of a study B with a first one, A; as JSON, what `stapo compare --json` prints."""
+
+    first: str
+    """Folder of A."""
+    second: str
+    """Folder of B."""
+    summary: list[str]
+    """The result in words."""
+    warnings: list[str]
+    missing: list[str]
+    """What only one of the studies has."""
+    settings: list[tuple[str, Any, Any]]
+    """Place and both values of each setting that differs; None where a study does not have it."""
+    differences: list[Compared]
 
 
 def compare_folders(folders: Sequence[Path]) -> list[StudyComparison]:
-    """Return the comparison of each folder with the first one.
+    """Return the comparison of each folder with the first one; resamples have a fixed seed.
 
     Raises:
         StudyError: a folder cannot be read; with the errors of all folders.
     """
-    if not 2 <= len(folders) <= len(ascii_uppercase):
-        raise StudyError(
-            [
-                "expected two or more results folders, for example: stapo compare results/smoke other/smoke"
-            ]
-        )
+    if len(folders) < 2:
+        example = "stapo compare results/smoke other/smoke"
+        raise StudyError([f"expected two or more results folders, for example: {example}"])
     errors: list[str] = []
     found: list[Finished] = []
     with ExitStack() as stack:
-        for label, folder in zip(ascii_uppercase, folders, strict=False):
+        for folder in folders:
             try:
                 results, refused = stack.enter_context(opened(folder))
+                if results.is_summary and not refused:
+                    refused = ["without its raw data; the scores are needed to compare"]
+                if refused:
+                    raise StudyError([f"{folder}: {line}" for line in refused])
+                found.append(_finished(folder, results))
             except StudyError as error:
                 errors += error.errors
-                continue
-            if refused:
-                errors += [f"{folder}: {line}" for line in refused]
-                continue
-            if results.is_summary:
-                errors.append(f"{folder}: without its raw data; the scores are needed to compare")
-                continue
-            try:
-                found.append(_finished(label, folder, results))
-            except StudyError as error:
-                errors += [f"{folder}: {line}" for line in error.errors]
     if errors:
         raise StudyError([visible(line) for line in errors])
-    return [compare_finished(found[0], other) for other in found[1:]]
+    return [_compare(found[0], other) for other in found[1:]]
 
 
-def _finished(label: str, folder: Path, results: Results) -> Finished:
+def _finished(folder: Path, results: Results) -> Finished:
     """Return what is compared of a folder that may be read.
 
     Raises:
         StudyError: scores are missing, damaged or misplaced; one line for each file.
     """
     study, errors = results.study, []
-    cells: dict[tuple[str, str, str, str], Any] = {}
+    cells: dict[Place, Cell] = {}
     made_with: dict[str, set[str]] = {}
+    rows: dict[str, int] = {}
     for decoding in study.run.decodings:
         tables: dict[tuple[Checkpoint, str], pa.Table] = {}
         for checkpoint, benchmark in study.table_cells(decoding):
             try:
-                tables[checkpoint, benchmark] = _scores(
-                    results, checkpoint, decoding, benchmark, made_with
-                )
+                table = _scores(results, checkpoint, decoding, benchmark, made_with)
+                if table.num_rows != rows.setdefault(benchmark, table.num_rows):
+                    raise ValueError(f"{table.num_rows} rows, others have {rows[benchmark]}")
+                tables[checkpoint, benchmark] = table
             except FileNotFoundError:
                 errors.append(f"scores/{checkpoint}/{decoding}/{benchmark}.parquet: missing")
             except UNREADABLE as error:
                 errors.append(f"scores/{checkpoint}/{decoding}/{benchmark}.parquet: {error}")
-        errors += _uneven(tables, decoding)
         if not errors:
             _, here = chosen_cells(study, tables)
             cells |= {(decoding, *place): cell for place, cell in here.items()}
     if errors:
-        raise StudyError(errors)
+        raise StudyError([f"{folder}: {line}" for line in errors])
     problems = {name: _problems(results, name) for name in study.run.benchmarks}
-    for name, digests in problems.items():
-        rows = cells[study.run.decodings[0], study.run.sizes[0], "base", name].correct.shape[1]
-        problems[name] = digests if digests and len(digests) == rows else None
-    known = {key: frozenset(values) for key, values in made_with.items()}
-    return Finished(label, str(folder), study, cells, problems, known)
+    return Finished(str(folder), study, cells, problems, made_with)
 
 
 def _scores(
@@ -126,22 +180,11 @@ def _scores(
     if fault := missing_samples(table, results.samples(benchmark)):
         raise ValueError(fault)
     made = {**about.get("provenance", {}), "engine": about.get("engine")}
-    packages = made.get("packages", {})
     values = {key: made.get(key) for key in (*SAME_EVERYWHERE, "commit")}
-    values |= {key: packages.get(key) for key in SAME_PACKAGES}
+    values |= {key: made.get("packages", {}).get(key) for key in SAME_PACKAGES}
     for what, found in values.items():
         made_with.setdefault(what, set()).add(plain(str(found)))
     return table
-
-
-def _uneven(tables: dict[tuple[Checkpoint, str], pa.Table], decoding: str) -> Iterator[str]:
-    rows: dict[str, int] = {}
-    for (checkpoint, benchmark), table in tables.items():
-        if table.num_rows != rows.setdefault(benchmark, table.num_rows):
-            yield (
-                f"scores/{checkpoint}/{decoding}/{benchmark}.parquet: {table.num_rows} rows, others have "
-                f"{rows[benchmark]}"
-            )
 
 
 def _problems(results: Results, benchmark: str) -> list[str] | None:
@@ -155,23 +198,149 @@ def _problems(results: Results, benchmark: str) -> list[str] | None:
     return [hashlib.sha256(text).hexdigest() for text in asked]
 
 
-def _columns(found: StudyComparison) -> list[Column[Compared]]:
-    a, b = found.first.label, found.second.label
-    columns: list[Column[Compared]] = [
-        Column("Size", lambda row: row.size, text=True),
-        Column("Method", lambda row: row.title, text=True),
-        Column("Benchmark", lambda row: row.benchmark, text=True),
-        Column(a, lambda row: row.first.value, ".2f"),
-        Column(b, lambda row: row.second.value, ".2f"),
-        Column(f"{b} - {a}", lambda row: _difference(row.difference)),
-        Column("p (Holm)", lambda row: row.p_holm, ".4f"),
+def _compare(first: Finished, second: Finished) -> StudyComparison:
+    rows = list(_rows(first, second))
+    adjusted = holm([row.p_value for row in rows])
+    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return StudyComparison(
+        first=first.folder,
+        second=second.folder,
+        summary=_summary(rows),
+        warnings=list(_warnings(first, second)),
+        missing=list(_missing(first, second)),
+        settings=differing_settings(first.study, second.study),
+        differences=rows,
+    )
+
+
+def _rows(first: Finished, second: Finished) -> Iterator[Compared]:
+    """Yield each accuracy that both studies have, and the average over the benchmarks of both."""
+    rng = np.random.default_rng(SEED)
+    shared = [b for b in first.study.run.benchmarks if b in second.study.run.benchmarks]
+    orders = {b: _same_order(first.problems.get(b), second.problems.get(b)) for b in shared}
+    there = {place[:3] for place in second.cells}
+    for row in dict.fromkeys(place[:3] for place in first.cells if place[:3] in there):
+        cells: dict[str, tuple[Array, Array]] = {}
+        for name, order in orders.items():
+            ours, theirs = (found.cells[*row, name].correct for found in (first, second))
+            cells[name] = (ours, theirs if order is None else theirs[:, order])
+        draws = {name: _draws(*pair, orders[name] is not None, rng) for name, pair in cells.items()}
+        averages = {AVERAGE: shared} if len(shared) > 1 else {}
+        for name, part in {**{b: [b] for b in shared}, **averages}.items():
+            pairs, drawn = [cells[b] for b in part], np.mean([draws[b] for b in part], axis=0)
+            kinds = {"unpaired" if orders[b] is None else "paired" for b in part}
+            one, other = (float(np.mean([average_at_n(pair[i]) for pair in pairs])) for i in (0, 1))
+            found = interval(other - one, drawn[1] - drawn[0])
+            p_value = bootstrap_p(drawn[1] - drawn[0])
+            if kinds == {"paired"}:
+                firsts, seconds = ([pair[i] for pair in pairs] for i in (0, 1))
+                p_value = paired_difference(seconds, firsts, drawn[1] - drawn[0], rng).p_value
+            decoding, size, method = row
+            yield Compared(
+                decoding=decoding,
+                size=size,
+                method=method,
+                title=first.study.title(method),
+                benchmark=name,
+                first=percent_interval(100 * one, 100 * drawn[0]),
+                second=percent_interval(100 * other, 100 * drawn[1]),
+                difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
+                pairing=kinds.pop() if len(kinds) == 1 else "partly paired",
+                p_value=p_value,
+            )
+
+
+def _same_order(one: Sequence[str] | None, other: Sequence[str] | None) -> list[int] | None:
+    """Return where the other study has each problem of one; None if their problems are not the same."""
+    if one is None or other is None or len({*one}) < len(one) or sorted(one) != sorted(other):
+        return None
+    places = {digest: i for i, digest in enumerate(other)}
+    return [places[digest] for digest in one]
+
+
+def _draws(first: Array, second: Array, paired: bool, rng: np.random.Generator) -> Array:
+    """Return (2, resamples) means of two cells (S, P, N), of the same resampled problems if paired."""
+    counts = problem_counts(first.shape[1], rng)
+    others = counts if paired else problem_counts(second.shape[1], rng)
+    return np.stack(
+        [
+            bootstrap_means(cell, drawn, seed_choices(len(cell), rng))
+            for cell, drawn in ((first, counts), (second, others))
+        ]
+    )
+
+
+def differing_settings(first: Study, second: Study) -> list[tuple[str, Any, Any]]:
+    """Return place and both values of each setting that differs and that one of the studies uses."""
+    found = [leaves(_used(study)) for study in (first, second)]
+    places = dict.fromkeys([*found[0], *found[1]])
+    pairs = [(place, found[0].get(place), found[1].get(place)) for place in places]
+    return [(place, one, other) for place, one, other in pairs if one != other]
+
+
+def _used(study: Study) -> dict[str, Any]:
+    """Return the settings of a study without its name and what it does not run; methods are resolved."""
+    without = {"name", "all_methods", "engine", "places"}
+    raw = study.model_dump(mode="json", exclude=without)
+    for section, listed in NAMED.items():
+        used = {*getattr(study.run, listed)}
+        used |= {*study.evaluated()} if section == "benchmarks" else set()
+        raw[section] = {name: one for name, one in raw[section].items() if name in used}
+    raw["methods"] = {}
+    for name in study.run.methods:
+        method = vars(study.method(name))
+        plain_values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in method.items()}
+        own = study.training_of(name).model_dump(mode="json")
+        other = {k: v for k, v in own.items() if v != raw["training"][k]}
+        raw["methods"][name] = plain_values | ({"training": other} if other else {})
+    return raw
+
+
+def _missing(first: Finished, second: Finished) -> Iterator[str]:
+    """Yield what only one study has: sizes, methods, decodings, benchmarks, training seeds."""
+    for kind in ("sizes", "methods", "decodings", "benchmarks", "seeds"):
+        lists = [getattr(found.study.run, kind) for found in (first, second)]
+        for label, mine, theirs in (("A", *lists), ("B", *reversed(lists))):
+            if only := [str(name) for name in mine if name not in theirs]:
+                yield f"only in {label}: {kind} {', '.join(only)}"
+
+
+def _warnings(first: Finished, second: Finished) -> Iterator[str]:
+    for key in sorted(first.made_with.keys() | second.made_with.keys()):
+        one, other = (found.made_with.get(key, set()) for found in (first, second))
+        if one != other:
+            shown = [", ".join(sorted(values)) or "unknown" for values in (one, other)]
+            yield f"made with different {key}: A {shown[0]}; B {shown[1]}"
+    for name in first.study.run.benchmarks:
+        if name not in second.study.run.benchmarks:
+            continue
+        if None in (first.problems.get(name), second.problems.get(name)):
+            yield f"{name}: unpaired, since a folder has no responses that say what its problems are"
+        elif _same_order(first.problems[name], second.problems[name]) is None:
+            yield f"{name}: unpaired, since the problems are not the same"
+    if 1 in (len(first.study.run.seeds), len(second.study.run.seeds)):
+        yield "one training seed: differences are between checkpoints, not between methods or settings"
+
+
+def _summary(rows: Sequence[Compared]) -> list[str]:
+    """Return the result in words."""
+    if not rows:
+        return ["A and B have no size, method, decoding and benchmark in common."]
+    differ = [row for row in rows if row.p_holm < SIGNIFICANT]
+    kinds = " and ".join(dict.fromkeys(row.pairing for row in rows))
+    lines = [
+        f"B minus A: {len(differ)} of {len(rows)} accuracies differ (p < {SIGNIFICANT}, Holm's "
+        f"adjustment over all of them; {kinds})."
     ]
-    if {row.pairing for row in found.rows} != {"paired"}:
-        columns.append(Column("Pairing", lambda row: row.pairing, text=True))
-    return columns
+    if not any(any(vars(row.difference).values()) for row in rows):
+        lines.append("All accuracies are the same.")
+    for row in [row for row in differ if row.benchmark == AVERAGE] or differ:
+        place = f"{row.size} {row.title}, {row.decoding}, {row.benchmark}"
+        lines.append(f"{place}: {_points(row.difference)} points, p = {row.p_holm:.4f} (Holm)")
+    return lines
 
 
-def _difference(value: Interval) -> str:
+def _points(value: Interval) -> str:
     return f"{value.value:+.2f} [{value.low:+.1f}, {value.high:+.1f}]"
 
 
@@ -181,70 +350,26 @@ def print_comparison(found: StudyComparison, console: Console) -> None:
     def say(line: str, style: str = "") -> None:
         console.print(Text(visible(line), style=style))
 
-    for one in (found.first, found.second):
-        say(f"{one.label} = {one.folder} ({one.study.name})")
-    for line in summary(found):
+    say(f"A = {found.first}")
+    say(f"B = {found.second}")
+    for line in found.summary:
         say(line, "bold")
-    for line in found.warnings:
-        say(f"warning: {line}", "yellow")
-    for line in found.missing:
+    for line in (*(f"warning: {line}" for line in found.warnings), *found.missing):
         say(line)
-    for decoding, rows in groupby(found.rows, lambda row: row.decoding):
-        groups = [list(group) for _, group in groupby(rows, lambda row: (row.size, row.method))]
-        titles = [one.study.decodings[decoding].title for one in (found.first, found.second)]
-        said = " / ".join(dict.fromkeys(titles))
-        title = Text(visible(f"{said}: accuracy in %, differences with 95 % intervals"))
-        columns = _columns(found)
-        console.print(terminal_table(columns, groups, title), crop=False)
-    if found.settings:
-        say("Settings that differ:")
-    a, b = found.first.label, found.second.label
-    for place, one, other in found.settings[:SHOWN_SETTINGS]:
-        say(f"  {plain(place)}: {a} {_setting(one)}, {b} {_setting(other)}")
+    for decoding, rows in groupby(found.differences, lambda row: row.decoding):
+        table = Table(box=None, title=Text(f"{visible(decoding)}: accuracy in %"))
+        for heading in ("Size", "Method", "Benchmark"):
+            table.add_column(heading, overflow="fold")
+        for heading in ("A", "B", "B - A [95 %]", "p (Holm)"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in rows:
+            texts = (Text(visible(text)) for text in (row.size, row.title, row.benchmark))
+            values = (f"{row.first.value:.2f}", f"{row.second.value:.2f}")
+            table.add_row(*texts, *values, _points(row.difference), f"{row.p_holm:.4f}")
+        console.print(table)
+    say(f"Settings that differ: {len(found.settings)}")
+    for place, *both in found.settings[:SHOWN_SETTINGS]:
+        one, other = ("not set" if x is None else plain(json.dumps(x, default=str)) for x in both)
+        say(f"  {plain(place)}: A {one}, B {other}")
     if len(found.settings) > SHOWN_SETTINGS:
         say(f"  and {len(found.settings) - SHOWN_SETTINGS} more (--json shows all)")
-
-
-def _setting(value: Any) -> str:
-    return "not set" if value is None else plain(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def comparison_csv(comparisons: Sequence[StudyComparison]) -> str:
-    """Return the differences as CSV, one line each."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    bounds = [
-        f"{of}{part}" for of in ("first", "second", "difference") for part in ("", "_low", "_high")
-    ]
-    names = ("decoding", "size", "method", "benchmark")
-    writer.writerow(
-        ["first_folder", "second_folder", *names, *bounds, "pairing", "p_value", "p_holm"]
-    )
-    for found in comparisons:
-        for row in found.rows:
-            numbers = (row.first, row.second, row.difference)
-            values = [f"{x:.6f}" for one in numbers for x in (one.value, one.low, one.high)]
-            tests = [row.pairing, f"{row.p_value:.6f}", f"{row.p_holm:.6f}"]
-            place = [getattr(row, name) for name in names]
-            writer.writerow([found.first.folder, found.second.folder, *place, *values, *tests])
-    return stream.getvalue()
-
-
-def comparison_json(comparisons: Sequence[StudyComparison]) -> str:
-    """Return everything as JSON: words, warnings, what is missing, settings and differences."""
-    content = [
-        {
-            "first": found.first.folder,
-            "second": found.second.folder,
-            "summary": summary(found),
-            "warnings": found.warnings,
-            "missing": found.missing,
-            "settings": [
-                {"setting": place, "first": one, "second": other}
-                for place, one, other in found.settings
-            ],
-            "differences": [asdict(row) for row in found.rows],
-        }
-        for found in comparisons
-    ]
-    return json.dumps(content, indent=1, default=str)

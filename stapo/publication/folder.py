@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stapo.paths import RECORD_FILE, TOKENS_FILE
+from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
@@ -35,21 +35,21 @@ TOKEN_BYTES = 16
 """Maximum JSON size of a token, on average over a response; a character outside ASCII takes six bytes."""
 LINE_BYTES = 2**25
 """Maximum size of all responses to a problem."""
-CELL_BYTES = 2**28
-"""Maximum size of all responses to a benchmark."""
+LINES_BYTES = 2**28
+"""Maximum size of a file of JSON lines."""
 MAX_RESPONSES = 200_000
 ROW_BYTES = 4096
-"""Maximum average size of a row of scores; its longest column is the boxed answer."""
-SCORE_BYTES = 2**25
+"""Maximum average size of a row of scores or token records, whose longest column is a text."""
+TABLE_BYTES = 2**25
 EMPTY_BYTES = 2**17
-"""Maximum size of a file of token records without a token."""
-TEXT_BYTES = 4096
-"""Maximum size of a text of a token record; a character has at most four bytes."""
+"""Maximum size of a parquet file without rows."""
 READ = (
     "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
     "verifier.json",
 )  # fmt: skip
-"""Names of JSON files that are read; of others, only the checksum is compared."""
+"""Names of JSON files that are read, besides those of interventions; others are only checksummed."""
+MACHINES = ("engine", "places")
+"""Sections of a published study that say nothing about its results, and are not read."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,28 @@ class Results:
         Raises:
             RefusedError: the file has other columns, or is larger than the study allows.
         """
-        return _Limits(self.study).tokens(self.folder / f"runs/{run}/{TOKENS_FILE}")
+        return _tokens(self.study, self.folder / f"runs/{run}/{TOKENS_FILE}")
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """Path -> checksum in `SHA256SUMS`."""
+        text = untrusted.read_text(self.folder / SUMS, FILE_BYTES)
+        lines = [line.partition("  ") for line in text.splitlines()]
+        found = {path: stated for stated, _, path in lines}
+        if len(found) < len(lines):
+            raise untrusted.RefusedError(f"{SUMS}: lists a file twice")
+        return found
+
+    def digest_of(self, path: str) -> str | None:
+        """Return the checksum of a file, or the listed one if it was left out; None without both."""
+        if path in self.files:
+            return self.digest(self.files[path])
+        return self.sums.get(path)
 
     @cached_property
     def is_summary(self) -> bool:
-        """Whether all raw data is left out, as in git; see `stapo.publication.summary`."""
+        """Whether all raw data is left out, as in git; see `is_raw`."""
         return not any(map(is_raw, self.files))
-
-    @cached_property
-    def num_prompts(self) -> int:
-        """Number of lines of the training prompts."""
-        path = self.folder / "data/prompts.jsonl"
-        return sum(1 for _ in untrusted.raw_lines(path, PROMPT_BYTES, MAX_PROMPTS))
 
     def responses(
         self, checkpoint: Checkpoint, decoding: str, benchmark: str
@@ -137,21 +147,25 @@ def read_published_study(folder: Path) -> Study:
     try:
         about = untrusted.read_json(folder / "provenance.json")
         untrusted.read_text(folder / SUMS, FILE_BYTES)
-        untrusted.require_modest(about["study"])
-        steps = about["study"]["training"]["steps"]
-        if not isinstance(steps, int) or steps > MAX_STEPS:
-            raise untrusted.RefusedError(
-                f"training.steps: {steps} is not a number up to {MAX_STEPS}"
-            )
-        # Where files lie on this machine is not for somebody else's folder to say.
-        return parse_study({k: v for k, v in about["study"].items() if k != "places"})
+        return published_study(about["study"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise StudyError(
-            [
-                f"{folder}: no results folder with provenance.json and {SUMS} ({reason or repr(error)})"
-            ]
-        ) from error
+        reason = (str(error).splitlines() or [""])[0] or repr(error)
+        line = f"{folder}: no results folder with provenance.json and {SUMS} ({reason})"
+        raise StudyError([line]) from error
+
+
+def published_study(raw: dict[str, Any]) -> Study:
+    """Return a study that somebody else recorded, without what it says about machines.
+
+    Raises:
+        RefusedError: it is larger than any study.
+        StudyError: it is not a valid study.
+    """
+    untrusted.require_modest(raw)
+    steps = raw["training"]["steps"]
+    if not isinstance(steps, int) or steps > MAX_STEPS:
+        raise untrusted.RefusedError(f"training.steps: {steps} is not a number up to {MAX_STEPS}")
+    return parse_study({key: value for key, value in raw.items() if key not in MACHINES})
 
 
 def is_raw(path: str) -> bool:
@@ -193,31 +207,23 @@ def admit(
         folder: results folder; links in it are not followed.
         belongs: function that returns the layout of the study; called only if the study is small enough.
     """
+    sizes, errors = {}, []
     try:
-        entries, errors = _entries(folder)
+        for path, status in untrusted.walk(folder):
+            if fault := untrusted.irregular(status):
+                errors.append(f"{path}: {fault}")
+            elif not is_hidden(Path(path)) and path != SUMS:
+                sizes[path] = status.st_size
     except untrusted.RefusedError as error:
         return {}, [str(error)]
-    errors += _size_errors(study, len(entries), not any(map(is_raw, entries)))
+    errors += _size_errors(study, len(sizes), not any(map(is_raw, sizes)))
     if errors:
         return {}, errors
     layout = belongs()
-    files = {path: folder / path for path in sorted(entries)}
-    limits = _Limits(study)
-    for path, size in sorted(entries.items()):
-        if layout.has(path) and (fault := limits.fault(files[path], path, size)):
+    for path, size in sorted(sizes.items()):
+        if layout.has(path) and (fault := _fault(study, folder, path, size)):
             errors.append(f"{path}: {fault}")
-    return files, errors
-
-
-def _entries(folder: Path) -> tuple[dict[str, int], list[str]]:
-    """Return the sizes of the visible files of a folder, and an error line for each irregular entry."""
-    sizes, errors = {}, []
-    for path, status in untrusted.walk(folder):
-        if fault := untrusted.irregular(status):
-            errors.append(f"{path}: {fault}")
-        elif not is_hidden(Path(path)) and path != SUMS:
-            sizes[path] = status.st_size
-    return sizes, errors
+    return {path: folder / path for path in sorted(sizes)}, errors
 
 
 def _size_errors(study: Study, files: int, summary: bool) -> Iterator[str]:
@@ -230,72 +236,66 @@ def _size_errors(study: Study, files: int, summary: bool) -> Iterator[str]:
             yield f"benchmarks.{name}.samples: {samples} give more than {MAX_RESPONSES} responses"
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """Limits on the sizes of the files of a study."""
+def _fault(study: Study, folder: Path, path: str, size: int) -> str | None:
+    """Return why a file must not be read, None if it may be. Of weights, only checksums are computed."""
+    if path.endswith(WEIGHTS):
+        return None
+    try:
+        limited = _is_limited(study, folder / path, path)
+    except (OSError, ValueError, LookupError) as error:
+        return str(error) or repr(error)
+    return None if limited or size <= FILE_BYTES else f"has {size} bytes, more than {FILE_BYTES}"
 
-    study: Study
 
-    def fault(self, file: Path, path: str, size: int) -> str | None:
-        """Return why a file must not be read, None if it may be."""
-        kind = path.partition("/")[0]
-        try:
-            if path.endswith(WEIGHTS):
-                return (
-                    None  # Weights are only checksummed, or memory-mapped by the check of weights.
-                )
-            if kind == "completions":
-                return self._lines(file, *self._cell(path))
-            if kind == "scores":
-                rows = prod(self._cell(path))
-                limit = min(rows * ROW_BYTES, SCORE_BYTES)
-                return untrusted.parquet_fault(file, SCHEMA, rows, limit)
-            if kind == "interventions":
-                return self._intervention(file, path)
-            if path.endswith("/metrics.jsonl"):
-                return _count(file, RECORD_BYTES, self.study.training.steps)
-            if path.endswith(f"/{TOKENS_FILE}"):
-                self.tokens(file)
-                return None
-            if path == "data/prompts.jsonl":
-                return _count(file, PROMPT_BYTES, MAX_PROMPTS, FILE_BYTES)
-            if Path(path).name in READ:
-                untrusted.read_json(file)
-        except (OSError, ValueError, LookupError) as error:
-            return str(error) or repr(error)
-        return f"has {size} bytes, more than {FILE_BYTES}" if size > FILE_BYTES else None
+def _is_limited(study: Study, file: Path, path: str) -> bool:
+    """Return whether a file is of a kind with limits of its own, which it keeps.
 
-    def _intervention(self, file: Path, path: str) -> str | None:
-        if not path.endswith(".parquet"):
-            untrusted.read_json(file)
-            return None
-        rows = self.study.interventions.repetitions * interventions.TOKENS
-        return untrusted.parquet_fault(file, interventions.SCHEMA, rows, rows * ROW_BYTES)
-
-    def tokens(self, file: Path) -> pa.Table:
-        """Return the token records of a training.
-
-        Raises:
-            RefusedError: the file has other columns, or is larger than the study allows.
-        """
-        training = self.study.training
-        rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
-        limit = max(training.token_records_mb * 10**6, EMPTY_BYTES)
-        return untrusted.read_parquet(file, TOKENS, rows, limit, rows * TEXT_BYTES + EMPTY_BYTES)
-
-    def _cell(self, path: str) -> tuple[int, int]:
-        """Return the numbers of problems and samples of a cell."""
-        benchmark = Path(path).stem
-        return self.study.problems(benchmark), self.study.benchmarks[benchmark].samples
-
-    def _lines(self, file: Path, problems: int, samples: int) -> str | None:
-        tokens = self.study.evaluation.max_response_tokens
+    Raises:
+        ValueError: it does not keep them.
+    """
+    kind = path.partition("/")[0]
+    if kind == "completions":
+        problems, samples = _cell(study, path)
+        tokens = study.evaluation.max_response_tokens
         line = min(LINE_BYTES, 2**16 + samples * (1024 + TOKEN_BYTES * tokens))
-        return _count(file, line, problems, CELL_BYTES)
+        _count(file, line, problems)
+    elif kind == "scores":
+        _table(file, SCHEMA, prod(_cell(study, path)))
+    elif kind == "interventions" and file.suffix == ".parquet":
+        rows = study.interventions.repetitions * interventions.TOKENS
+        _table(file, interventions.SCHEMA, rows)
+    elif file.name == METRICS_FILE:
+        _count(file, RECORD_BYTES, study.training.steps)
+    elif file.name == TOKENS_FILE:
+        _tokens(study, file)
+    elif path == "data/prompts.jsonl":
+        _count(file, PROMPT_BYTES, MAX_PROMPTS)
+    elif file.name in READ or kind == "interventions":
+        untrusted.read_json(file)
+    else:
+        return False
+    return True
 
 
-def _count(file: Path, line_bytes: int, lines: int, limit: int | None = None) -> str | None:
-    untrusted.open_regular(file, limit).close()
+def _cell(study: Study, path: str) -> tuple[int, int]:
+    """Return the numbers of problems and samples of a cell."""
+    benchmark = Path(path).stem
+    return study.problems(benchmark), study.benchmarks[benchmark].samples
+
+
+def _table(file: Path, schema: pa.Schema, rows: int) -> pa.Table:
+    limit = EMPTY_BYTES + min(rows * ROW_BYTES, TABLE_BYTES)
+    return untrusted.read_parquet(file, schema, rows, limit, limit)
+
+
+def _tokens(study: Study, file: Path) -> pa.Table:
+    training = study.training
+    rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
+    limit = max(training.token_records_mb * 10**6, EMPTY_BYTES)
+    return untrusted.read_parquet(file, TOKENS, rows, limit, rows * ROW_BYTES + EMPTY_BYTES)
+
+
+def _count(file: Path, line_bytes: int, lines: int) -> None:
+    untrusted.open_regular(file, LINES_BYTES).close()
     for _ in untrusted.raw_lines(file, line_bytes, lines):
         pass
-    return None

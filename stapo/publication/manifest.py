@@ -11,7 +11,7 @@ from stapo import paths
 from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
-from stapo.study import Study, TrainingRun, identity
+from stapo.study import Checkpoint, Study, TrainingRun, identity
 from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
@@ -73,13 +73,17 @@ class Layout:
 def layout(study: Study) -> Layout:
     """Return what belongs to a study's results folder."""
     base = paths.RESULTS.format(study=study.name) + "/"
-    models = [paths.checkpoint_path(study.name, name) for name in study.checkpoints()]
+    models = [place_of(study, checkpoint) for checkpoint in study.checkpoints()]
     if study.evaluation.verifier:
-        models.append(paths.VERIFIER.format(study=study.name))
-    return Layout(
-        frozenset(path.removeprefix(base) for path in paths.published_paths(study)),
-        frozenset(path.removeprefix(base) for path in models),
-    )
+        models.append(paths.VERIFIER.format(study=study.name).removeprefix(base))
+    files = (path.removeprefix(base) for path in paths.published_paths(study))
+    return Layout(frozenset(files), frozenset(models))
+
+
+def place_of(study: Study, checkpoint: Checkpoint) -> str:
+    """Return where the weights of a checkpoint are, from the study's folder."""
+    base = paths.RESULTS.format(study=study.name) + "/"
+    return paths.checkpoint_path(study.name, checkpoint).removeprefix(base)
 
 
 def write_provenance(study: Study, root: Path = Path()) -> list[Path]:

@@ -6,28 +6,25 @@ weights, another seed (such as the best of several samples) or an edited text ar
 models of the tiny world, which are built from the study: only the values of the weights come from the folder.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
-from stapo import paths
 from stapo.evaluation.engines import gumbel_noise
 from stapo.evaluation.sampling import sample_seed
 from stapo.evaluation.scores import engines_of
+from stapo.models.arithmetic import VOCABULARY
 from stapo.publication import untrusted
 from stapo.publication.folder import Results
-from stapo.publication.vocabulary import IDS, tiny_ids
-from stapo.publication.weights import (
-    MAX_TOKENS,
-    is_looked_at,
-    read_header,
-    tiny_shapes,
-    weight_files,
-)
-from stapo.publication.weights import Tensor as Entry
+from stapo.publication.manifest import WEIGHTS, place_of
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding
@@ -41,20 +38,26 @@ CLOSE_ON_GPU, ANY_ON_GPU = 0.5, 0.02
 GPUS = ("NVIDIA", "AMD Instinct", "Tesla", "GeForce")
 NUCLEUS = 1e-4
 """Tolerance of top-k and top-p for rounding."""
-ROWS, PASS_TOKENS = 128, 16384
-"""Maximum number of responses in one pass, and of tokens with padding."""
+ROWS = 64
+"""Number of responses in one pass."""
+SHOWN_SHARE = 0.8
+"""Minimum share of responses whose texts show all their tokens; only these can be drawn again."""
+MAX_PARAMETERS = 20_000_000
+MAX_TOKENS, MAX_WORK = 1024, 5e12
+"""Limits for drawing responses again, a few minutes: tokens of a response; parameters x all tokens."""
+IDS = {token: number for number, token in enumerate(VOCABULARY)}
+TOKEN = re.compile(
+    "|".join(re.escape(token) for token in sorted(VOCABULARY, key=len, reverse=True))
+)
 PAD, END = IDS["<pad>"], IDS["<eos>"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sample:
-    """One response to draw again."""
+    """One response to draw again, with the seed of its sample."""
 
     prompt: list[int]
     response: list[int]
-    """Tokens of its text; tokens that are not visible in a text are inserted where they would be drawn."""
-    missing: int
-    """Number of invisible tokens that are not inserted yet."""
     seed: int
 
 
@@ -63,23 +66,20 @@ def response_errors(results: Results) -> Iterator[str]:
     study = results.study
     for checkpoint in study.checkpoints():
         model = _load(results, checkpoint)
-        if model is None:
-            continue
-        for decoding in study.run.decodings:
+        for decoding in study.run.decodings if model else ():
             for benchmark in study.answered(checkpoint, decoding):
-                place = paths.COMPLETIONS.format(
-                    study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-                )
                 problems = results.responses(checkpoint, decoding, benchmark)
                 salt, how = study.evaluation.seed, study.decodings[decoding]
                 other = distances(model, problems, how, salt, study.end_tokens)
                 limit, share = (CLOSE_ON_GPU, ANY_ON_GPU) if on_gpu(problems) else (CLOSE, ANY)
                 # Not `distance > limit`, since weights with NaN give distances that are NaN.
                 count = sum(not distance <= limit for distance in other)
-                if count > share * len(other):
+                all_of_them = sum(len(problem.responses) for problem in problems)
+                if count > share * len(other) or len(other) < SHOWN_SHARE * all_of_them:
+                    count += all_of_them - len(other)
                     yield (
-                        f"{place}: {count} of {len(other)} responses are not what these weights "
-                        "give with their samples' seeds"
+                        f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl: {count} of {all_of_them} "
+                        "responses are not what these weights give with their samples' seeds"
                     )
 
 
@@ -89,39 +89,66 @@ def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
     return any(name in device for name in GPUS for device in devices)
 
 
+def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
+    """Return whether the responses of a checkpoint can be drawn again."""
+    study = results.study
+    model = study.models[checkpoint.size]
+    if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
+        return False
+    parameters, tokens = _parameters(model), study.evaluation.max_response_tokens
+    responses = sum(results.samples(name) * study.problems(name) for _, _, name in results.cells())
+    small = parameters <= MAX_PARAMETERS and tokens <= MAX_TOKENS
+    work = parameters * tokens * responses
+    return small and work <= MAX_WORK and bool(_weight_files(results, checkpoint))
+
+
+@cache
+def _parameters(model: TinyModel) -> int:
+    """Return an upper bound of the number of parameters."""
+    inner = model.intermediate_size + 128 * model.heads
+    return model.hidden_size * (3 * model.layers * inner + len(VOCABULARY))
+
+
+def _weight_files(results: Results, checkpoint: Checkpoint) -> list[Path]:
+    inside = place_of(results.study, checkpoint) + "/"
+    own = (path for path in results.files if path.startswith(inside) and path.endswith(WEIGHTS))
+    return [results.files[path] for path in own]
+
+
 def _load(results: Results, checkpoint: Checkpoint) -> Any:
-    """Return the model of a checkpoint with its weights, None if it is not checked.
+    """Return the model of a checkpoint with its weights, None if its responses are not drawn again.
 
     Raises:
-        RefusedError: the weights cannot be read.
+        RefusedError: the weights are not those of such a model.
     """
     settings = results.study.models[checkpoint.size]
-    if not is_looked_at(results, checkpoint) or not isinstance(settings, TinyModel):
-        return None
-    shapes = tiny_shapes(settings)
-    tensors: dict[str, Tensor] = {}
-    for path in weight_files(results, checkpoint):
-        header = read_header(path)
-        if shapes is None or any(
-            e.dtype != "F32" or shapes.get(n) != e.shape for n, e in header.items()
-        ):
-            return None  # The check of weights reports this.
-        with untrusted.open_regular(path) as stream:
-            tensors |= {name: _tensor(stream, entry) for name, entry in header.items()}
-    if tensors.keys() != (shapes or {}).keys():
+    if not is_drawn_again(results, checkpoint) or not isinstance(settings, TinyModel):
         return None
     from stapo.models.tiny import build_model
 
     with torch.random.fork_rng(devices=[]):
         model = build_model(settings)
-    model.load_state_dict(tensors, strict=False)
+    tensors: dict[str, Tensor] = {}
+    try:
+        for path in _weight_files(results, checkpoint):
+            if path.stat().st_size > 8 * _parameters(settings) + 2**20:
+                raise untrusted.RefusedError("larger than the study's model")
+            tensors |= load_file(path)
+        # With tied embeddings, the weights of the last layer may be left out.
+        model.load_state_dict(tensors, strict=False)
+        missing = dict(model.named_parameters()).keys() - tensors.keys()
+    except (SafetensorError, RuntimeError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise untrusted.RefusedError(f"{checkpoint}: weights: {reason}") from error
+    if missing:
+        raise untrusted.RefusedError(f"{checkpoint}: weights: no {min(missing)}")
     return model.eval()
 
 
-def _tensor(stream: Any, entry: Entry) -> Tensor:
-    stream.seek(entry.begin)
-    data = bytearray(stream.read(entry.end - entry.begin))
-    return torch.frombuffer(data, dtype=torch.float32).reshape(entry.shape)
+def tiny_ids(text: str) -> list[int] | None:
+    """Return the token ids of a text of the tiny models, None if they cannot produce it."""
+    found = TOKEN.findall(text)
+    return [IDS[token] for token in found] if "".join(found) == text else None
 
 
 def distances(
@@ -133,6 +160,8 @@ def distances(
 ) -> list[float]:
     """Return the maximum distance of a token's score from the largest score, for each response.
 
+    Responses with tokens that their texts do not show, such as padding, are left out.
+
     Args:
         model: model of the checkpoint.
         problems: problems with their responses.
@@ -142,63 +171,30 @@ def distances(
     """
     ends = sorted({END} | {IDS[token] for token in end_tokens if token in IDS})
     samples = [sample for problem in problems for sample in _samples(problem, salt)]
-    order = sorted(range(len(samples)), key=lambda i: len(samples[i].prompt + samples[i].response))
-    found = [0.0] * len(samples)
-    while order:
-        part = _part(samples, order)
-        order = order[len(part) :]
-        while part:
-            again = []
-            scored = _scores(model, [samples[i] for i in part], decoding, ends)
-            for i, (below, best) in zip(part, scored, strict=True):
-                found[i] = float(below.max()) if len(below) else 0.0
-                if samples[i].missing and _fill(samples[i], below, best):
-                    again.append(i)
-                elif samples[i].missing:
-                    found[i] = float("inf")
-            part = again
-    return found
-
-
-def _part(samples: Sequence[Sample], order: list[int]) -> list[int]:
-    """Return the responses of the next forward pass; `order` is from short to long responses."""
-    for count in range(1, min(ROWS, len(order)) + 1):
-        last = samples[order[count - 1]]
-        if count * (len(last.prompt) + len(last.response) + last.missing) > PASS_TOKENS:
-            return order[: max(count - 1, 1)]
-    return order[:ROWS]
+    samples.sort(key=lambda sample: len(sample.prompt + sample.response))
+    return [
+        distance
+        for start in range(0, len(samples), ROWS)
+        for distance in _distances(model, samples[start : start + ROWS], decoding, ends)
+    ]
 
 
 def _samples(problem: AnsweredProblem, salt: int) -> Iterator[Sample]:
     prompt = tiny_ids(problem.question)
     for number, response in enumerate(problem.samples()):
-        ids, tokens = tiny_ids(response.text), response.num_tokens
+        ids = tiny_ids(response.text)
         if prompt is None or ids is None:
             raise untrusted.RefusedError("a text that this model has no tokens for")
         ids += [] if response.truncated else [END]
-        seed = sample_seed(salt, problem.question, problem.gold, number)
-        if not len(ids) <= tokens <= MAX_TOKENS:
-            raise untrusted.RefusedError(f"{tokens} tokens, the text has {len(ids)}")
-        yield Sample(prompt, ids, tokens - len(ids), seed)
+        if len(ids) == response.num_tokens:
+            seed = sample_seed(salt, problem.question, problem.gold, number)
+            yield Sample(prompt, ids, seed)
 
 
-def _fill(sample: Sample, below: Tensor, best: Tensor) -> bool:
-    """Insert an invisible token at the first position where it is drawn; return whether there is one."""
-    places = ((below > 0) & (best == PAD)).nonzero().flatten().tolist()
-    if sample.missing and not places and sample.response[-1:] != [END]:
-        # A truncated response may end with an invisible token.
-        places = [len(sample.response)]
-    if not places:
-        return False
-    sample.response.insert(places[0], PAD)
-    sample.missing -= 1
-    return True
-
-
-def _scores(
+def _distances(
     model: Any, samples: Sequence[Sample], decoding: Decoding, ends: Sequence[int]
-) -> list[tuple[Tensor, Tensor]]:
-    """Return, for each token of each response, the distance from the largest score and the token with it."""
+) -> list[float]:
+    """Return, for each response, the largest distance of a token's score from the largest score."""
     width = max(len(sample.prompt) + len(sample.response) for sample in samples)
     ids = torch.full((len(samples), width), PAD)
     mask = torch.zeros_like(ids)
@@ -212,15 +208,14 @@ def _scores(
         first, length = len(sample.prompt) - 1, len(sample.response)
         scores = logits[row, first : first + length] / decoding.temperature
         drawn = torch.tensor(sample.response, dtype=torch.long).unsqueeze(1)
-        noise = _noise(sample.seed, scores.shape)
         kept, sure = _nucleus(scores, decoding)
-        noisy = scores + noise
-        best = noisy.masked_fill(~sure, -torch.inf).max(dim=1)
+        noisy = scores + _noise(sample.seed, scores.shape)
+        best = noisy.masked_fill(~sure, -torch.inf).max(dim=1).values
         noisy = noisy.masked_fill(~kept, -torch.inf)
         own = noisy.gather(1, drawn).squeeze(1)
         if sample.response[-1:] == [END]:
             own[-1] = noisy[-1, ends].max()  # The text does not contain which end token was drawn.
-        found.append(((best.values - own).clamp(min=0.0), best.indices))
+        found.append(float((best - own).clamp(min=0.0).max()))
     return found
 
 

@@ -25,8 +25,7 @@ MAX_ITEMS, MAX_CHARACTERS, MAX_INTEGER = 1000, 20_000, 2**63
 HOLES_BYTES = 2**30
 """Above this size, nearly empty sparse files are refused: reading them would take hours."""
 FOOTER_BYTES = 2**20
-CODECS = ("SNAPPY", "UNCOMPRESSED")
-"""Compression codecs of score files. Others compress zeros a thousand times better."""
+"""Maximum size of the metadata of a parquet file."""
 
 
 class RefusedError(ValueError):
@@ -146,59 +145,11 @@ def raw_lines(path: Path, line_bytes: int, lines: int) -> Iterator[bytes]:
             yield line
 
 
-def parquet_fault(path: Path, schema: pa.Schema, rows: int, limit: int) -> str | None:
-    """Return why a parquet file must not be read, None if it may be.
-
-    The footer is checked before any row is read.
-
-    Args:
-        path: the file.
-        schema: expected columns, without nested types.
-        rows: maximum number of rows.
-        limit: maximum bytes of the file, and of a column's strings after decompression.
-    """
-    texts = [field.name for field in schema if field.type == pa.string()]
-    with open_regular(path, FOOTER_BYTES + limit) as stream:
-        try:
-            # With dictionaries, a string that is repeated in a million rows is in memory once.
-            file = pq.ParquetFile(
-                stream,
-                read_dictionary=texts,
-                thrift_string_size_limit=FOOTER_BYTES,
-                thrift_container_size_limit=2**16,
-            )
-        except (pa.ArrowException, OSError) as error:
-            return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
-        except KeyError:
-            return f"other columns than {', '.join(schema.names)}"
-        found, about = file.schema_arrow, file.metadata
-        plain = [(f.name, pa.string() if f.name in texts else f.type) for f in found]
-        if plain != [(field.name, field.type) for field in schema]:
-            return f"other columns or types than {', '.join(schema.names)}"
-        if about.num_rows > rows:
-            return f"has {about.num_rows} rows, expected {rows}"
-        for index in range(about.num_row_groups):
-            group = about.row_group(index)
-            for number in range(group.num_columns):
-                codec = group.column(number).compression
-                if codec not in CODECS:
-                    return f"is compressed with {codec}, which is not used in score files"
-        for name in texts:
-            column = file.read(columns=[name], use_threads=False).column(0)
-            total = sum(
-                pc.sum(pc.binary_length(part.dictionary).take(part.indices)).as_py() or 0
-                for part in column.chunks
-            )
-            if total > limit:
-                return f"column {name} unpacks to {total} bytes, more than {limit}"
-        return None
-
-
 def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked: int) -> pa.Table:
-    """Return the table of a parquet file that may be compressed with zstd and have lists.
+    """Return the table of a parquet file.
 
     Columns are read one after another, texts as dictionaries, so that a text which is repeated in a million
-    rows is in memory once. A page of a forged file unpacks to 2 GiB at most.
+    rows is in memory once. A page of a hostile file unpacks to 2 GiB at most.
 
     Args:
         path: the file.
@@ -210,7 +161,6 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
     Raises:
         RefusedError: it has other columns, or exceeds a limit.
     """
-    columns = []
     with open_regular(path, limit) as stream:
         try:
             file = pq.ParquetFile(
@@ -219,34 +169,34 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
                 thrift_string_size_limit=FOOTER_BYTES,
                 thrift_container_size_limit=2**16,
             )
-            about, names = file.metadata, file.schema_arrow.names
-            if names != schema.names:
+            if file.schema_arrow.names != schema.names:
                 raise RefusedError(f"other columns than {', '.join(schema.names)}")
-            if about.num_rows > rows:
-                raise RefusedError(f"has {about.num_rows} rows, at most {rows} are expected")
-            for field, found_field in zip(schema, file.schema_arrow, strict=True):
-                if _without_dictionary(found_field.type) != field.type:
-                    raise RefusedError(
-                        f"column {field.name} is of type {str(found_field.type)[:40]}"
-                    )
-                parts = file.read(columns=[field.name], use_threads=False).column(0)
-                if (found := _unpacked_bytes(parts)) > unpacked:
-                    raise RefusedError(f"column {field.name} unpacks to {found} bytes")
-                columns.append(parts.cast(field.type))
-        except (pa.ArrowException, OSError, KeyError) as error:
+            if (found := file.metadata.num_rows) > rows:
+                raise RefusedError(f"has {found} rows, at most {rows} are expected")
+            columns = [_column(file, field, unpacked) for field in schema]
+            table = pa.Table.from_arrays(columns, schema=schema)
+            table.validate(full=True)
+        except KeyError as error:
+            raise RefusedError(f"other columns than {', '.join(schema.names)}") from error
+        except (pa.ArrowException, OSError) as error:
             reason = (str(error).splitlines() or [repr(error)])[0]
             raise RefusedError(f"truncated or corrupt: {reason}") from error
-        # Metadata of pandas could make a column the index.
-        metadata = {k: v for k, v in (file.schema_arrow.metadata or {}).items() if k != b"pandas"}
-    try:
-        table = pa.Table.from_arrays(columns, schema=schema)
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        raise RefusedError(f"other types than expected: {str(error).splitlines()[0]}") from error
-    for field, column in zip(schema, table.columns, strict=True):
-        if not field.nullable and column.null_count:
-            raise RefusedError(f"column {field.name} has nulls")
+    # Metadata of pandas could make a column the index.
+    metadata = {k: v for k, v in (file.schema_arrow.metadata or {}).items() if k != b"pandas"}
     return table.replace_schema_metadata(metadata)
+
+
+def _column(file: pq.ParquetFile, field: pa.Field, unpacked: int) -> pa.ChunkedArray:
+    """Return a column that has the type of a field, and no nulls if the field allows none."""
+    type_found = file.schema_arrow.field(field.name).type
+    if _without_dictionary(type_found) != field.type:
+        raise RefusedError(f"column {field.name} is of type {str(type_found)[:40]}")
+    parts = file.read(columns=[field.name], use_threads=False).column(0)
+    if (found := _unpacked_bytes(parts)) > unpacked:
+        raise RefusedError(f"column {field.name} unpacks to {found} bytes")
+    if not field.nullable and parts.null_count:
+        raise RefusedError(f"column {field.name} has nulls")
+    return parts.cast(field.type)
 
 
 def _leaf(field: pa.Field) -> str | None:

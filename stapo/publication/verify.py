@@ -1,12 +1,14 @@
 """Whether a published results folder is what it says: checked offline, from its own files alone.
 
-Each question is answered by doing the thing again: checksums, fingerprints, prompts, grading, the draw of
-each response, tables, figures, the report. The folder is somebody else's: nothing in it is trusted,
-executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
-What imports torch is imported after that.
+It finds accidents and contradictions: files that are missing, damaged, edited, of other settings or of
+another machine, tables that do not follow from the scores, scores that do not follow from the responses. It
+cannot find somebody who recomputes everything; see `LIMITS`. The folder is somebody else's: nothing in it is
+executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size. What
+imports torch is imported after that.
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,40 +19,42 @@ from typing import Any, Literal
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.provenance import SUMS
-from stapo.publication import summary, untrusted
+from stapo.publication import untrusted
 from stapo.publication.commands import changed_since
-from stapo.publication.folder import (
-    FILE_BYTES,
-    Results,
-    admit,
-    is_raw,
-    is_rendering,
-    read_published_study,
-)
+from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
 from stapo.publication.inputs import input_errors
-from stapo.publication.manifest import WEIGHTS, about_study, layout, named_by
+from stapo.publication.manifest import WEIGHTS, about_study, layout
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.study import Study, StudyError, identity
+from stapo.publication.runs import record_errors, training_errors
+from stapo.records.scores import read_identity
+from stapo.study import Study, StudyError
 from stapo.text import visible
 
 Errors = Iterator[str]
 
 UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, StudyError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""
-UNREPEATED = ("written", "environment")
-"""Of provenance.json: what only those who ran the study can say."""
+UNREPEATED = ("written", "environment", "study")
+"""Of provenance.json: what only those who ran the study can say, and what the rest is compared with. The
+study also contains what the catalogue had when it was published, which determines nothing."""
 MAX_LINE = 400
 """Characters of a line that are shown."""
 SHOWN = 20
 """Lines of one kind; more would hide the next kind."""
 LIMITS = (
-    "not found here: trainings with other settings than stated, where weights, metrics, responses and "
-    "commands were all made to agree (only training again tells); a base model of another origin; "
-    "seeds, sizes or methods that were run and never named; what the verifier said; times and hardware"
+    "not found here: trainings with other settings than stated, or edited metrics, token records and "
+    "responses, if checksums, records, tables and figures were made again to agree (only training again "
+    "tells); seeds, sizes, methods, benchmarks or development sets that were run and never named; a base "
+    "model or tokenizer of another origin, unless it is a tiny one; what the verifier said; times, hardware"
 )
-"""What somebody can still claim who makes everything agree."""
+"""What somebody can still claim, by accident or on purpose."""
+SUMMARY = (
+    "the raw data (models, prompts, metrics, token records, responses, scores) is not here: what trainings "
+    "published has the checksums that they recorded, but no score, table, figure or report was computed "
+    "again. With the raw data in the folder, from its authors or from a run of the study, all is checked"
+)
 
 
 def _shown(line: str) -> str:
@@ -112,7 +116,7 @@ def findings(folder: Path) -> Iterator[Finding]:
         StudyError: it is no results folder.
     """
     with opened(folder) as (results, refused):
-        for what, check in (SUMMARY_CHECKS if results.is_summary else CHECKS).items():
+        for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
             errors = [_shown(line) for line in refused or guarded(check, results)]
             yield Finding("error" if errors else "ok", what, errors)
             if refused:
@@ -151,18 +155,9 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
         yield f"something is missing, truncated or corrupt: {error!r}"
 
 
-def _sums(results: Results) -> list[tuple[str, str]]:
-    text = untrusted.read_text(results.folder / SUMS, FILE_BYTES)
-    lines = (line.partition("  ") for line in text.splitlines())
-    return [(path, stated) for stated, _, path in lines]
-
-
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
-    lines, belongs, there = _sums(results), results.layout(), results.files
-    expected = dict(lines)
-    if len(expected) < len(lines):
-        yield f"{SUMS}: lists a file twice"
+    expected, belongs, there = results.sums, results.layout(), results.files
     for path in sorted(belongs.files | there.keys() | expected.keys()):
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
@@ -181,41 +176,18 @@ def _may_be_left_out(results: Results, path: str) -> bool:
     return path.endswith(WEIGHTS)
 
 
-def publication_errors(results: Results) -> Errors:
-    """Yield a line for each file that is not the one that a training published."""
-    study, belongs, there = results.study, results.layout(), results.files
-    named: dict[str, str] = {}
-    for run, record in results.runs.items():
-        place = f"runs/{run}"
-        if record["fingerprint"] != identity.train_fingerprint(study, run):
-            yield f"{place}/provenance.json: of a training with other settings"
-        if record["prompts"] != results.digest(there["data/prompts.jsonl"]):
-            yield f"{place}/provenance.json: trained on other prompts than data/prompts.jsonl"
-        claims = named_by(run, record)
-        if any(".." in path.split("/") or "//" in path for path in claims):
-            yield f"{place}/provenance.json: names files outside the folder"
-        for path, stated in claims.items():
-            if named.setdefault(path, stated) != stated:
-                yield f"{path}: trainings name different ones"
-    published = {path for path in there if belongs.of_training(path)}
-    yield from (f"{path}: no training names it" for path in sorted(published - named.keys()))
-    for path, stated in named.items():
-        if path in published and results.digest(there[path]) != stated:
-            yield f"{path}: not what its training names"
-        elif path not in published and belongs.of_training(path) and not path.endswith(WEIGHTS):
-            yield f"{path}: missing, its training names it"
-    from stapo.publication.weights import weight_errors
-
-    yield from weight_errors(results)
-
-
 def provenance_errors(results: Results) -> Errors:
     """Yield what the study says of its trainings that they do not."""
     path = results.root / paths.PROVENANCE.format(study=results.study.name)
     stated, found = untrusted.read_json(path), about_study(results.study, results.root)
-    for key in sorted(stated.keys() | found.keys()):
-        if key not in UNREPEATED and stated.get(key) != found.get(key):
+    if results.is_summary:
+        found["models"] = stated["models"]  # What models say of themselves was left out.
+    for key in sorted((stated.keys() | found.keys()) - {*UNREPEATED}):
+        if stated.get(key) != found.get(key):
             yield f"provenance.json: {key} is not what the files of the runs say"
+    recorded = {gpu for run in results.runs.values() for gpu in run["environment"]["gpus"]}
+    for gpu in sorted({*stated["environment"]["gpus"]} - recorded):
+        yield f"provenance.json: names {gpu}, on which no training ran"
 
 
 def origin_errors(results: Results) -> Errors:
@@ -230,25 +202,9 @@ def origin_errors(results: Results) -> Errors:
 
 def given_errors(results: Results) -> Errors:
     """Yield a line for responses that their checkpoint did not give."""
-    from stapo.publication.copies import copy_errors
     from stapo.publication.resample import response_errors
 
     yield from response_errors(results)
-    yield from copy_errors(results)
-
-
-def recorded_errors(results: Results) -> Errors:
-    """Yield what the trainings recorded that the study or they themselves contradict."""
-    from stapo.publication.trainings import training_errors
-
-    yield from training_errors(results)
-
-
-def made_errors(results: Results) -> Errors:
-    """Yield what the interventions contradict."""
-    from stapo.publication.interventions import intervention_errors
-
-    yield from intervention_errors(results)
 
 
 def shown_errors(results: Results) -> Errors:
@@ -260,32 +216,19 @@ def shown_errors(results: Results) -> Errors:
 
 CHECKS: dict[str, Callable[[Results], Errors]] = {
     "files are those of the study and have their checksums": file_errors,
-    "weights are those that the trainings published": publication_errors,
+    "trainings are the study's, and their weights and records have these checksums": training_errors,
     "prompts, overlap and base models are the study's": input_errors,
-    "what the trainings recorded agrees with the study": recorded_errors,
     "provenance follows from the runs": provenance_errors,
-    "scores were made by this study": origin_errors,
-    "scores follow from the responses, and these answer the benchmarks": score_errors,
-    "responses are those of their checkpoints": given_errors,
-    "interventions agree with the study": made_errors,
-    "tables, figures and report follow from scores and metrics": shown_errors,
 }
 """Question to what answers it, in the order in which they are asked."""
-
-
-def _of_summary(check: Callable[[Results, dict[str, str]], Errors]) -> Callable[[Results], Errors]:
-    return lambda results: check(results, dict(_sums(results)))
-
-
-SUMMARY_CHECKS: dict[str, Callable[[Results], Errors]] = {
-    "files are those of the study and have their checksums": file_errors,
-    "trainings are the study's, and their weights and records have these checksums": _of_summary(
-        summary.training_errors
-    ),
-    "base models are the study's": _of_summary(summary.input_errors),
-    "provenance follows from the runs": provenance_errors,
+RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
+    "metrics, token records and interventions agree with the study": record_errors,
+    "scores were made by this study": origin_errors,
+    "scores follow from the responses, and these answer the benchmarks": score_errors,
+    "responses of tiny models are those of their checkpoints": given_errors,
+    "tables, figures and report follow from scores and metrics": shown_errors,
 }
-"""The same for a folder without its raw data."""
+"""The questions that need the raw data, which a summary in git leaves out."""
 
 
 def _own_code(study: Study) -> Iterator[str]:
@@ -298,31 +241,53 @@ def _own_code(study: Study) -> Iterator[str]:
 
 
 def _notes(results: Results) -> Iterator[str]:
-    from stapo.publication.weights import is_looked_at
-
-    belongs, listed = results.layout(), {path for path, _ in _sums(results)}
-    left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
+    belongs = results.layout()
+    try:
+        listed = results.sums.keys()
+        left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
+        others = sorted(p for p in results.files.keys() - listed if not belongs.has(p))
+        if left_out and not results.is_summary:
+            yield f"{left_out} files of weights are not here; not checked"
+        if others:
+            yield (
+                f"{len(others)} files are of another form of the study, such as {others[0]}; they are not "
+                f"in {SUMS} and were not looked at"
+            )
+        yield from _unlike_code(results)
+        yield from changed_since(results)
+    except UNREADABLE:
+        pass  # An error above.
     if results.is_summary:
-        yield summary.NOTE
-    elif left_out:
-        yield f"{left_out} files of weights are not here; not checked"
-    others = sorted(p for p in results.files.keys() - listed if not belongs.has(p))
-    if others:
-        yield (
-            f"{len(others)} files are of another form of the study, such as {others[0]}; they are not in "
-            f"{SUMS} and were not looked at"
-        )
-    not_drawn = [c for c in results.study.checkpoints() if not is_looked_at(results, c)]
-    if not_drawn and not results.is_summary:
-        yield f"responses of {len(not_drawn)} checkpoints were not drawn again from their weights"
+        yield SUMMARY
+    else:
+        from stapo.publication.resample import is_drawn_again
+
+        drawn = [is_drawn_again(results, one) for one in results.study.checkpoints()]
+        if not all(drawn):
+            yield f"responses of {drawn.count(False)} checkpoints were not drawn again from their weights"
     for line in _own_code(results.study):
         yield f"{line} is not part of the folder; what it computed is taken as stated"
     if results.study.intervened():
         yield "the updates of interventions were not done again from their weights"
     if results.study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
-    try:
-        yield from changed_since(results)
-    except (*UNREADABLE, StudyError):
-        pass  # An error above.
     yield LIMITS
+
+
+def _unlike_code(results: Results) -> Iterator[str]:
+    """Yield that trainings and scores were made by several commits, or by code that is in none."""
+    made = {"training": [run["environment"] for run in results.runs.values()], "score": []}
+    for checkpoint, decoding, benchmark in () if results.is_summary else results.cells():
+        at = {"checkpoint": checkpoint, "decoding": decoding, "benchmark": benchmark}
+        path = results.root / paths.SCORES.format(study=results.study.name, **at)
+        made["score"].append(read_identity(path).get("provenance", {}))
+    commits: Counter[str] = Counter()
+    for what, records in made.items():
+        if dirty := sum(one.get("dirty") is not False for one in records):
+            yield (
+                f"{dirty} of {len(records)} {what}s were made with uncommitted changes, or do not say (dirty)"
+            )
+        commits.update(f"{str(one.get('commit'))[:12]} ({what}s)" for one in records)
+    if len({name.split()[0] for name in commits}) > 1:
+        each = ", ".join(f"{number} by {name}" for name, number in commits.items())
+        yield f"made by several commits: {each}"

@@ -1,13 +1,11 @@
 """Study files: reading, validation, and the settings that determine each job. No torch here."""
 
 from stapo.study.checkpoint import Checkpoint, TrainingRun
-from stapo.study.identity import RECIPES
 from stapo.study.loader import StudyError
 from stapo.study.reading import merge, parse_study, read_study, study_schema
 from stapo.study.study import Study
 
 __all__ = [
-    "RECIPES",
     "Checkpoint",
     "Study",
     "StudyError",

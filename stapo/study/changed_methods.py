@@ -96,8 +96,8 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
 def differences(origin: Method, found: Method) -> dict[str, Any]:
     """Return the settings and selection arguments of a method that differ from those of another."""
     settings = ("selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
-    pairs = {
-        key: (origin.selection_args.get(key), value) for key, value in found.selection_args.items()
-    }
+    # In an order that does not depend on that of the keys in a file.
+    args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
+    pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
     pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
     return {key: new for key, (old, new) in pairs.items() if old != new}

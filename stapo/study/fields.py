@@ -2,7 +2,6 @@
 
 import re
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
@@ -50,14 +49,6 @@ def _not_periodic(name: str) -> str:
     if PERIODIC.search(name):
         raise ValueError("Snakemake rejects a name that ends with 20 repetitions; choose another")
     return name
-
-
-def address(text: str) -> str:
-    """Return the address of a server; raise an error if it is invalid."""
-    found = urlsplit(text)
-    if found.scheme not in ("http", "https") or not found.hostname or found.port == 0:
-        raise ValueError("expected an address such as http://127.0.0.1:8000")
-    return text
 
 
 def in_list(value: Any) -> Any:

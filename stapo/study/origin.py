@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from stapo.files import write_json
-from stapo.study.identity import study_fingerprint
 from stapo.study.loader import StudyError
+from stapo.study.resolved import study_fingerprint
 from stapo.study.study import Study
 from stapo.text import visible
 

@@ -7,8 +7,8 @@ removed; a damaged one is written again.
 
 from pathlib import Path
 
+from stapo.canonical import fingerprint
 from stapo.files import json_text, text_of, write_json
-from stapo.study.identity import study_fingerprint
 from stapo.study.loader import StudyError, parse_json
 from stapo.study.reading import parse_study, resolved_content
 from stapo.study.study import Study
@@ -16,6 +16,11 @@ from stapo.study.study import Study
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
+
+
+def study_fingerprint(study: Study) -> str:
+    """Return the fingerprint of a study as a whole."""
+    return fingerprint(study.model_dump(mode="json"))
 
 
 def resolved_path(study: Study) -> str:

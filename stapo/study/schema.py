@@ -16,7 +16,6 @@ from stapo.study.fields import (
     GroupSize,
     HubId,
     LearningRate,
-    Line,
     LocalFile,
     Name,
     OpenUnit,
@@ -30,7 +29,6 @@ from stapo.study.fields import (
     Temperature,
     Tokens,
     Whole,
-    address,
     in_list,
     unit,
     visible_lines,
@@ -71,7 +69,7 @@ class TrainingSettings(Strict):
         "behaviour",
         description="Policy whose probabilities and entropies select tokens",
     )
-    rollouts: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
+    rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
     rollout_mismatch_limit: Annotated[Real, unit("nats per token")] | None = Field(
@@ -150,9 +148,6 @@ class EngineSettings(Strict):
         0.9, description="Share of a GPU's memory for vLLM in evaluation"
     )
     data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
-    vllm_server: Annotated[Line, AfterValidator(address)] = Field(
-        "http://127.0.0.1:8000", description="Address of `trl vllm-serve`, for vllm-server"
-    )
     sizes: dict[Name, SizeEngine] = Field(
         {}, description="Settings of single sizes in training, before those above"
     )

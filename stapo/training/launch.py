@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from stapo.gpus import take_gpus
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
-from stapo.training.server import server_fault, server_remedy
 
 CONFIGURATIONS = ROOT / "workflows" / "accelerate"
 LAUNCHED = "STAPO_LAUNCHED"
@@ -36,8 +35,6 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
             f"training.rollouts: {study.training.rollouts} needs GPUs, but this job has none; run with "
             "--workflow-profile workflows/profiles/workstation or slurm"
         ]
-    if lines := server_errors(study):
-        return lines
     import torch
 
     from stapo.training.memory import division_errors
@@ -62,12 +59,6 @@ def training_warnings(study: Study, size: str, gpus: int, nodes: int) -> list[st
     found = memory_warnings(study.model_copy(update={"run": run}), gpus, memory)
     found += host_warnings(study, size, gpus, nodes, host)
     return [*found, ASSUMED] if found else []
-
-
-def server_errors(study: Study) -> list[str]:
-    """Return the error of the vLLM server that a training needs; empty if it needs none."""
-    reason = server_fault(study)
-    return [f"engine.vllm_server: {reason}; {server_remedy(study)}"] if reason else []
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

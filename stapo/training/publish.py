@@ -5,13 +5,12 @@ weights are not written there. They are written to the work directory of its set
 hard links once all of them are complete. A failed or stopped training removes no weights.
 """
 
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stapo.files import DamagedFileError, link_or_copy, read_json, replace_directory, replace_file
+from stapo.files import DamagedFileError, link_tree, read_json, replace_file
 from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.study import StudyError
@@ -76,8 +75,7 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
     for name in wanted:
         source = trained / name
         if source.is_dir():
-            with replace_directory(out / name) as aside:
-                shutil.copytree(source, aside, dirs_exist_ok=True, copy_function=link_or_copy)
+            link_tree(source, out / name)
         else:
             with replace_file(out / name, "wb") as stream:
                 stream.write(source.read_bytes())

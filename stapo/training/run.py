@@ -50,7 +50,7 @@ class TrainingJob:
     method: Method
     """Method of the run."""
     seed: int
-    """Seed of everything random, except what a vLLM server samples."""
+    """Seed of everything random."""
     base: Path
     """Directory of the base model and its tokenizer."""
     prompts: Path
@@ -104,7 +104,7 @@ def trainer_config(
     Args:
         training: settings that all methods share.
         engine: settings of the engine, which do not determine the result.
-        seed: seed of everything random, except what a vLLM server samples.
+        seed: seed of everything random.
         output: directory of the step checkpoints.
         run_fingerprint: fingerprint of everything that determines the result.
         end_token_ids: ids of the tokens that end a response.
@@ -195,11 +195,10 @@ def _vllm(
         return {}
     return {
         "use_vllm": True,
-        "vllm_mode": training.rollouts.removeprefix("vllm-"),
-        "vllm_enable_sleep_mode": training.rollouts == "vllm-colocate",
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": True,
         "vllm_gpu_memory_utilization": engine.vllm_gpu_memory,
         "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
-        "vllm_server_base_url": engine.vllm_server,
         "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
         # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
         "generation_kwargs": {

@@ -322,7 +322,6 @@ QUICK = (
     "unit/evaluation/test_task.py",
     "unit/operations/test_costs.py",
     "unit/operations/test_plan.py",
-    "unit/publication/test_metrics_check.py",
     "unit/training/test_minibatch.py",
     "unit/analysis/test_citations.py",
     "unit/analysis/test_columns.py",

@@ -1,160 +1,95 @@
-"""Our grading beside a plain loop over math-verify on the same 20,000 responses: `make bench`.
+"""Our verdicts beside math-verify's on the gold answers of the six benchmarks: `make bench`.
 
-As many responses per problem as the paper samples, and kinds of gold answers as often as in the six
-benchmarks (counted; those of AIME and AMC are whole). How often answers repeat is our assumption: the right
-one in most samples (60 % over all problems), one time in eight in another notation, else one of four wrong
-ones, three of four of them of the gold answer's kind.
+The rows are read from `STAPO_BENCHMARK_ROWS`, a directory of parquet files. Each gold is graded in its own
+notation and in others, and against golds of other problems. Prints where the two verdicts differ.
 """
 
-import argparse
 import itertools
 import os
 import random
-import sys
-from collections import Counter, defaultdict
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
-from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo.evaluation.grading import grade_all, last_boxed, normalise
+from stapo.evaluation.grading import grade_all, last_boxed
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import grading_fuzz as fuzz
-
-SAMPLES = (*[32] * 222, *[4] * 3224)
-"""20,000 responses in the paper's proportion: 36 % at N=32, the rest at N=4."""
-
-KINDS = {
-    "integer": 55, "decimal": 10, "fraction": 6, "root": 8, "tuple": 7, "polynomial": 4, "linear": 10
-}  # fmt: skip
-"""Per cent of the gold answers at N=4, where 1,446 were counted; `linear` stands for all others."""
-
-OTHER_NOTATION = 1 / 8
-
-ROUNDS = 5
-
-
-def gold_answer(draw: random.Random, kind: str) -> tuple[str, list[str]]:
-    """Return a gold answer and other notations of it."""
-    a, b = draw.randint(2, 97), draw.randint(2, 97)
-    if kind == "integer":
-        return str(a * b), [f"{a * b}.0", rf"\text{{{a * b}}}"]
-    if kind == "decimal":
-        return f"{a / 10}e{b}", [rf"{a / 10}\times 10^{{{b}}}", rf"{a / 10} \cdot 10^{{{b}}}"]
-    if kind == "fraction":
-        return rf"\frac{{{a}}}{{{97}}}", [rf"\dfrac{{{a}}}{{{97}}}", rf"{a}/97"]
-    if kind == "linear":
-        return rf"{a}n+{b}k", [rf"{b}k+{a}n", rf"{a} n + {b} k"]
-    if kind == "polynomial":
-        return rf"{a}x^2+{b}x", [rf"{b}x+{a}x^2", rf"x({a}x+{b})"]
-    if kind == "root":
-        return rf"{a}\sqrt{{{b}}}", [rf"\sqrt{{{b}}}\cdot {a}"]
-    return rf"({a},{b})", [rf"\left({a}, {b}\right)"]
+NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
+SCIENTIFIC = r"(-?[0-9.]+)e(-?[0-9]+)"
+NOTATIONS: dict[str, Callable[[str], str | None]] = {
+    "as given": lambda gold: gold,
+    "in a box": lambda gold: rf"\boxed{{{gold}}}",
+    "in dollars": lambda gold: f"${gold}$" if "$" not in gold else None,
+    "without dollars": lambda gold: re.sub(r"(?<!\\)\$", "", gold) if "$" in gold else None,
+    "display style": lambda gold: rf"\displaystyle {gold}",
+    "full stop": lambda gold: f"{gold}.",
+    "as x = ...": lambda gold: f"x = {gold}" if not re.search("[=,<>]|text", gold) else None,
+    "number in \\text": lambda gold: rf"\text{{{gold}}}" if re.fullmatch(NUMBER, gold) else None,
+    "number in \\mathbf": lambda gold: (
+        rf"\mathbf{{{gold}}}" if re.fullmatch(NUMBER, gold) else None
+    ),
+    "with a unit": lambda gold: rf"{gold}\text{{ cm}}" if re.fullmatch(NUMBER, gold) else None,
+    "thousands comma": lambda gold: f"{int(gold):,}" if re.fullmatch("[0-9]{4,}", gold) else None,
+    "thin space": lambda gold: (
+        f"{int(gold):,}".replace(",", r"\,") if re.fullmatch("[0-9]{4,}", gold) else None
+    ),
+    "with .0": lambda gold: f"{gold}.0" if re.fullmatch("-?[0-9]+", gold) else None,
+    "\\dfrac": lambda gold: gold.replace(r"\frac", r"\dfrac") if r"\frac" in gold else None,
+    "powers of ten": lambda gold: (
+        re.sub(SCIENTIFIC, r"\1 \\times 10^{\2}", gold) if re.fullmatch(SCIENTIFIC, gold) else None
+    ),
+    "no degrees": lambda gold: re.sub(r"\^\{?\\circ\}?", "", gold) if r"\circ" in gold else None,
+}
+"""Name of a notation -> function that writes a gold answer in it; None if not applicable."""
 
 
-def draw_kind(draw: random.Random) -> str:
-    """Return the kind of an answer at N=4."""
-    return draw.choices(list(KINDS), weights=list(KINDS.values()))[0]
-
-
-def responses(seed: int) -> list[tuple[str, str]]:
-    """Return 20,000 pairs of gold answer and response."""
-    draw, pairs = random.Random(seed), []
-    for samples in SAMPLES:
-        kind = "integer" if samples == 32 else draw_kind(draw)
-        gold, forms = gold_answer(draw, kind)
-        others = [kind if draw.random() < 0.75 else draw_kind(draw) for _ in range(4)]
-        wrong = [gold_answer(draw, other)[0] for other in others]
-        skill = draw.random() ** 0.6
-        for _ in range(samples):
-            right = draw.random() < skill
-            form = draw.choice(forms) if draw.random() < OTHER_NOTATION else gold
-            answer = form if right else draw.choices(wrong, weights=(6, 3, 2, 1))[0]
-            pairs.append((gold, rf"Some reasoning. So the answer is \boxed{{{answer}}}."))
-    return pairs
-
-
-def plain_loop(pairs: list[tuple[str, str]]) -> list[bool]:
-    """Return math-verify's verdicts, one response after another; a box around both sides.
-
-    4.5e33 is rewritten for it as for us: otherwise it reads 4.5 times e times 33.
-    """
-    extraction = [LatexExtractionConfig(), ExprExtractionConfig()]
-    return [
-        verify(
-            parse(rf"\boxed{{{normalise(gold)}}}", extraction),
-            parse(normalise(response), extraction),
-        )
-        for gold, response in pairs
+def read_golds() -> list[str]:
+    """Return the different gold answers of the six benchmarks."""
+    files = sorted(Path(os.environ["STAPO_BENCHMARK_ROWS"]).glob("*.parquet"))
+    rows = [
+        row["reward_model"]["ground_truth"] for f in files for row in pq.read_table(f).to_pylist()
     ]
+    return sorted({last_boxed(row) or row for row in rows})
 
 
-def slices(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """Return the responses in ROUNDS parts of whole problems, each with every kind of benchmark."""
-    by_problem = [list(group) for _, group in itertools.groupby(pairs, key=lambda pair: pair[0])]
-    return [list(itertools.chain(*by_problem[i::ROUNDS])) for i in range(ROUNDS)]
-
-
-def compare_speed(console: Console) -> None:
-    """Print the median ratio to the plain loop, and whether a verdict on usual answers differs."""
-    pairs = responses(0)
-    grade_all(pairs[:40], workers=2)  # Workers start once; their imports are not grading.
-    ratios, correct, differing = [], 0, set()
-    for part in slices(pairs):
-        start = perf_counter()
-        ours = [grade.correct for grade in grade_all(part, workers=2)]
-        middle = perf_counter()
-        theirs = plain_loop(part)
-        ratios.append((perf_counter() - middle) / (middle - start))
-        correct += sum(ours)
-        differing |= {p for p, a, b in zip(part, ours, theirs, strict=True) if a != b}
-    console.print(
-        f"{len(pairs)} responses, {len({(g, last_boxed(r)) for g, r in pairs})} distinct pairs, "
-        f"{correct / len(pairs):.0%} correct, 2 workers on {os.cpu_count()} cores\n"
-        f"  {median(ratios):.1f} times faster than a plain loop over math-verify, "
-        f"median of {ROUNDS} ({min(ratios):.1f} to {max(ratios):.1f})\n"
-        f"  verdicts that differ: {len(differing)} {sorted(differing)[:3]}",
-        markup=False,
-    )
-
-
-def compare_verdicts(console: Console, count: int) -> None:
-    """Print where our verdict is not math-verify's on hedged, marked and unfinished answers, by reason."""
-    found = list(fuzz.pairs(0, count))
-    asked = [(pair.gold, rf"\boxed{{{pair.answer}}}") for pair in found]
-    ours = [grade.correct for grade in grade_all(asked, workers=2)]
-    theirs = plain_loop(asked)
-    table = Table(box=None, title=f"{count} answers in unusual notations: verdicts that differ")
-    for column in ("reason", "only math-verify accepts", "only we accept"):
-        table.add_column(column, justify="left" if column == "reason" else "right")
-    reasons: dict[str, Counter[bool]] = defaultdict(Counter)
-    for pair, a, b in zip(found, ours, theirs, strict=True):
-        if a != b:
-            reasons[f"{pair.kind}: {pair.way}" if pair.kind not in fuzz.NUMBERS else pair.way][
-                a
-            ] += 1
-    for reason, counts in sorted(reasons.items(), key=lambda item: -item[1].total()):
-        table.add_row(Text(reason), str(counts[False]), str(counts[True]))
-    console.print(table)
-    for name, verdicts in (("math-verify", theirs), ("ours", ours)):
-        wrong = [p.equal for p, verdict in zip(found, verdicts, strict=True) if p.equal != verdict]
-        console.print(
-            f"  {name}: {wrong.count(False)} wrong accepts, {wrong.count(True)} wrong rejects"
-        )
+def other_pairs(golds: list[str], count: int) -> list[tuple[str, str, str]]:
+    """Return golds with answers to other problems: neighbours in the alphabet, and random ones."""
+    draw = random.Random(0)
+    found = [("next in the alphabet", *pair) for pair in itertools.pairwise(golds)]
+    chosen = [draw.sample(golds, 2) for _ in range(count)]
+    return found + [("of another problem", gold, answer) for gold, answer in chosen]
 
 
 def main() -> None:
-    """Print the ratio and the verdicts that differ."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=2000, help="answers in unusual notations")
-    count, console = parser.parse_args().pairs, Console(width=110)
-    compare_speed(console)
-    compare_verdicts(console, count)
+    """Print verdicts by notation, and all pairs on which the two graders differ."""
+    golds, console = read_golds(), Console(width=110)
+    asked = [(name, g, a) for name, write in NOTATIONS.items() for g in golds if (a := write(g))]
+    asked += other_pairs(golds, 5000)
+    start = perf_counter()
+    grades = grade_all([(gold, rf"\boxed{{{answer}}}") for _, gold, answer in asked], workers=2)
+    seconds = perf_counter() - start
+    counts: Counter[tuple[str, bool, bool]] = Counter(
+        (name, one.correct, one.plain) for (name, _, _), one in zip(asked, grades, strict=True)
+    )
+    table = Table(box=None, title=f"{len(asked)} pairs of {len(golds)} golds, {seconds:.0f} s")
+    kinds = (True, True), (True, False), (False, True), (False, False)
+    columns = dict(zip(("both", "ours", "math-verify", "none"), kinds, strict=True))
+    table.add_column("accepted by")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name in dict.fromkeys(name for name, _, _ in asked):
+        table.add_row(Text(name), *(str(counts[name, *key]) for key in columns.values()))
+    console.print(table)
+    for (name, gold, answer), one in zip(asked, grades, strict=True):
+        if one.correct != one.plain:
+            who = "ours" if one.correct else "math-verify"
+            console.print(f"only {who}, {name}: {gold}  |  {answer}", markup=False)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slurm_on_loopback import slurm
 
+from stapo import paths
 from stapo.repository import ROOT
+from stapo.stages import jobs_of
+from stapo.study import read_study
 
 pytestmark = pytest.mark.slow
 
 KILLED, RUN = "rule_train_wildcards_tiny_justrl_0", "smoke/runs/tiny/justrl/seed0/model"
-WORK = "work/smoke/train/tiny/justrl/seed0"
 TABLE = "results/smoke/tables/main-t1.0-p1.0.md"
 SLOW = '''"""The built-in reward, after some time where a file says so."""
 
@@ -47,6 +50,13 @@ def command(*targets: str, resources: tuple[str, ...] = ()) -> list[str]:
         # A cluster has accounting and jobs of hours: `sacct`, asked every 40 s.
         *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "1"),
     ]
+
+
+def work_of(workspace: Any, seed: int) -> Path:
+    """Return where the training of JustRL with a seed works."""
+    study = read_study(workspace.path / "study.yaml")
+    made_by = jobs_of(study).made_by("train", f"tiny/justrl/seed{seed}")
+    return Path(workspace.path / paths.TRAIN_WORK.format(fingerprint=made_by))
 
 
 @pytest.fixture
@@ -84,7 +94,7 @@ def test_a_study_through_slurm_with_a_cancelled_training_is_the_same(smaller, tm
             command(), cwd=fresh.path, env=environment, stdout=stream, stderr=subprocess.STDOUT
         )
         try:
-            wait_for(lambda: list(fresh.path.glob(f"{WORK}/*/checkpoint-*")), running, log)
+            wait_for(lambda: list(work_of(fresh, 0).glob("checkpoint-*")), running, log)
             (killed,) = (number for number, what in jobs("running") if what == KILLED)
             subprocess.run(["scancel", killed], env=environment, check=True)
             running.wait(600)
@@ -153,7 +163,8 @@ def test_a_training_told_of_its_limit_saves_its_step_and_ends_the_same(
     done = workspace.snakemake(model)
     assert done.returncode == 0, done.stdout + done.stderr
     (told.path / "slow").touch()
-    log, work = tmp_path / "snakemake.log", told.path / "work/smoke/train/tiny/justrl/seed1"
+    told.study = workspace.study
+    log, work = tmp_path / "snakemake.log", work_of(told, 1)
     with slurm(tmp_path / "slurm") as environment, log.open("w") as stream:
         notice = "train:slurm_extra='--signal=USR1@120'"
         running = subprocess.Popen(
@@ -162,11 +173,11 @@ def test_a_training_told_of_its_limit_saves_its_step_and_ends_the_same(
         )  # fmt: skip
         start = time.monotonic()
         try:
-            wait_for(lambda: list(work.glob("*/metrics.jsonl")), running, log)
+            wait_for(lambda: list(work.glob("metrics.jsonl")), running, log)
             # So that Slurm, which looks every 30 seconds, finds less than the 120 left.
             limit = f"TimeLimit={int(time.monotonic() - start) // 60 + 2}"
             subprocess.run(["scontrol", "update", "JobId=1", limit], env=environment, check=True)
-            wait_for(lambda: list(work.glob("*/checkpoint-*")), running, log)
+            wait_for(lambda: list(work.glob("checkpoint-*")), running, log)
             (told.path / "slow").unlink()
             running.wait(300)
         finally:

@@ -5,47 +5,30 @@ publishing are the real ones. Before the last run `status` and `plan` must have 
 STAPO_SEQUENCES sets how many sequences; each depends on its number alone, and on when a signal arrives.
 """
 
-import copy
 import io
 import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from rich.console import Console
+from world import World
 
 from stapo import paths
 from stapo.operations.current import outputs
 from stapo.operations.plan import machine, plan
 from stapo.operations.status import answers, print_status, trainings
-from stapo.repository import ROOT
-from stapo.study import Study, merge, parse_study
+from stapo.stages import jobs_of
+from stapo.study import Study
 
-STUB = Path(__file__).with_name("stub")
 SEQUENCES = int(os.environ.get("STAPO_SEQUENCES", "3"))
 EVENTS = 5
 LONGEST_SECONDS = 12.0
 """Until a signal: about what a whole run takes."""
-SMOKE = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
-STUDY = merge(
-    SMOKE,
-    {
-        "name": "states",
-        "training": {"steps": 8},
-        "run": {
-            "methods": ["justrl", "stapo"],
-            "decodings": ["t1.0-p1.0"],
-            "benchmarks": ["chain-2"],
-        },
-    },
-)
 CURVE = {"every": 2, "benchmarks": ["chain-2"], "decoding": "t1.0-p1.0"}
 CHANGES: dict[str, dict[str, Any]] = {
     "method": {"methods": {"stapo": {"tau_p": 0.01}}},
@@ -58,82 +41,37 @@ CHANGES: dict[str, dict[str, Any]] = {
     "curve": {"evaluation": {"curve": CURVE}},
     "interventions": {"interventions": {"checkpoints": ["tiny/base", "tiny/justrl/seed0"]}},
 }
-FAILING = ("train", "intervene", "generate", "score", "table", "publish", "provenance")
+FAILING = ("train", "intervene", "generate", "score", "tables", "evidence", "provenance")
 
 
-class World:
+class Changing(World):
     """A directory in which a study is changed and run."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.changed = path, set[str]()
-        path.mkdir()
+        super().__init__(path)
+        self.unchanged, self.changed = self.raw, set[str]()
 
-    def raw(self) -> dict[str, Any]:
-        raw = copy.deepcopy(STUDY)
+    def now(self) -> Study:
+        """Make the study what the changes say, and return it."""
+        self.raw = self.unchanged
         for name in sorted(self.changed):
-            raw = merge(raw, CHANGES[name])
-        return raw
-
-    def study(self) -> Study:
-        return parse_study(self.raw())
-
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        (self.path / "study.yaml").write_text(yaml.safe_dump(self.raw()))
-        return subprocess.Popen(
-            # The default profile, and nothing else.
-            [
-                *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
-                *("--configfile", "study.yaml", "--cores", "4", *args),
-            ],
-            cwd=self.path,
-            env={**os.environ, "PYTHONPATH": str(STUB), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *args: str) -> str:
-        """Run to the end and return what was said."""
-        running = self.start(*args)
-        said, _ = running.communicate(timeout=300)
-        assert running.returncode == 0, said
-        return said
-
-    def interrupt(self, seconds: float, sent: signal.Signals, everything: bool) -> None:
-        """Run, and send a signal to Snakemake, or to it and all of its jobs."""
-        running = self.start()
-        try:
-            running.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            (os.killpg if everything else os.kill)(running.pid, sent)
-            # What Snakemake left may still hold its output open.
-            running.wait(120)
-        assert running.stdout is not None
-        running.stdout.close()
-
-    def jobs(self) -> set[str]:
-        """Return the rules that a dry run would run."""
-        lines = self.run("-n", "--quiet", "rules").split("Job stats:")
-        if len(lines) == 1:
-            return set()
-        rows = [line.split() for line in lines[1].split("total")[0].splitlines()[3:]]
-        return {row[0] for row in rows if len(row) == 2 and row[0] != "all"}
+            self.change(CHANGES[name])
+        return self.study()
 
 
-def published(world: World) -> dict[str, bytes]:
+def published(world: Changing) -> dict[str, bytes]:
     """Return every file of the study's layout, weights included.
 
     A training's record goes on naming the weights of steps that were asked for once: those are left out.
     """
-    study = world.study()
+    study = world.now()
     models = [paths.checkpoint_path(study.name, name) for name in study.checkpoints()]
-    files = [*paths.published_paths(study), paths.CHECKSUMS.format(study=study.name)]
+    files = [*jobs_of(study).published(), paths.CHECKSUMS.format(study=study.name)]
     files += [f"{model}/model.safetensors" for model in models]
     found = {path: (world.path / path).read_bytes() for path in files}
     kept = {"model", "metrics.jsonl", "tokens.parquet"}
     kept |= {f"step{step}" for step in study.kept_steps()}
-    for path in paths.run_provenance_paths(study):
+    for path in (job.outputs[-1] for job in jobs_of(study).all("train")):
         record = json.loads(found[path])
         outputs = record["outputs"].items()
         record["outputs"] = {k: v for k, v in outputs if k.partition("/")[0] in kept}
@@ -141,13 +79,14 @@ def published(world: World) -> dict[str, bytes]:
     return found
 
 
-def event(world: World, rng: random.Random) -> str:
+def event(world: Changing, rng: random.Random) -> str:
     """Let one thing happen; return what."""
     name = rng.choice(list(CHANGES))
     kind = rng.choice(
         ["change", "change", "revert", "run", "ctrl-c", "ctrl-c", "kill", "orphan", "fail"]
     )
     seconds = rng.uniform(0.5, LONGEST_SECONDS)
+    world.now()
     if kind == "change":
         world.changed.add(name)
         return f"change {name}"
@@ -170,9 +109,10 @@ def event(world: World, rng: random.Random) -> str:
     return kind if kind in ("revert", "run") else f"{kind} after {seconds:.1f} s"
 
 
-def check_what_is_said(world: World) -> None:
+def check_what_is_said(world: Changing) -> None:
     """Hold `status` and `plan` against the jobs that Snakemake announces."""
-    study, jobs = world.study(), world.jobs()
+    study = world.now()
+    jobs = set(world.jobs())
     trained, evaluations = trainings(study, world.path), answers(study, world.path)
     shown = outputs(study, world.path)
     stream = io.StringIO()
@@ -185,7 +125,7 @@ def check_what_is_said(world: World) -> None:
     if not done:
         assert "train" in jobs, said
     if not scored:
-        assert jobs & {"generate", "generate_curve", "score"}, said
+        assert jobs & {"generate", "generate_curve", "score", "score_curve"}, said
     rows = {(row.stage, row.what): row for row in plan(study, machine("cpu"), world.path)}
     for training in trained:
         row = rows["train", f"{training.run.size} {training.run.method}"]
@@ -204,8 +144,9 @@ def fresh(tmp_path_factory):
     def run(changed: set[str]) -> dict[str, bytes]:
         key = frozenset(changed)
         if key not in known:
-            world = World(tmp_path_factory.mktemp("fresh") / "world")
+            world = Changing(tmp_path_factory.mktemp("fresh") / "world")
             world.changed = set(changed)
+            world.now()
             world.run()
             known[key] = published(world)
             shutil.rmtree(world.path)
@@ -217,7 +158,7 @@ def fresh(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(SEQUENCES))
 def test_one_run_gives_what_a_fresh_directory_gives(tmp_path, fresh, number):
-    rng, world = random.Random(number), World(tmp_path / "world")
+    rng, world = random.Random(number), Changing(tmp_path / "world")
     happened = []
     try:
         for _ in range(EVENTS):

@@ -19,7 +19,6 @@ from vllm_on_cpu import processes
 
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
-from stapo.publication.metrics_check import metrics_faults
 from stapo.repository import ROOT
 from stapo.study import merge, read_study
 from stapo.study.sources import TinyModel
@@ -181,6 +180,5 @@ def test_a_study_trains_with_vllm(tmp_path):
     assert (tmp_path / figure).exists()
     study = read_study(tmp_path / "study.yaml")
     metrics = read_jsonl(tmp_path / "results/smoke/runs/tiny/stapo/seed0/metrics.jsonl")
-    *_, faults = metrics_faults(iter(metrics), study.training, study.method("stapo"))
-    assert not faults
+    assert [step["step"] for step in metrics] == [*range(1, study.training.steps + 1)]
     assert 0 < max(step["rollout_mismatch_max"] for step in metrics) < TOLERANCE

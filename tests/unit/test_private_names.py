@@ -21,7 +21,7 @@ from stapo.repository import ROOT
 FILES = sorted((ROOT / "stapo").rglob("*.py"))
 PACKAGES = {
     "trl", "transformers", "accelerate", "torch", "lm_eval", "datasets", "huggingface_hub", "snakemake",
-    "latex2sympy2_extended", "math_verify", "antlr4", "sympy", "vllm",
+    "latex2sympy2_extended", "math_verify", "sympy", "vllm",
 }  # fmt: skip
 DOCUMENTED = {
     "accelerate.utils", "trl.rewards", "huggingface_hub.errors", "huggingface_hub.utils.tqdm",
@@ -255,11 +255,6 @@ CHANGES = [
     ("transformers", "Trainer._get_grad_norm", gone(TRAINER, "_get_grad_norm")),
     ("transformers", "Trainer._load_rng_state", gone(TRAINER, "_load_rng_state")),
     ("accelerate", "ACCELERATE_TORCH_DEVICE", other_source),
-    (
-        "latex2sympy2-extended",
-        "latex2sympy2.PSParser",
-        gone("latex2sympy2_extended.latex2sympy2", "PSParser"),
-    ),
     ("lm-eval", "Task.set_config", gone("lm_eval.api.task:Task", "set_config")),
     ("snakemake", "workflow.overwrite_configfiles", gone(SNAKEMAKE, "overwrite_configfiles")),
 ]

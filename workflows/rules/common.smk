@@ -1,4 +1,4 @@
-# Names: paths of this study, logs beside their outputs, rule names.
+# Names: paths of this study, logs beside their outputs, commands and fingerprints of stages.
 
 
 def at(path):
@@ -16,23 +16,33 @@ def log_of(path):
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
 
 
-def reported(outputs, ending, caption, **options):
+def reported(outputs, ending, caption, category, label):
     """Outputs of a rule, of which `snakemake --report` shows those with an ending.
 
     Args:
         outputs: paths of the outputs.
         ending: such as `.csv`.
         caption: name of the file in `workflows/report` that describes them.
-        options: category and labels.
+        category: heading of the report.
+        label: what their names are names of.
     """
     # Snakemake's parser takes the word at the beginning of a line for its directive.
-    shown = partial(report, caption=f"../report/{caption}.rst", **options)
-    return [shown(path) if path.endswith(ending) else path for path in outputs]
+    shown = partial(report, caption=f"../report/{caption}.rst", category=category)
+    return [
+        shown(path, labels={label: Path(path).stem}) if path.endswith(ending) else path
+        for path in outputs
+    ]
 
 
-def judge_options(directory):
-    """Options of `stapo score` for the study's verifier, none without one."""
-    return f"--verifier {shlex.quote(str(directory))}" if directory else ""
+def run(stage, name=""):
+    """The command of a job; `name` may contain wildcards."""
+    job = re.sub(r"{(\w+)}", r"{wildcards.\1:q}", name)
+    return f"{STAPO} {stage} {job} --study {{STUDY_FILE}}"
+
+
+def made_by(stage, name=""):
+    """The param of a rule: the fingerprint of the job. `stapo status` says which setting changed."""
+    return lambda w: JOBS.param(stage, name.format(**w))
 
 
 def checkpoint_of(w):
@@ -43,40 +53,6 @@ def checkpoint_of(w):
 def run_of(w):
     """The training of a job."""
     return TrainingRun(w.size, w.method, int(w.seed))
-
-
-def trained_by(w):
-    """The fingerprint of a training."""
-    return identity.train_fingerprint(STUDY, run_of(w))
-
-
-def with_all(made_by):
-    """A param for what is not among a job's own settings, so that a reason says which of them it is."""
-    return f"fingerprint={made_by}"
-
-
-def one_by_one(of, kinds):
-    """Params, one for each setting, so that a reason names what changed.
-
-    Snakemake compares the params of a job as a set: a setting that only other jobs of the rule have
-    repeats one that the job has.
-
-    Args:
-        of: the settings of a job, from its wildcards.
-        kinds: the settings of one job of each kind that the rule has.
-    """
-
-    def param(key):
-        return lambda w: of(w).get(key) or next(iter(of(w).values()))
-
-    return [
-        param(key) for key in dict.fromkeys(key for found in kinds for key in found)
-    ]
-
-
-def the_same(found):
-    """Params, one for each setting, of a rule whose jobs all have the same."""
-    return one_by_one(lambda w: found, [found])
 
 
 def in_profile(name, rule, default=None):

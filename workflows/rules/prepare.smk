@@ -3,15 +3,13 @@
 
 rule prompts:
     output:
-        prompts=at(paths.PROMPTS),
-        record=at(paths.PROMPTS_RECORD),
+        JOBS.one("prompts", "").outputs,
     log:
         log_of(paths.PROMPTS),
     params:
-        *the_same(settings.data_settings(STUDY)),
+        made_by=made_by("prompts"),
     shell:
-        STAPO
-        + " prompts --study {STUDY_FILE} --out {output.prompts} --record {output.record} > {log} 2>&1"
+        run("prompts") + " > {log} 2>&1"
 
 
 # An input of the tables alone: as an input of the trainings a new benchmark would train all anew, and
@@ -25,16 +23,9 @@ rule overlap:
     log:
         log_of(paths.OVERLAP),
     params:
-        *the_same(settings.overlap_settings(STUDY)),
-        benchmarks=[f"--benchmark={name}" for name in STUDY.evaluated()]
-        + ["--published"] * hasattr(STUDY.data, "hub"),
-        fingerprint=with_all(identity.overlap_fingerprint(STUDY)),
+        made_by=made_by("overlap"),
     shell:
-        STAPO
-        + " overlap --study {STUDY_FILE} --prompts {input} {params.benchmarks} --out {output} > {log} 2>&1"
-
-
-base_settings = cache(partial(settings.base_settings, STUDY))
+        run("overlap") + " > {log} 2>&1"
 
 
 rule base_model:
@@ -44,10 +35,9 @@ rule base_model:
     log:
         log_of(paths.BASE_MODEL),
     params:
-        *one_by_one(lambda w: base_settings(w.size), map(base_settings, RUN.sizes)),
+        made_by=made_by("base", "{size}"),
     shell:
-        STAPO
-        + " base --study {STUDY_FILE} --size {wildcards.size} --out {output.model} --record {output.record} 2>&1 | tee -i {log}"
+        run("base", "{size}") + " 2>&1 | tee -i {log}"
 
 
 if STUDY.evaluation.verifier:
@@ -60,7 +50,6 @@ if STUDY.evaluation.verifier:
             log_of(paths.VERIFIER),
         localrule: True
         params:
-            *the_same(settings.verifier_settings(STUDY)),
+            made_by=made_by("base", "verifier"),
         shell:
-            STAPO
-            + " base --study {STUDY_FILE} --verifier --out {output.model} --record {output.record} 2>&1 | tee -i {log}"
+            run("base", "verifier") + " 2>&1 | tee -i {log}"

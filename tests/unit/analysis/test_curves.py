@@ -36,7 +36,7 @@ def test_figures_are_announced_of_what_a_study_has(raw_study):
     assert {*paths.exhibit_sources(study, FIGURES["accuracy"])} == {*scores}
 
 
-@pytest.mark.parametrize("rollouts", ["vllm-colocate", "vllm-server"])
+@pytest.mark.parametrize("rollouts", ["vllm-colocate"])
 def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm(raw_study, rollouts):
     raw_study["training"]["rollouts"] = rollouts
     assert paths.figure_names(parse_study(raw_study)) == named(None, "vllm")

@@ -5,12 +5,12 @@ import io
 from math import nan
 
 import pytest
+from stapo.analysis.grids import Grid
 
 from stapo import paths
 from stapo.analysis import evidence_tables
 from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.evidence_tables import render_grid, write_evidence
-from stapo.analysis.grids import Grid
 
 GRID = Grid(
     columns=[

@@ -111,7 +111,7 @@ def test_verify(run, tmp_path, raw_study, monkeypatch):
     monkeypatch.setattr(verify, "admit", lambda *_: ({}, []))
     monkeypatch.setattr(verify, "_notes", lambda _: ["a note"])
     checks = {"first": lambda _: errors, "second": lambda _: []}
-    monkeypatch.setattr(verify, "SUMMARY_CHECKS", checks)  # Without files, there is no raw data.
+    monkeypatch.setattr(verify, "CHECKS", checks)  # Without files, there is no raw data.
     code, document = run("verify", str(folder), "--json")
     assert code == 1
     assert list(document) == list(refused) == list(documented("verify"))

@@ -1,9 +1,8 @@
 """The kit recognises what a trainer does: plain ones, right and deliberately wrong; torch alone is needed."""
 
-import json
+from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import log
 from typing import Any
 
 import oracle
@@ -11,9 +10,7 @@ import pytest
 import torch
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, run_checks
-from stapo.conformance.batches import FIXTURES, mini_batch
 from stapo.conformance.report import find_trainer, report
-from stapo.conformance.scenarios import build, random_tables
 from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
 from stapo.objective import clipped_surrogate
 
@@ -66,9 +63,7 @@ def trainer(
     losses = {
         "kept": values.sum() / keep.sum().clamp(min=1),
         "all": values.sum() / batch.mask.sum().clamp(min=1),
-        "ranks": values.sum() / keep.sum().clamp(min=1) / len(layout),
         "width": values.sum() / batch.mask.numel(),
-        "sum": torch.stack(means).sum() / len(layout),
         "sequences": sum(m * len(rows) for m, rows in zip(means, micro, strict=True)) / len(keep),
         "mean": sum(m / len(r) for m, r in zip(means, [r for r in layout for _ in r], strict=True))
         / len(layout),
@@ -81,7 +76,6 @@ POLICIES = "probabilities and entropies of"
 MIXED = "the behaviour policy (probabilities), the current policy (entropies)"
 MIXED_TOO = "the current policy (probabilities), the behaviour policy (entropies)"
 MEAN = "kept tokens of a micro-batch, then the mean over these"
-SUM = "kept tokens of a micro-batch, then the sum over these and the mean over ranks"
 
 
 @pytest.mark.parametrize("method", ["stapo", "stapo-v2"])
@@ -102,9 +96,7 @@ SUM = "kept tokens of a micro-batch, then the sum over these and the mean over r
         ({"tau_inclusive": True, "inclusive": True}, "compares by", "p <= tau_p, H <= threshold"),
         ({"empty": "silenced"}, "without a candidate", "everything is silenced"),
         ({"divisor": "all"}, "divisor", "all tokens of the mini-batch"),
-        ({"divisor": "ranks"}, "divisor", "kept tokens of the mini-batch, and once more the number of ranks"),
         ({"divisor": "mean"}, "divisor", MEAN),
-        ({"divisor": "sum"}, "divisor", SUM),
         ({"divisor": "sequences"}, "divisor", f"{MEAN} by their sequences"),
     ],
 )  # fmt: skip
@@ -170,23 +162,7 @@ def test_padding_that_is_multiplied_by_zero_is_found():
     assert not verdicts["the same with large numbers as padding"]
 
 
-def test_a_selection_per_micro_batch_is_another_algorithm():
-    """With n = 1 to 5 candidates and q = 0.75 the strict quantile silences 0, 50, 67, 75, 60 %."""
-    tables = random_tables(50, size=5, rare=0.0)
-    tables["advantages"] = [1.0] * 5
-    tables["mask"] = [[True] * 8 for _ in range(5)]
-    for name in ("old_logps", "logps"):
-        for row in range(5):
-            tables[name][row][: row + 1] = [log(0.001)] * (row + 1)
-    batch, alone = mini_batch(tables), [[[row] for row in range(5)]]
-
-    def shares(scope: str) -> list[int]:
-        keep = trainer(batch, alone, METHODS["stapo"], scope=scope).gradient != 0
-        return [round(100 * int((~keep[row]).sum()) / (row + 1)) for row in range(5)]
-
-    assert shares("micro-batch") == [0, 50, 67, 75, 60]
-    silenced = sum(share * (row + 1) / 100 for row, share in enumerate(shares("mini-batch")))
-    assert round(silenced) == 11  # Of 15 candidates: those below the 0.75 quantile of all.
+def test_one_to_five_candidates_are_silenced_as_the_strict_quantile_says():
     for count, share in enumerate([0, 50, 67, 75, 60], start=1):
         name = f"{count} candidate" + "s" * (count != 1)
         (fixture,) = [fixture for fixture in fixtures("stapo") if fixture.name == name]
@@ -204,12 +180,8 @@ def test_ratios_lie_beyond_the_clip_on_both_sides():
             assert (batch.mask & sign & beyond).any()
 
 
-def test_the_shipped_fixtures_are_what_their_loops_give():
-    assert FIXTURES.read_text() == json.dumps(build()) + "\n"
-
-
 @pytest.mark.parametrize("method", CONFORMANCE_METHODS)
-def test_the_fixtures_follow_from_the_other_independent_loops(method):
+def test_the_fixtures_follow_from_independent_loops(method):
     for fixture in fixtures(method):
         batch, name = fixture.batch, fixture.method.selection
         mask = batch.mask.tolist()
@@ -251,6 +223,21 @@ def test_a_trainer_that_raises_fails_with_its_error():
     checks = run_checks(broken, "stapo")
     assert not any(check.holds for check in checks)
     assert "must be non-empty" in checks[0].detail
+
+
+def test_a_selection_without_the_arguments_of_the_method_is_told_what_to_write():
+    """The defaults are the paper's, and some fixtures have another tau_p."""
+
+    def natural(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+        return trainer(
+            batch, layout, replace(method, selection_args=METHODS["stapo"].selection_args)
+        )
+
+    lines, holds = report(natural, "natural", "stapo")
+    assert not holds
+    assert "a probability equal to tau_p" in "\n".join(line for line in lines if "not hold" in line)
+    assert lines[-3].strip() == "keep = silence_spurious("
+    assert lines[-2].endswith("batch.mask, **method.selection_args")
 
 
 def test_finding_and_reporting(tmp_path, monkeypatch):

@@ -8,10 +8,10 @@ import torch
 pytest.importorskip("trl", reason="TRL's trainers are judged here")
 
 from stapo.conformance import Update, conventions, run_checks
-from stapo.conformance.recognition import probe
+from stapo.conformance.batches import probe
 from stapo.conformance.report import find_trainer, report
 from stapo.conformance.trainers import TRAINERS, on_ranks
-from stapo.methods import CONFORMANCE_METHODS
+from stapo.methods import CONFORMANCE_METHODS, METHODS
 from stapo.training.update import micro_batch_loss
 
 
@@ -67,7 +67,6 @@ def test_our_trainer_is_really_cut_and_spread(monkeypatch):
         return micro_batch_loss(logps, *args)
 
     monkeypatch.setattr("stapo.training.update.micro_batch_loss", counted)
-    fixture = probe("stapo")
     ours, rows = TRAINERS["ours"][0], list(range(12))
     for layout, most in (
         ([[rows]], 12),
@@ -75,7 +74,7 @@ def test_our_trainer_is_really_cut_and_spread(monkeypatch):
         ([[rows[:6]], [rows[6:]]], 6),
     ):
         sizes.clear()
-        ours(fixture.batch, layout, fixture.method)
+        ours(probe("stapo"), layout, METHODS["stapo"])
         assert sum(sizes) == 12
         assert max(sizes) <= most
         assert len(sizes) >= 12 / most

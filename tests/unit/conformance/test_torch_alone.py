@@ -42,9 +42,9 @@ class Refuse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Refuse())
 """
 LOOP = """
+from stapo.conformance import Update  # Before torch, as by `python -m stapo.conformance`.
 import torch
 from pytorch_loop import accumulate
-from stapo.conformance import Update, conventions, run_checks
 
 def loop(batch, layout, method):
     leaf = batch.logps.clone().requires_grad_()
@@ -69,6 +69,7 @@ def test_objective_and_kit_need_torch_alone():
     kit = MAIN.format("stapo.conformance")
     run = run_alone(LOOP + kit, "--trainer", "mine:loop")
     assert run.returncode == 0, run.stderr
+    assert "NumPy" not in run.stderr
     title, checks, conventions = run.stdout.split("\n\n")
     assert title == "mine:loop as stapo"
     _, *rows = checks.splitlines()

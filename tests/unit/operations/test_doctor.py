@@ -24,7 +24,6 @@ from stapo import provenance
 from stapo.operations import doctor, file_system
 from stapo.operations.doctor import Check, print_diagnosis
 from stapo.study import parse_study
-from stapo.training.server import unreachable
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -244,7 +243,7 @@ def test_the_hub_answers_or_the_caches_are_looked_at(raw_study, study, tmp_path,
         monkeypatch.setattr(constants, "ENDPOINT", address)
         assert only(doctor.hub(study)).level == "ok"
     with server(503) as broken:
-        assert unreachable(broken, below=500)
+        assert doctor.unreachable(broken, below=500)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     check = only(doctor.hub(study))
     assert check.level == "error"
@@ -305,43 +304,6 @@ def test_slurm_answers_or_not(tmp_path, monkeypatch, script, level, word):
 def test_no_slurm_is_nothing_bad(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert only(doctor.slurm()).level == "ok"
-
-
-def test_the_vllm_server_of_a_study_answers_or_not(raw_study, study):
-    assert only(doctor.ports()).level == "ok"
-    raw_study["training"]["rollouts"] = "vllm-server"
-    for status, level in ((200, "ok"), (404, "error"), (503, "error"), (None, "error")):
-        with server(status or 200) as address:
-            raw_study["engine"] = {"vllm_server": address if status else closed_address()}
-            check = only(doctor.server(parse_study(raw_study)))
-        assert check.level == level, status
-    assert "trl vllm-serve --model results/smoke/models/tiny/base --host 127.0.0.1" in check.remedy
-
-
-def test_rollouts_that_no_test_covers_are_warned_of(raw_study):
-    for rollouts in ("transformers", "vllm-colocate"):
-        raw_study["training"]["rollouts"] = rollouts
-        assert [*doctor.server_mode(parse_study(raw_study))] == []
-    raw_study["training"]["rollouts"] = "vllm-server"
-    check = only(doctor.server_mode(parse_study(raw_study)))
-    assert check.level == "warning"
-    assert "not been tested" in check.what
-
-
-def test_a_vllm_server_that_other_machines_reach_is_warned_of(raw_study):
-    raw_study["training"]["rollouts"] = "vllm-server"
-    with server(200, "0.0.0.0") as address:
-        port = address.rpartition(":")[2]
-        for host, why in (
-            ("127.0.0.1", "listens on all addresses"),
-            ("localhost", "listens on all addresses"),
-            ("0.0.0.0", "is not a loopback address"),
-        ):
-            raw_study["engine"] = {"vllm_server": f"http://{host}:{port}"}
-            check = only(doctor.server(parse_study(raw_study)))
-            assert check.level == "warning"
-            assert why in check.what
-            assert "--host 127.0.0.1" in check.remedy
 
 
 @NO_GPU

@@ -1,9 +1,9 @@
 """`stapo compare`: what differs between finished studies, and by how much; folders are somebody else's."""
 
-import csv
 import io
 import json
 import os
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,7 @@ from rich.console import Console
 from synthetic import PROBLEMS, PROVENANCE, leave_out_raw_data, write_score
 
 from stapo import paths
-from stapo.analysis.compare_studies import summary
-from stapo.publication.compare import (
-    compare_folders,
-    comparison_csv,
-    comparison_json,
-    print_comparison,
-)
+from stapo.publication.compare import compare_folders, print_comparison
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError, parse_study
 
@@ -74,12 +68,14 @@ def rescored(folder, checkpoint, share, rng=0):
 def test_a_copy_of_a_study_differs_in_nothing(raw, tmp_path):
     first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
     (found,) = compare_folders([first, second])
-    assert len(found.rows) == 5 * 3
+    assert len(found.differences) == 5 * 3
     assert not found.settings
     assert not found.missing
-    assert {row.pairing for row in found.rows} == {"paired"}
-    assert {(r.difference.value, r.difference.low, r.p_holm) for r in found.rows} == {(0, 0, 1)}
-    assert "All accuracies are the same." in summary(found)
+    assert {row.pairing for row in found.differences} == {"paired"}
+    assert {(r.difference.value, r.difference.low, r.p_holm) for r in found.differences} == {
+        (0, 0, 1)
+    }
+    assert "All accuracies are the same." in found.summary
     assert [w for w in found.warnings if "one training seed" not in w] == []
 
 
@@ -88,19 +84,21 @@ def test_a_difference_is_paired_and_has_the_averages_of_both_studies(raw, tmp_pa
     rescored(first, "tiny/stapo/seed0", 0.2)
     rescored(second, "tiny/stapo/seed0", 1.0)
     (found,) = compare_folders([first, second])
-    (row,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "chain-2")]
+    (row,) = [r for r in found.differences if (r.method, r.benchmark) == ("stapo", "chain-2")]
     assert row.second.value == 100
     assert 5 < row.first.value < 40
     assert row.difference.value == pytest.approx(row.second.value - row.first.value)
     assert row.difference.low < row.difference.value
     assert row.p_value == pytest.approx(1 / 10_001, abs=1e-3)
     assert row.p_holm == pytest.approx(15 * row.p_value)
-    (average,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "Avg")]
-    (other,) = [r for r in found.rows if (r.method, r.benchmark) == ("stapo", "linear-equation")]
+    (average,) = [r for r in found.differences if (r.method, r.benchmark) == ("stapo", "Avg")]
+    (other,) = [
+        r for r in found.differences if (r.method, r.benchmark) == ("stapo", "linear-equation")
+    ]
     assert average.difference.value == pytest.approx(row.difference.value / 2)
     assert other.difference.value == 0
-    assert "2 of 15 accuracies differ" in summary(found)[0]
-    assert any(line.startswith("tiny STAPO") and "Avg" in line for line in summary(found))
+    assert "2 of 15 accuracies differ" in found.summary[0]
+    assert any(line.startswith("tiny STAPO") and "Avg" in line for line in found.summary)
 
 
 def test_problems_are_matched_by_what_was_asked_not_by_their_number(raw, tmp_path):
@@ -118,16 +116,16 @@ def test_problems_are_matched_by_what_was_asked_not_by_their_number(raw, tmp_pat
         field = table.schema.field(at)
         pq.write_table(table.set_column(at, field, pa.array(reverse, field.type)), path)
     (found,) = compare_folders([first, second])
-    assert {row.pairing for row in found.rows} == {"paired"}
-    assert {(r.difference.value, r.difference.low) for r in found.rows} == {(0, 0)}
+    assert {row.pairing for row in found.differences} == {"paired"}
+    assert {(r.difference.value, r.difference.low) for r in found.differences} == {(0, 0)}
 
 
 def test_other_problems_are_not_paired_and_their_intervals_are_wider(raw, tmp_path):
     first = finished(tmp_path / "a", raw)
     second = finished(tmp_path / "b", raw, question="another")
     (found,) = compare_folders([first, second])
-    assert {row.pairing for row in found.rows} == {"unpaired"}
-    for row in found.rows:
+    assert {row.pairing for row in found.differences} == {"unpaired"}
+    for row in found.differences:
         assert row.difference.low < row.difference.value < row.difference.high
         assert row.p_holm > 0.05
     assert any(
@@ -138,7 +136,7 @@ def test_other_problems_are_not_paired_and_their_intervals_are_wider(raw, tmp_pa
         path.unlink()
         path.with_name("other.txt").write_text("")
     (found,) = compare_folders([first, missing])
-    kinds = {row.benchmark: row.pairing for row in found.rows}
+    kinds = {row.benchmark: row.pairing for row in found.differences}
     assert kinds == {"chain-2": "unpaired", "linear-equation": "paired", "Avg": "partly paired"}
 
 
@@ -159,8 +157,8 @@ def test_settings_are_named_and_what_only_one_has(raw, tmp_path):
     assert not any("unused" in place or place == "name" for place in places)
     assert "only in A: methods grpo, 20-entropy" in found.missing
     assert "only in A: benchmarks linear-equation" in found.missing
-    assert {row.method for row in found.rows} == {"base", "justrl", "stapo"}
-    assert {row.benchmark for row in found.rows} == {"chain-2"}
+    assert {row.method for row in found.differences} == {"base", "justrl", "stapo"}
+    assert {row.benchmark for row in found.differences} == {"chain-2"}
     assert "made with different torch: A 1; B 2" in found.warnings
     assert "made with different engine: A None; B vllm 1" in found.warnings
 
@@ -168,14 +166,10 @@ def test_settings_are_named_and_what_only_one_has(raw, tmp_path):
 def test_three_folders_are_two_comparisons_with_the_first(raw, tmp_path):
     folders = [finished(tmp_path / name, raw) for name in "abc"]
     found = compare_folders(folders)
-    assert [(one.first.label, one.second.label) for one in found] == [("A", "B"), ("A", "C")]
-    rows = list(csv.DictReader(io.StringIO(comparison_csv(found))))
-    assert len(rows) == 30
-    assert rows[-1]["second_folder"] == str(folders[2])
-    assert {row["pairing"] for row in rows} == {"paired"}
-    content = json.loads(comparison_json(found))
-    assert len(content) == 2
-    assert len(content[0]["differences"]) == 15
+    pairs = [(str(folders[0]), str(other)) for other in folders[1:]]
+    assert [(one.first, one.second) for one in found] == pairs
+    content = json.loads(json.dumps(asdict(found[1])))
+    assert len(content["differences"]) == 15
 
 
 def test_what_is_printed_is_text_and_fits_into_80_columns(raw, tmp_path):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from stapo.publication.metrics_check import silenced_of
 from stapo.study import Study, StudyError, TrainingRun, identity, parse_study, read_study
 from stapo.study.reading import published_content
 from stapo.study.resolved import read_resolved, resolved_path, write_resolved
@@ -132,8 +131,6 @@ def test_what_it_declares_is_only_its_arguments(folder):
     method = read(folder).method("rare")
     assert method.reads == "all"
     assert (method.spec.has_threshold, method.spec.draws, method.spec.is_known) == (False,) * 3
-    assert silenced_of(7, method) == (0, 7, 0)
-    assert silenced_of(7, read(folder).method("justrl")) == (0, 0, 0)
 
 
 def test_one_that_draws_gets_the_seed_of_the_step(folder):

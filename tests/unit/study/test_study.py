@@ -543,8 +543,6 @@ TWO = {"a-b": {"base": "grpo"}, "a.b": {"base": "justrl"}, "A-B": {"base": "stap
             "training.rollout_correction"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "sha256": "0" * 63}), "data.sha256"),
         (edit([], "data", {"hub": "a/b", "revision": "main", "wrapper": "on"}), "data.wrapper"),
-        (edit(["engine"], "vllm_server", "http://:80"), "engine.vllm_server"),
-        (edit(["engine"], "vllm_server", "file:///etc"), "engine.vllm_server"),
         (edit(["models"], "m", {"hub": "/abs/path", "revision": "main"}), "models.m.hub"),
         (edit(["models"], "m", {"hub": "a/b--c", "revision": "main"}), "models.m.hub"),
         (edit(["models"], "m", {"hub": "a/b.git", "revision": "main"}), "models.m.hub"),

@@ -227,11 +227,3 @@ def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
 def test_gpus_that_are_not_here_are_an_error_and_no_traceback(raw_study):
     (line,) = training_errors(parse_study(raw_study), "tiny", 512, 1)
     assert "--gpus 512: " in line
-
-
-def test_a_training_whose_vllm_server_is_gone_is_not_started(raw_study):
-    raw_study["training"]["rollouts"] = "vllm-server"
-    raw_study["engine"] = {"vllm_server": "http://127.0.0.1:9"}
-    (line,) = training_errors(parse_study(raw_study), "tiny", 1, 1)
-    assert "http://127.0.0.1:9/health does not answer" in line
-    assert "trl vllm-serve --model results/smoke/models/tiny/base" in line

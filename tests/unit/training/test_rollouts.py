@@ -86,12 +86,11 @@ def test_training_and_evaluation_read_the_same_text(
     assert (last_boxed(response.text) == "5") == (reward > 0)
 
 
-def test_every_vllm_backend_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
-    for rollouts in ("vllm-colocate", "vllm-server"):
-        training = TRAINING.model_copy(update={"rollouts": rollouts})
-        config = trainer_config(training, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7))
-        ends = {"stop_token_ids": [3, 7], "ignore_eos": True, "detokenize": False}
-        assert config.generation_kwargs == ends
+def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
+    training = TRAINING.model_copy(update={"rollouts": "vllm-colocate"})
+    config = trainer_config(training, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7))
+    ends = {"stop_token_ids": [3, 7], "ignore_eos": True, "detokenize": False}
+    assert config.generation_kwargs == ends
     assert (
         trainer_config(TRAINING, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs
         is None

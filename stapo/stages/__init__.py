@@ -1,0 +1,220 @@
+"""The stages of a study: each file here is one, found by its folder.
+
+A stage file has
+
+- `AFTER`: names of the stages whose results it reads,
+- `jobs(of)`: yields its jobs, each with what determines the result and where it is written,
+- `run(of, jobs, how)`: does the work of some of its jobs,
+- `recorded(job, root)` (if its files contain it): the fingerprint with which a result was made.
+
+Rules of Snakemake, `stapo run`, `status`, `plan` and `verify` all ask the jobs. A fingerprint is the
+hash of its own settings and of those of all that it reads, so that it says whether a result is one of the
+study as it is now. Stage files import torch, pandas and the like only inside `run`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from stapo.canonical import fingerprint
+from stapo.files import text_of
+from stapo.study import Study, StudyError
+
+REMEMBERED = 8
+"""Studies whose jobs are kept."""
+CONFIGURATION = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
+"""In tables and reports: the fingerprint with which they were made."""
+_recent: list["Jobs"] = []
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One job of a stage."""
+
+    stage: str
+    name: str
+    """Unique within the stage; words separated by `/`, such as `1.7B/stapo/seed0`."""
+    settings: dict[str, Any]
+    """What determines the result besides what is read; `recipe` is raised when the code changes results."""
+    reads: dict[str, "Job | tuple[Job, ...]"] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    """Published files."""
+    weights: tuple[str, ...] = ()
+    """Directories of weights."""
+    also: Any = None
+    """What makes Snakemake run the job again without being part of the fingerprint, such as how many
+    intermediate weights are kept."""
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Everything that determines the result, with the configuration of what is read."""
+        read = {
+            name: one.config if isinstance(one, Job) else [job.fingerprint for job in one]
+            for name, one in self.reads.items()
+        }
+        return {**read, **self.settings}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of the SHA-256 of the configuration as canonical JSON."""
+        return fingerprint(self.config)
+
+    @property
+    def sources(self) -> Iterator["Job"]:
+        """The jobs whose results it reads directly."""
+        for one in self.reads.values():
+            yield from (one,) if isinstance(one, Job) else one
+
+    @property
+    def inputs(self) -> list[str]:
+        """Files that it reads; directories of weights apart."""
+        return [*dict.fromkeys(path for job in self.sources for path in job.outputs)]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Where a job may run."""
+
+    gpus: int | None = None
+    """GPUs to lease; None: all, without lease."""
+    nodes: int = 1
+
+
+class Jobs:
+    """All jobs of a study, made when they are asked for."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._found: dict[str, dict[str, Job]] = {}
+
+    def of(self, stage: str) -> dict[str, Job]:
+        """Return the jobs of a stage by name."""
+        if stage not in self._found:
+            self._found[stage] = {job.name: job for job in module(stage).jobs(self)}
+        return self._found[stage]
+
+    def one(self, stage: str, name: object) -> Job:
+        """Return a job."""
+        return self.of(stage)[str(name)]
+
+    def all(self, stage: str) -> tuple[Job, ...]:
+        """Return all jobs of a stage."""
+        return tuple(self.of(stage).values())
+
+    def __iter__(self) -> Iterator[Job]:
+        """Yield every job, each after those that it reads."""
+        for stage in stages():
+            yield from self.all(stage)
+
+    def select(self, stage: str, name: str) -> list[Job]:
+        """Return the job of that name, or those whose names begin with it; all for the empty name.
+
+        Raises:
+            StudyError: there is none, with the names that there are.
+        """
+        if stage not in stages():
+            raise StudyError([f"stage: unknown name {stage!r}; known: {', '.join(stages())}"])
+        found = [
+            job
+            for own, job in self.of(stage).items()
+            if not name or own == name or own.startswith(f"{name}/")
+        ]
+        if not found:
+            known = ", ".join(self.of(stage)) or f"none; the study has no {stage}"
+            raise StudyError([f"{stage}: unknown job {name!r}; known: {known}"])
+        return found
+
+    def made_by(self, stage: str, name: str = "") -> str:
+        """Return the fingerprint of the jobs that `select` returns."""
+        found = [job.fingerprint for job in self.select(stage, name)]
+        return found[0] if len(found) == 1 else fingerprint(found)
+
+    def param(self, stage: str, name: str = "") -> str:
+        """Return what Snakemake compares to know whether these jobs are to run again."""
+        also = [job.also for job in self.select(stage, name) if job.also is not None]
+        made_by = self.made_by(stage, name)
+        return fingerprint([made_by, also]) if also else made_by
+
+    def published(self) -> list[str]:
+        """Return every file that a finished study has, weights and checksums apart.
+
+        All of them are asked for by name: Snakemake takes a file that is missing for one that is not
+        needed as long as what was made from it is there.
+        """
+        return [*dict.fromkeys(path for job in self for path in job.outputs)]
+
+
+def jobs_of(study: Study) -> Jobs:
+    """Return the jobs of a study; the same object for the same study."""
+    for known in _recent:
+        if known.study is study:
+            return known
+    _recent[:] = [Jobs(study), *_recent[: REMEMBERED - 1]]
+    return _recent[0]
+
+
+def module(stage: str) -> Any:
+    """Return the module of a stage."""
+    return import_module(f"{__name__}.{stage}")
+
+
+@cache
+def stages() -> tuple[str, ...]:
+    """Return the names of all stages, each after those that it reads."""
+    names = sorted(found.name for found in iter_modules(__path__))
+    return tuple(TopologicalSorter({name: module(name).AFTER for name in names}).static_order())
+
+
+def run(study: Study, stage: str, name: str, how: Resources) -> None:
+    """Do the work of the jobs of a stage with that name, or whose names begin with it.
+
+    Raises:
+        StudyError: there is no such job, or what it reads is missing.
+    """
+    of = jobs_of(study)
+    jobs = of.select(stage, name)
+    if errors := missing_inputs(jobs):
+        raise StudyError(errors)
+    # `stapo status` knows by it whose log it is.
+    print(f"configuration {of.made_by(stage, name)}", flush=True)
+    module(stage).run(of, jobs, how)
+
+
+def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
+    """Return a line for each file that some jobs read and that is missing, with the command that makes it."""
+    lines = []
+    for source in dict.fromkeys(source for job in jobs for source in job.sources):
+        absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
+        if absent:
+            command = f"stapo run {source.stage} {source.name}".rstrip()
+            lines.append(
+                f"{absent[0]}: missing; make it with snakemake, or: {command} --study STUDY"
+            )
+    return lines
+
+
+def recorded_in_json(path: Path) -> str | None:
+    """Return the fingerprint that a JSON file names, empty if it is damaged, None if it is missing."""
+    if not path.is_file():
+        return None
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text_of(path))
+        if isinstance(found, dict):
+            return str(found.get("fingerprint", ""))
+    return ""
+
+
+def recorded_in_text(path: Path) -> str | None:
+    """Return the fingerprint in a table or report, empty if there is none, None if it is missing."""
+    if not path.is_file():
+        return None
+    found = CONFIGURATION.findall(text_of(path))
+    return found[-1] if found else ""

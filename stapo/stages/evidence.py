@@ -1,0 +1,57 @@
+"""Tables of evidence, all values of the main tables, and what to cite."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stapo import paths
+from stapo.stages import Job, Jobs, Resources
+from stapo.stages.tables import shown
+
+AFTER = ("train", "intervene", "generate", "score", "tables")
+
+
+def all_results(of: Jobs) -> dict[str, Any]:
+    """Return everything that tables of evidence and figures are computed from."""
+    stages = ("train", "intervene", "generate", "score", "overlap")
+    return {stage: of.all(stage) for stage in stages}
+
+
+def jobs(of: Jobs) -> Iterator[Job]:
+    """Yield the one job."""
+    study = of.study
+    yield Job(
+        "evidence",
+        "",
+        {**shown(study), "cited": cited(of)},
+        all_results(of),
+        (
+            *paths.evidence_paths(study),
+            *paths.value_paths(study),
+            paths.REFERENCES.format(study=study.name),
+        ),
+    )
+
+
+def cited(of: Jobs) -> dict[str, Any]:
+    """Return what determines which references a study has: methods, benchmarks, repositories on the Hub."""
+    study = of.study
+    models = [study.models[size] for size in study.run.sizes]
+    asked: list[Any] = [*models, study.data, study.evaluation.verifier]
+    engines = {study.evaluation.backend, study.training.rollouts}
+    return {
+        "methods": [*dict.fromkeys(study.origin_of(name) for name in study.run.methods)],
+        "benchmarks": study.evaluated(),
+        "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
+        "vllm": not engines <= {"hf", "transformers"},
+    }
+
+
+def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Write all tables of evidence, values.csv, values.parquet and references.bib."""
+    from stapo.analysis.citations import write_references
+    from stapo.analysis.evidence_tables import write_evidence
+    from stapo.analysis.values import write_values
+
+    for name in paths.table_names(of.study):
+        print(*write_evidence(of.study, name))
+    print(*write_values(of.study), write_references(of.study))
