@@ -224,10 +224,10 @@ def first_run(change: Callable[[dict[str, Any]], Any]) -> Change:
     return json_changed(RUN, change)
 
 
-def in_command(option: str, value: str) -> Change:
+def in_command(name: str) -> Change:
     def change(run: dict[str, Any]) -> None:
         command = run["attempts"][-1]["command"]
-        command[command.index(option) + 1] = value
+        command[command.index("tiny/stapo/seed0")] = name
 
     return first_run(change)
 
@@ -274,8 +274,8 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
         study_changed(lambda study: study["training"].update(steps=16)), TRAININGS),
     "a title of another method": (
         study_changed(lambda study: study.update(methods={"grpo": {"title": "My STAPO"}})), TRAININGS),
-    "another seed in a command": (in_command("--seed", "1"), TRAININGS),
-    "another method in a command": (in_command("--method", "grpo"), TRAININGS),
+    "another seed in a command": (in_command("tiny/stapo/seed1"), TRAININGS),
+    "another method in a command": (in_command("tiny/grpo/seed0"), TRAININGS),
     "a method dropped": (dropped("methods", "grpo"), TRAININGS),
     "a benchmark dropped": (dropped("benchmarks", "chain-3"), TRAININGS),
     "a decoding dropped": (dropped("decodings", "t0.7-p0.9"), TRAININGS),
@@ -586,7 +586,7 @@ def test_a_run_says_how_it_was_made(finished):
     results = finished.path / "results" / "smoke"
     run = json.loads((results / RUN).read_text())
     (attempt,) = run["attempts"]
-    assert attempt["command"][:4] == [Path(sys.executable).name, "-m", "stapo", "train"]
+    assert attempt["command"][1:6] == ["-m", "stapo", "run", "train", "tiny/stapo/seed0"]
     named = attempt["command"][attempt["command"].index("--study") + 1]
     assert attempt["study"] == json.loads((finished.path / named).read_text())
     # The steps are a part of the attempt, the rest is starting and publishing.
