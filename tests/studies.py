@@ -95,7 +95,6 @@ TRAINING = {
     "rollouts": st.sampled_from(["transformers", "vllm-colocate"]),
     "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "x" * 10_000, "\u3042" * 10_000]),
     "checkpoint_every": near(1, 10**6),
-    "keep_checkpoints": near(1, 10**6),
     "reward": st.sampled_from(["boxed", "dapo"]),
     "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
@@ -105,10 +104,7 @@ WITH_VLLM = {
 }
 TINY = {
     "hidden_size": near(1, 4096),
-    "layers": near(1, 128),
-    "heads": st.sampled_from([1, 2, 3, 4, 8, 128, 5]),
     "supervised_steps": near(1, 10**6),
-    "seed": near(0, 2**31 - 1),
 }
 METHOD = {
     "title": TEXTS,

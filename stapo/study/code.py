@@ -1,8 +1,7 @@
 """Functions of one's own that a study names: found and checked as text, run only by the jobs that need them.
 
-A reference is `FILE.py:function`, a file beside the study, `package.module:function` of an installed package,
-or the name of an entry point of one. Its checksum covers that one file: neither what it imports nor the
-versions of packages.
+A reference is `FILE.py:function`, a file beside the study, or `package.module:function` of an installed
+package. Its checksum covers that one file: neither what it imports nor the versions of packages.
 """
 
 import ast
@@ -11,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,8 +23,6 @@ TABLES = 4
 SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
 NOT_FOUND = "not found; install its package, or add its folder to PYTHONPATH"
-ENTRY_POINTS = {"selection": "stapo.selections", "reward": "stapo.rewards"}
-"""Setting that names a function -> group of entry points in which packages declare theirs by name."""
 
 
 def is_file(reference: str) -> bool:
@@ -36,14 +33,6 @@ def is_file(reference: str) -> bool:
 def function_name(reference: str) -> str:
     """Return the name of the function of a reference."""
     return reference.rpartition(":")[2]
-
-
-def declared(group: str, name: Any) -> Any:
-    """Return the reference that an installed package declares by a name, any other value unchanged."""
-    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
-        return name
-    found = metadata.entry_points(group=group, name=name)
-    return next((one.value for one in found), name)
 
 
 def path_of(reference: str, place: Path | None) -> Path | None:

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -18,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from stapo.study.code import ENTRY_POINTS, declared
 from stapo.text import refused
 
 DRAFT = {"draft": True}
@@ -113,13 +110,6 @@ def in_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def even_heads(heads: int) -> int:
-    """Return a number of query heads; raise an error if it is odd, since half are key-value heads."""
-    if heads % max(heads // 2, 1):
-        raise ValueError("half of the heads are key-value heads; choose an even number")
-    return heads
-
-
 _HUB_WORD = "[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 
 
@@ -154,10 +144,6 @@ REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
-def _declared(setting: str) -> BeforeValidator:
-    return BeforeValidator(partial(declared, ENTRY_POINTS[setting]))
-
-
 REWARDS = ("boxed", "dapo")
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
@@ -174,7 +160,7 @@ IN_WORDS = {
     SHA256: "a SHA-256, 64 hex digits",
     REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
     PYTHON_NAME: "a Python name",
-    CODE: "FILE.py:function, package.module:function, or an entry point of an installed package",
+    CODE: "FILE.py:function or package.module:function",
     REWARD: f"{', '.join(REWARDS)}, FILE.py:function, or package.module:function",
 }
 """Descriptions of the patterns, for errors."""
@@ -195,14 +181,9 @@ LocalFile = Annotated[
 ]
 """A path; a relative one means the folder of the study file that contains it."""
 Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
-Code = Annotated[
-    str,
-    StringConstraints(pattern=CODE, max_length=1000),
-    AfterValidator(_visible),
-    _declared("selection"),
-]
+Code = Annotated[str, StringConstraints(pattern=CODE, max_length=1000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
-Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=1000), _declared("reward")]
+Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=1000)]
 Value = Annotated[
     Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Line,
     Field(union_mode="left_to_right"),

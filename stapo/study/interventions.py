@@ -1,15 +1,17 @@
 """The section `interventions` of a study file."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
-from stapo.study.fields import Name, Rows, Seed, Strict, unit
+from stapo.study.fields import Name, Rows, Strict, unit
 
 
 class Interventions(Strict):
     """Single updates of checkpoints with and without silencing, by `stapo intervene`."""
 
+    seed: ClassVar[int] = 0
+    """Seed of rollouts and prompts."""
     checkpoints: Annotated[
         list[Annotated[str, StringConstraints(min_length=1, max_length=400)]],
         Field(max_length=1000),
@@ -23,4 +25,3 @@ class Interventions(Strict):
     prompts: Annotated[Rows, unit("prompts")] = Field(
         32, description="Prompts of a repetition on which entropy and reward are measured"
     )
-    seed: Seed = Field(0, description="Seed of rollouts and prompts")

@@ -64,8 +64,7 @@ class _MethodSettings(AllMethods):
     selection: Code | None = Field(
         None,
         exclude_if=unset,
-        description="Token selection of your own: FILE.py:function beside it, package.module:function, "
-        "or the name of an entry point in the group stapo.selections",
+        description="Token selection of your own: FILE.py:function beside it, or package.module:function",
     )
     selection_args: Arguments | None = Field(
         None,

@@ -32,7 +32,19 @@ from stapo.tasks import benchmark_definitions
 
 KINDS = ("hub", "path", "file", "builder")
 """Settings of a model or of data that say where it comes from; it has one of them."""
-RETIRED: dict[Place, Any] = {("engine", "vllm_server"): "http://127.0.0.1:8000"}
+RETIRED: dict[Place, Any] = {
+    ("engine", "vllm_server"): "http://127.0.0.1:8000",
+    ("training", "keep_checkpoints"): 2,
+    ("models", "*", "layers"): 2,
+    ("models", "*", "heads"): 4,
+    ("models", "*", "learning_rate"): 0.003,
+    ("models", "*", "seed"): 0,
+    ("data", "seed"): 0,
+    ("interventions", "seed"): 0,
+    ("evaluation", "verifier", "batch_size"): 32,
+    ("evaluation", "verifier", "max_prompt_tokens"): 30720,
+    ("evaluation", "verifier", "max_response_tokens"): 2048,
+}
 """Setting of earlier versions -> the value that every result has, with which a study may still contain it."""
 
 

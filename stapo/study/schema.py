@@ -1,6 +1,6 @@
 """The sections of a study file except models and data: every setting, its type, range and meaning."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
@@ -38,6 +38,8 @@ from stapo.study.fields import (
 class TrainingSettings(Strict):
     """Training settings that all methods of a study share."""
 
+    keep_checkpoints: ClassVar[int] = 2
+    """Step checkpoints kept for resuming."""
     steps: Steps = Field(description="Optimiser steps, one per mini-batch")
     prompts_per_batch: Prompts = Field(description="Prompts per rollout")
     group_size: GroupSize = Field(description="Responses per prompt, G")
@@ -93,7 +95,7 @@ class TrainingSettings(Strict):
     reward: Reward = Field(
         "boxed",
         description="boxed (the last box), dapo (the last `Answer:`), FILE.py:function beside the study, "
-        "package.module:function, or the name of an entry point in the group stapo.rewards",
+        "or package.module:function",
     )
     reward_sha256: Sha256 | None = Field(
         None,
@@ -111,9 +113,6 @@ class TrainingSettings(Strict):
     checkpoint_every: Steps = Field(
         1,
         description="Optimiser steps between step checkpoints; a kill loses at most this number of steps",
-    )
-    keep_checkpoints: Annotated[Steps, unit("step checkpoints")] = Field(
-        2, description="Step checkpoints kept for resuming"
     )
     evaluate_every: Steps | None = Field(
         None,
@@ -227,19 +226,16 @@ COMPASS_TEMPLATE = Template(
 class Verifier(Strict):
     """A model that judges answers that the rules reject; it runs on the backend of the evaluation."""
 
+    batch_size: ClassVar[int] = 32
+    """Prompts judged together; no influence on verdicts."""
+    max_prompt_tokens: ClassVar[int] = 30720
+    """Maximum prompt length; the start of the response is removed to fit."""
+    max_response_tokens: ClassVar[int] = 2048
+    """With the prompt's maximum it fills CompassVerifier's context of 32,768."""
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
     template: Template | Literal["own"] = Field(
         COMPASS_TEMPLATE, description="Prompt template; own: the template of this suite"
-    )
-    batch_size: Annotated[Rows, unit("prompts")] = Field(
-        32, description="Prompts judged together; no influence on verdicts"
-    )
-    max_prompt_tokens: Tokens = Field(
-        30720, description="Maximum prompt length; the start of the response is removed to fit"
-    )
-    max_response_tokens: Tokens = Field(
-        2048, description="With the prompt's maximum it fills CompassVerifier's context of 32,768"
     )
 
 

@@ -1,7 +1,7 @@
 """Where base models and training prompts come from: the Hub, files of the study's own, the tiny world."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
@@ -9,15 +9,12 @@ from stapo.study.fields import (
     SPLIT,
     Column,
     HubId,
-    LearningRate,
     LocalFile,
     Revision,
     Rows,
-    Seed,
     Sha256,
     Steps,
     Strict,
-    even_heads,
     raw_or_template,
     unit,
     unset,
@@ -64,21 +61,21 @@ TinyWorld = Annotated[
 class TinyModel(Strict):
     """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
 
+    layers: ClassVar[int] = 2
+    heads: ClassVar[int] = 4
+    """Query heads of dimension 32; half as many key-value heads."""
+    learning_rate: ClassVar[float] = 3.0e-3
+    """Learning rate of the first update; it falls linearly to 5 %."""
+    seed: ClassVar[int] = 0
+    """Seed of initial weights and worked solutions."""
     builder: TinyWorld
     hidden_size: Annotated[int, Field(ge=1, le=4096)] = Field(96, description="Width")
-    layers: Annotated[int, Field(ge=1, le=128)] = Field(2, description="Number of layers")
-    heads: Annotated[int, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
-        4, description="Query heads of dimension 32; half as many key-value heads"
-    )
     intermediate_size: Annotated[int, Field(ge=1, le=16384)] = Field(
         320, description="Width between the two matrices of an MLP"
     )
     supervised_steps: Steps = Field(description="Updates of the supervised training")
     supervised_batch: Annotated[int, Field(ge=1, le=10**5), unit("solutions")] = Field(
         96, description="Worked solutions of one update"
-    )
-    learning_rate: LearningRate = Field(
-        3.0e-3, description="Learning rate of the first update; it falls linearly to 5 %"
     )
     slip_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0005,
@@ -87,7 +84,6 @@ class TinyModel(Strict):
     connecting_word_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.8, description="Share of steps of the worked solutions that follow a connecting word"
     )
-    seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
 
 
 class HubData(Strict):
@@ -114,9 +110,9 @@ class HubData(Strict):
 class TinyData(Strict):
     """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
 
+    seed: ClassVar[int] = 0
     builder: TinyWorld
     prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
-    seed: Seed = Field(0, description="Seed of the prompts")
 
 
 class FileData(Strict):

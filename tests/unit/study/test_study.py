@@ -1,105 +1,101 @@
-"""Schema, errors, expansion and fingerprints of studies."""
+"""Studies: what they extend, their methods, checkpoints and cells, and what determines their trainings."""
 
 import json
-import re
 import subprocess
 import sys
 
 import jsonschema
 import pytest
-import yaml
 from huggingface_hub.utils import HFValidationError, validate_repo_id
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stapo.canonical import canonical, fingerprint
+from stapo import paths
 from stapo.methods import METHODS
-from stapo.repository import ROOT
+from stapo.repository import ROOT, STUDIES
+from stapo.stages import jobs_of
 from stapo.study import (
     Checkpoint,
     StudyError,
     TrainingRun,
-    identity,
     merge,
     parse_study,
     read_study,
     study_schema,
 )
+from stapo.study.families import families
 from stapo.study.loader import load_yaml
-from stapo.tasks import benchmark_definitions
+from stapo.study.origin import check_origin, write_origin
+from stapo.study.reading import published_content
 
-STUDIES_DIRECTORY = ROOT / "workflows" / "studies"
-STUDIES = sorted(STUDIES_DIRECTORY.glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_every_study_loads(path):
-    assert read_study(path).name == path.stem
+SHIPPED = sorted(STUDIES.glob("*.yaml"))
+CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
 
 
-def test_scientific_notation_without_a_point_is_a_number(raw_study):
-    raw_study["training"]["learning_rate"] = yaml.safe_load("1e-6")  # YAML reads a string
-    assert parse_study(raw_study).training.learning_rate == 1e-6
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_study_is_read_and_published(path):
+    study = read_study(path)
+    assert study.name == path.stem
+    assert parse_study(published_content(study)) == study
+    jsonschema.validate(load_yaml(path).content, study_schema())
 
 
-def test_fingerprints_ignore_order_and_what_does_not_matter(raw_study):
-    study = parse_study(raw_study)
-    turned = parse_study({key: raw_study[key] for key in reversed(raw_study)})
-    assert canonical(turned.model_dump()) == canonical(study.model_dump())
-    raw_study["training"]["keep_checkpoints"] = 9
-    raw_study["name"] = "other"
-    raw_study["methods"] = {"stapo": {"title": "Ours"}}
-    other = parse_study(raw_study)
-    assert identity.train_config(other, TrainingRun("tiny", "stapo", 0)) == identity.train_config(
-        study, TrainingRun("tiny", "stapo", 0)
-    )
+@pytest.mark.parametrize("name", ["miniature", "miniature-1m", "miniature-ablation"])
+def test_the_study_of_committed_results_is_read(name):
+    about = json.loads((ROOT / "results" / name / "provenance.json").read_text())
+    assert parse_study(about["study"]).name == name
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value", "changed"),
-    [
-        ("methods", "stapo", {"quantile": 0.5}, {"stapo"}),
-        ("training", "steps", 8, {"grpo", "stapo"}),
-        ("training", "statistics", "current", {"stapo"}),
-        ("data", "seed", 1, {"grpo", "stapo"}),
-        ("evaluation", "batch_size", 1, set()),
-    ],
-    ids=["one method", "training", "statistics", "data", "evaluation"],
-)
-def test_a_training_depends_on_what_determines_it(raw_study, section, key, value, changed):
-    before = parse_study(raw_study)
-    raw_study.setdefault(section, {})[key] = value
-    after = parse_study(raw_study)
-    for method in ("grpo", "stapo"):
-        configs = [
-            identity.train_config(study, TrainingRun("tiny", method, 0))
-            for study in (before, after)
-        ]
-        assert (fingerprint(configs[0]) != fingerprint(configs[1])) == (method in changed)
+def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_study):
+    plain = parse_study(raw_study)
+    raw_study["training"]["keep_checkpoints"] = 2
+    assert parse_study(raw_study) == plain
+    raw_study["training"]["keep_checkpoints"] = 3
+    with pytest.raises(StudyError, match=r"training\.keep_checkpoints: unknown key"):
+        parse_study(raw_study)
 
 
-def test_scores_carry_everything_above_them(raw_study):
-    before = parse_study(raw_study)
-    raw_study["methods"] = {"stapo": {"quantile": 0.5}}
-    raw_study["benchmarks"]["chain-2"]["samples"] = 16
-    after = parse_study(raw_study)
-    cells = [
-        (checkpoint, benchmark)
-        for checkpoint in (Checkpoint("tiny", "stapo", 0), Checkpoint("tiny", "grpo", 0))
-        for benchmark in ("chain-2", "chain-3")
-    ]
-    changed = [
-        identity.score_fingerprint(before, c, "t1.0-p1.0", b)
-        != identity.score_fingerprint(after, c, "t1.0-p1.0", b)
-        for c, b in cells
-    ]
-    assert changed == [True, True, True, False]
+def test_the_schema_has_bounds_and_refuses_unknown_keys():
+    schema = study_schema()
+    steps = schema["$defs"]["TrainingSettings"]["properties"]["steps"]
+    assert (steps["minimum"], steps["maximum"], steps["unit"]) == (1, 10**6, "optimiser steps")
+    with pytest.raises(jsonschema.ValidationError, match="'stepps' was unexpected"):
+        jsonschema.validate({"training": {"stepps": 8}}, schema)
 
 
-def test_a_variant_takes_its_base_and_its_own_settings(raw_study):
-    raw_study["methods"] = {"stapo-q50": {"base": "stapo", "quantile": 0.5}}
-    method = parse_study(raw_study).method("stapo-q50")
-    assert method.selection_args == {**METHODS["stapo"].selection_args, "quantile": 0.5}
-    assert method.title == "stapo-q50"
-    assert METHODS["stapo"].selection_args["quantile"] == 0.75
+def test_study_and_program_start_without_torch():
+    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_study_extends_another_down_to_the_catalogue():
+    paper, small = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "single-gpu"))
+    assert small.training.learning_rate == paper.training.learning_rate
+    assert (small.training.max_response_tokens, paper.training.max_response_tokens) == (4096, 15360)
+    assert small.models == paper.models  # Of the catalogue.
+
+
+def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
+    assert merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2}) == {
+        "a": {"b": 1, "c": [3]}, "d": 1, "e": 2,
+    }  # fmt: skip
+    data = {"builder": "tiny-arithmetic", "prompts": 64}
+    found = parse_study({"name": "mine", "extends": "paper", "data": data})
+    assert found.data.model_dump() == data  # Of another kind than the one below it.
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("extends: smoke\nname: mine\nrun: {seeds: [1, 2]}\n")
+    second.write_text("run: {seeds: [3]}\ntraining: {steps: 8}\n")
+    # Snakemake hands over what stands inside --config as text.
+    study = read_study(first, second, changes={"training": {"steps": "16"}})
+    assert (study.run.seeds, study.training.steps) == ([3], 16)
+
+
+@pytest.mark.parametrize("number", ["1e-6", "1E-6", "1.0e-6", "0.000001", ".1e-5", "'1e-6'"])
+def test_a_number_is_what_its_author_means(tmp_path, number):
+    path = tmp_path / "study.yaml"
+    path.write_text(f"extends: smoke\nname: a\ntraining: {{learning_rate: {number}, steps: 1e2}}\n")
+    training = read_study(path).training
+    assert (training.learning_rate, json.dumps(training.steps)) == (1e-6, "100")
 
 
 def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
@@ -114,53 +110,40 @@ def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
     assert all(found.method(name).dual_clip == 10.0 for name in (*METHODS, "mine", "mine-too"))
     heirs = ("stapo", "mine", "stapo-v2", "high-entropy", "random", "full-mask")
     assert {found.method(name).selection_args["tau_p"] for name in heirs} == {0.01}
-    assert {found.method(name).clip_high for name in heirs} == {0.3}
     assert {found.training_of(name).group_size for name in (*heirs, "mine-too")} == {4}
     assert found.training_of("grpo") == found.training
     too = found.method("mine-too")
     assert too.selection_args == {"tau_p": 0.02, "quantile": 0.5, "scope": "candidates"}
     assert (too.clip_high, found.method("justrl").clip_high) == (0.4, 0.28)
     # What is STAPO's own in a built-in variant stays.
-    assert found.method("stapo-v2").selection_args == {
-        "tau_p": 0.01, "quantile": 0.80, "scope": "all",
-    }  # fmt: skip
+    v2 = {"tau_p": 0.01, "quantile": 0.80, "scope": "all"}
+    assert found.method("stapo-v2").selection_args == v2
+    assert METHODS["stapo"].selection_args["quantile"] == 0.75
 
 
 def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     raw_study["methods"] = {
-        "tau": {"base": "stapo", "tau_p": 0.01},
         "old": {"base": "stapo-v2", "tau_p": 0.01},
-        "tau-too": {"base": "tau", "training": {"group_size": 16}},
+        "tau": {"base": "stapo", "tau_p": 0.01, "training": {"group_size": 16}},
         "20-entropy": {"fraction": 0.1},
     }
-    before = parse_study(raw_study)
-    assert before.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01"
-    assert before.method("old").source == "as STAPO (v2), but tau_p 0.01"
-    assert before.method("tau-too").source == "as STAPO (v4 and v5), but tau_p 0.01, group_size 16"
-    assert before.method("20-entropy").source.endswith("; here fraction 0.1")
-    assert before.method("grpo").source == METHODS["grpo"].source
-    raw_study["all_methods"] = {"dual_clip": 10.0}
-    after = parse_study(raw_study)
-    assert after.method("tau").source == "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10"
-    assert after.method("grpo").source == METHODS["grpo"].source + "; here dual_clip 10"
+    found = parse_study({**raw_study, "all_methods": {"dual_clip": 10.0}})
+    assert found.method("old").source == "as STAPO (v2), but tau_p 0.01, dual_clip 10"
+    source = "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10, group_size 16"
+    assert found.method("tau").source == source
+    assert found.method("20-entropy").source.endswith("; here fraction 0.1, dual_clip 10")
     # Of no revision of the paper, whatever it descends from.
-    assert [after.method(name).revision for name in ("stapo", "stapo-v2", "tau", "grpo")] == [
-        "v4 and v5", "v1 to v3", "", "",
-    ]  # fmt: skip
+    revisions = [found.method(name).revision for name in ("stapo", "stapo-v2", "tau")]
+    assert revisions == ["v4 and v5", "v1 to v3", ""]
 
 
-def test_the_training_of_a_method_is_part_of_its_fingerprint_and_checked(raw_study):
-    before = parse_study(raw_study)
-    raw_study["methods"] = {"stapo": {"training": {"group_size": 16}}}
-    after = parse_study(raw_study)
-    for method in ("grpo", "stapo"):
-        changed = identity.train_config(
-            before, TrainingRun("tiny", method, 0)
-        ) != identity.train_config(after, TrainingRun("tiny", method, 0))
-        assert changed == (method == "stapo")
-    raw_study["methods"] = {"stapo": {"training": {"prompts_per_mini_batch": 5}}}
-    with pytest.raises(StudyError, match=r"methods.stapo.training.prompts_per_mini_batch: 5 does"):
-        parse_study(raw_study)
+def test_a_copy_with_other_settings_resolves_its_methods_anew(raw_study):
+    study = parse_study(raw_study)
+    assert study.method("stapo").source == METHODS["stapo"].source
+    training = study.training.model_copy(update={"steps": 8})
+    copied = study.model_copy(update={"methods": {}, "training": training})
+    assert copied.method("stapo") == study.method("stapo")
+    assert copied.method("stapo") is not study.method("stapo")
 
 
 def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
@@ -171,177 +154,60 @@ def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_st
         assert parse_study(raw_study).training_of("justrl").overlong_buffer_tokens == expected
 
 
-def test_merge_is_deep_for_mappings_and_replaces_lists():
-    merged = merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2})
-    assert merged == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}
-
-
-def test_task_definitions_have_their_includes_and_functions():
-    chain = benchmark_definitions()["chain-3"]
-    assert chain["metadata"]["rows"] == 100
-    assert chain["custom_dataset"] == "!function stapo.evaluation.task.load_rows"
-
-
-def test_study_and_program_start_without_torch():
-    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_schema_for_editors_is_printed_and_every_study_fits_it():
-    command = [sys.executable, "-m", "stapo", "schema"]
-    schema = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    assert schema == study_schema()
-    for path in STUDIES:
-        jsonschema.validate(load_yaml(path).content, schema)
-    with pytest.raises(jsonschema.ValidationError, match="'stepps' was unexpected"):
-        jsonschema.validate({"training": {"stepps": 8}}, schema)
-
-
-def test_editors_find_the_schema_where_setup_writes_it():
-    """It is made from the code that it depends on, and is no file to remember."""
-    written = ROOT / "workflows" / "study.schema.json"
-    header = re.compile(r"\A# yaml-language-server: \$schema=(.*)\n")
-    named = {path: found[1] for path in STUDIES if (found := header.match(path.read_text()))}
-    assert len(named) >= 9
-    for path, schema in named.items():
-        assert (path.parent / schema).resolve() == written, path
-    assert "/workflows/study.schema.json" in (ROOT / ".gitignore").read_text().splitlines()
-    rule = r"^setup: workflows/study.schema.json\b.*^workflows/study.schema.json: (.*?) \|"
-    (made_from,) = re.findall(rule, (ROOT / "Makefile").read_text(), re.M | re.S)
-    assert made_from == "stapo/methods.py $(wildcard stapo/study/*.py)"
-
-
-def test_a_verdict_of_a_verifier_needs_one(raw_study):
-    raw_study["evaluation"]["verdict"] = "verifier"
-    with pytest.raises(StudyError, match=r"evaluation\.verdict: verifier, but"):
-        parse_study(raw_study)
-    before = study_of(raw_study, verdict="rule")
-    raw_study["evaluation"]["verifier"] = {"revision": "0" * 40}
+def test_a_size_has_its_own_engine_settings_before_the_study_s(raw_study):
+    raw_study["engine"] = {"vllm_gpu_memory": 0.4, "sizes": {"tiny": {"vllm_tensor_parallel": 2}}}
     found = parse_study(raw_study)
-    # Responses stay, scores are made anew; which verdict is shown changes no score.
-    where = (Checkpoint("tiny"), "t1.0-p1.0")
-    assert identity.generate_config(found, *where) == identity.generate_config(before, *where)
-    assert identity.score_fingerprint(found, *where, "chain-2") != identity.score_fingerprint(
-        before, *where, "chain-2"
-    )
-    shown = study_of(raw_study, verdict="rule")
-    assert identity.score_fingerprint(found, *where, "chain-2") == identity.score_fingerprint(
-        shown, *where, "chain-2"
-    )
+    own, others = found.engine_of("tiny"), found.engine_of("1.7B")
+    assert (own.vllm_tensor_parallel, own.vllm_gpu_memory) == (2, 0.4)
+    assert (others.vllm_tensor_parallel, others.vllm_gpu_memory) == (1, 0.4)
 
 
-def study_of(raw, **evaluation):
-    return parse_study({**raw, "evaluation": {**raw["evaluation"], **evaluation}})
-
-
-def test_a_study_extends_another_down_to_the_catalogue():
-    paper, small = (
-        read_study(STUDIES_DIRECTORY / f"{name}.yaml") for name in ("paper", "single-gpu")
-    )
-    assert small.training.learning_rate == paper.training.learning_rate
-    assert (small.training.max_response_tokens, paper.training.max_response_tokens) == (4096, 15360)
-    assert small.evaluation.verifier is None
-    assert paper.evaluation.verifier is not None
-    assert small.models == paper.models  # Of the catalogue.
-    ablation = read_study(STUDIES_DIRECTORY / "ablation-v5.yaml")
-    # Two steps down, the same training to the last digit: `stapo` of both need not run twice.
-    assert identity.train_config(
-        ablation, TrainingRun("1.7B", "stapo", 0)
-    ) == identity.train_config(paper, TrainingRun("1.7B", "stapo", 0))
-
-
-def test_only_commits_are_silent(raw_study):
-    raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
-    raw_study["run"]["sizes"] = ["mine"]
-    assert parse_study(raw_study).unpinned() == [
-        "models.mine.revision: a/b at main is not reproducible; pin the commit"
-    ]
-    raw_study["models"]["mine"]["revision"] = "0" * 40
-    assert parse_study(raw_study).unpinned() == []
-    raw_study["data"] = {"hub": "a/b", "revision": "0" * 40}
-    (line,) = parse_study(raw_study).unpinned()
-    assert line.startswith("data.sha256: null: ")
-    assert line.endswith(f"in results/{raw_study['name']}/data/prompts.json")
-    raw_study["data"]["sha256"] = "0" * 64
-    assert parse_study(raw_study).unpinned() == []
-
-
-def test_to_write_the_found_checksum_into_a_study_trains_nothing_anew():
-    paper = parse_study({"name": "mine", "extends": "paper"})
-    data = {"sha256": "0" * 64, "unique_prompts": 7}
-    pinned = parse_study({"name": "mine", "extends": "paper", "data": data})
-    assert identity.train_config(paper, TrainingRun("1.7B", "stapo", 0)) == identity.train_config(
-        pinned, TrainingRun("1.7B", "stapo", 0)
-    )
-    kept = parse_study({"name": "mine", "extends": "paper", "data": {"wrapper": "keep"}})
-    assert identity.train_config(paper, TrainingRun("1.7B", "stapo", 0)) != identity.train_config(
-        kept, TrainingRun("1.7B", "stapo", 0)
-    )
-
-
-def test_end_tokens_hold_for_training_and_evaluation(raw_study):
-    before = parse_study(raw_study)
-    assert before.end_tokens == ["<|im_end|>"]
-    after = parse_study({**raw_study, "end_tokens": ["<|im_end|>", "</answer>"]})
-    run, cell = TrainingRun("tiny", "stapo", 0), (Checkpoint("tiny"), "t1.0-p1.0")
-    assert identity.train_config(before, run) != identity.train_config(after, run)
-    assert identity.generate_config(before, *cell) != identity.generate_config(after, *cell)
-
-
+BOTH = {"grpo", "stapo"}
 OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
 
 
-def test_a_reward_of_ones_own_is_part_of_what_determines_a_training(raw_study):
-    found = []
-    for changes in ({}, OWN, {**OWN, "reward_sha256": "1" * 64}, {"overlong_buffer_tokens": 8}):
-        training = {**raw_study["training"], **changes}
-        study = parse_study({**raw_study, "training": training})
-        found.append(identity.train_fingerprint(study, TrainingRun("tiny", "stapo", 0)))
-    assert len(set(found)) == len(found)
+@pytest.mark.parametrize(
+    ("changes", "changed"),
+    [
+        ({"methods": {"stapo": {"quantile": 0.5}}}, {"stapo"}),
+        ({"methods": {"stapo": {"training": {"group_size": 16}}}}, {"stapo"}),
+        ({"methods": {"stapo": {"title": "Ours"}}}, set()),
+        ({"training": {"steps": 8}}, BOTH),
+        ({"training": {"statistics": "current"}}, {"stapo"}),
+        ({"training": OWN}, BOTH),
+        ({"training": {"overlong_buffer_tokens": 8}}, BOTH),
+        ({"training": {"token_records_mb": 5, "checkpoint_every": 7}}, set()),
+        ({"training": {"evaluate_every": 48}}, set()),
+        ({"end_tokens": ["</answer>", "<|im_end|>"]}, BOTH),
+        ({"end_tokens": ["<|im_end|>", "<|im_end|>"]}, set()),
+        ({"evaluation": {"batch_size": 1, "curve": CURVE}, "name": "other"}, set()),
+        ({"interventions": {"checkpoints": ["tiny/base"]}}, set()),
+    ],
+    ids=range(13),
+)
+def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
+    before, after = parse_study(raw_study), parse_study(merge(raw_study, changes))
+    for method in BOTH:
+        run = TrainingRun("tiny", method, 0)
+        made_by = [jobs_of(study).one("train", run).fingerprint for study in (before, after)]
+        assert (made_by[0] != made_by[1]) == (method in changed)
 
 
-def test_settings_of_vllms_log_probs_count_only_if_they_are_set_and_change_weights(raw_study):
-    def identities(**changes):
-        training = {**raw_study["training"], "rollouts": "vllm-colocate", **changes}
-        study = parse_study({**raw_study, "training": training})
-        assert parse_study(study.model_dump(mode="json")) == study
-        run = TrainingRun("tiny", "stapo", 0)
-        return identity.study_fingerprint(study), identity.train_fingerprint(study, run)
-
-    unset = identities()
-    assert identities(rollout_mismatch_limit=None, rollout_correction=None) == unset
-    limited, corrected = identities(rollout_mismatch_limit=0.1), identities(rollout_correction=2.0)
-    assert (limited[0] != unset[0], limited[1] != unset[1]) == (True, False)
-    assert (corrected[0] != unset[0], corrected[1] != unset[1]) == (True, True)
+def test_the_order_of_keys_is_no_setting(raw_study):
+    study = parse_study(raw_study)
+    assert parse_study({key: raw_study[key] for key in reversed(raw_study)}) == study
 
 
-def test_the_budget_of_token_records_changes_no_training(raw_study):
-    def identities(megabytes):
-        training = {**raw_study["training"], "token_records_mb": megabytes}
-        study = parse_study({**raw_study, "training": training})
-        run = TrainingRun("tiny", "stapo", 0)
-        return identity.study_fingerprint(study), identity.train_fingerprint(study, run)
-
-    one, other = identities(4), identities(5)
-    assert one[0] != other[0]
-    assert one[1] == other[1]
-
-
-def test_a_study_may_change_the_kind_of_what_it_extends():
-    data = {"builder": "tiny-arithmetic", "prompts": 64}
-    found = parse_study({"name": "mine", "extends": "paper", "data": data})
-    assert found.data.model_dump() == {**data, "seed": 0}
-
-
-def test_later_files_and_changes_are_merged_over_earlier_ones(tmp_path):
-    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
-    first.write_text("extends: smoke\nname: mine\nrun: {seeds: [1, 2]}\n")
-    second.write_text("run: {seeds: [3]}\ntraining: {steps: 8}\n")
-    # Snakemake hands over what stands inside --config as text.
-    study = read_study(first, second, changes={"training": {"steps": "16"}})
-    assert (study.run.seeds, study.training.steps) == ([3], 16)
-    with pytest.raises(StudyError, match=r"^training\.stepps: .*steps\? \(--config\)$"):
-        read_study(first, second, changes={"training": {"stepps": "16"}})
+def test_only_commits_and_checksums_are_silent(raw_study):
+    raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
+    raw_study["run"]["sizes"] = ["mine"]
+    raw_study["data"] = {"hub": "a/b", "revision": "0" * 40}
+    model, data = parse_study(raw_study).unpinned()
+    assert model == "models.mine.revision: a/b at main is not reproducible; pin the commit"
+    assert data.startswith("data.sha256: null: ")
+    raw_study["models"]["mine"]["revision"] = "0" * 40
+    raw_study["data"]["sha256"] = "0" * 64
+    assert parse_study(raw_study).unpinned() == []
 
 
 @pytest.mark.parametrize(
@@ -362,22 +228,90 @@ def test_a_hub_id_is_what_the_hub_takes(raw_study, hub):
             parse_study(raw_study)
 
 
-def test_the_order_of_end_tokens_and_doubles_change_no_fingerprint(raw_study):
-    configs = []
-    for tokens in (["a", "b"], ["b", "a", "b"], ["a"]):
-        found = parse_study({**raw_study, "end_tokens": tokens})
-        cell = identity.generate_config(found, Checkpoint("tiny"), "t1.0-p1.0")
-        configs.append([identity.train_config(found, TrainingRun("tiny", "stapo", 0)), cell])
-    assert configs[0] == configs[1] != configs[2]
+def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw_study):
+    raw_study["training"]["evaluate_every"] = 40
+    raw_study["run"] |= {"methods": ["stapo"], "benchmarks": ["chain-2", "chain-3"]}
+    before = parse_study(raw_study)
+    study = parse_study(merge(raw_study, {"evaluation": {"curve": CURVE}}))
+    steps = {c: c.step for c in study.checkpoints() if c.step is not None}
+    assert list(steps.values()) == study.kept_steps() == [20, 40, 60, 80]
+    assert [step for c, step in steps.items() if study.is_full(c)] == [40, 80]
+    own = TrainingRun("tiny", "stapo", 0)
+    assert study.answered(Checkpoint.of(own, 20), "t0.7-p0.9") == ["chain-3"]
+    assert study.answered(Checkpoint.of(own, 20), "t1.0-p1.0") == []
+    for checkpoint in (Checkpoint("tiny"), Checkpoint.of(own, 40), Checkpoint.of(own)):
+        assert study.answered(checkpoint, "t0.7-p0.9") == ["chain-2", "chain-3"]
+    more = {*study.cells("t0.7-p0.9")} - {*before.cells("t0.7-p0.9")}
+    assert more == {(Checkpoint.of(own, step), "chain-3") for step in (20, 60)}
+    assert list(study.table_cells("t0.7-p0.9")) == list(before.cells("t0.7-p0.9"))
 
 
-def test_a_size_is_trained_with_its_own_engine_settings_before_the_study_s(raw_study):
-    raw_study["engine"] = {"vllm_gpu_memory": 0.4, "sizes": {"tiny": {"vllm_tensor_parallel": 2}}}
-    found = parse_study(raw_study)
-    own, others = found.engine_of("tiny"), found.engine_of("1.7B")
-    assert (own.vllm_tensor_parallel, own.vllm_gpu_memory) == (2, 0.4)
-    assert (others.vllm_tensor_parallel, others.vllm_gpu_memory) == (1, 0.4)
-    assert found.engine.vllm_tensor_parallel == 1
-    raw_study["engine"]["sizes"]["small"] = {}
-    with pytest.raises(StudyError, match=r"engine\.sizes: unknown name 'small'"):
+def test_the_number_of_cells_is_limited(raw_study, monkeypatch):
+    raw_study["training"]["evaluate_every"] = 40
+    raw_study["evaluation"]["curve"] = CURVE
+    study = parse_study(raw_study)
+    count = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
+    monkeypatch.setattr("stapo.study.checks.MAX_CELLS", count)
+    parse_study(raw_study)
+    monkeypatch.setattr("stapo.study.checks.MAX_CELLS", count - 1)
+    with pytest.raises(StudyError, match=f"run: {count} score files"):
         parse_study(raw_study)
+
+
+def test_weights_that_are_kept_can_be_examined(raw_study):
+    raw_study["training"]["evaluate_every"] = 48
+    raw_study["evaluation"]["curve"] = {**CURVE, "every": 32}
+    names = [f"tiny/justrl/seed0/step{step}" for step in (32, 48, 64)]
+    raw_study["interventions"] = {"checkpoints": names}
+    assert [one.step for one in parse_study(raw_study).intervened()] == [32, 48, 64]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "tiny", "tiny/base/", "/base", "tiny/stapo", "tiny/stapo/0", "tiny/stapo/seed",
+        "tiny/stapo/seed-1", "tiny/stapo/seed01", "tiny/stapo/seed0/20", "tiny/stapo/seed0/step",
+        "tiny/stapo/seed0/step020", "tiny/stapo/seed0/step20/x", "tiny/base/seed0/step1\n",
+        "tiny/stapo/seed\u0661",
+    ],
+)  # fmt: skip
+def test_the_name_of_no_checkpoint_is_refused(name):
+    with pytest.raises(ValueError, match="no name of a checkpoint"):
+        Checkpoint.parse(name)
+
+
+NUMBERS = st.integers(0, 2**31)
+NAMES = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1)
+
+
+@given(NAMES, NAMES, NUMBERS, st.none() | NUMBERS)
+def test_the_name_of_a_checkpoint_leads_back_to_it(size, method, seed, step):
+    checkpoint = Checkpoint.of(TrainingRun(size, method, seed), step)
+    assert Checkpoint.parse(str(checkpoint)) == checkpoint
+    assert Checkpoint.parse(str(Checkpoint(size))) == Checkpoint(size)
+
+
+def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
+    ablation = families(read_study(STUDIES / "ablation-v5.yaml"))
+    titles = [(one.argument, one.title) for one in ablation]
+    masks = ["STAPO", "High-entropy mask", "Random mask"]
+    assert titles == [("quantile", title) for title in masks]
+    assert ablation[0].members == {0.25: "stapo-q25", 0.5: "stapo-q50", 0.75: "stapo"}
+    for other in ({}, {"clip_high": 0.3}, {"tau_p": 0.01}, {"training": {"group_size": 16}}):
+        methods = {"half": {"base": "stapo", "quantile": 0.5, **other}}
+        run = {"methods": ["stapo", "half"]}
+        study = parse_study(merge(raw_study, {"methods": methods, "run": run}))
+        assert len(families(study)) == (0 if other else 1)
+        assert ("ablation" in paths.figure_names(study)) == (not other)
+
+
+def test_another_study_of_the_same_name_is_refused(raw_study, tmp_path):
+    study = parse_study(raw_study)
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    check_origin(study, [one], tmp_path)
+    write_origin(study, [one], tmp_path)
+    changed = parse_study(merge(raw_study, {"training": {"steps": 8}}))
+    check_origin(changed, [one], tmp_path)  # A file may change,
+    check_origin(study, [other], tmp_path)  # or move.
+    with pytest.raises(StudyError, match=r"smoke is also the name of one\.yaml"):
+        check_origin(changed, [other], tmp_path)
