@@ -60,11 +60,9 @@ gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop
 		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
 	done; echo "pages, where there is a GPU: work/gpu/*.md"
 
-bench: setup ## compare speed with TRL's, the estimate of memory with torch's trackers, and count FLOPs
+bench: setup ## compare speed with TRL's
 	python tests/performance/bench_update.py
 	python tests/performance/bench_grading.py
-	python tests/performance/bench_memory.py
-	python tests/performance/bench_flops.py
 
 lint: setup ## run ruff, snakefmt and mypy
 	$(RUN) ruff check .

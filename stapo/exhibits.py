@@ -57,11 +57,14 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     return dict(sorted(found.items(), key=lambda one: one[1].order))
 
 
-def __getattr__(name: str) -> dict[str, Exhibit]:
-    """Return `FIGURES` or `TABLES`: name -> declaration, in the order of the report.
+FIGURES: dict[str, Exhibit]
+"""Name of a figure -> its declaration, in the order of the report."""
+TABLES: dict[str, Exhibit]
+"""Name of a table of evidence -> its declaration, in the order of the report."""
 
-    They are read when they are asked for, since the files of the folders import this module.
-    """
+
+def __getattr__(name: str) -> dict[str, Exhibit]:
+    """Return `FIGURES` or `TABLES`, read when it is asked for, since their files import this module."""
     if name in ("FIGURES", "TABLES"):
         return declared("figures" if name == "FIGURES" else "tables")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,29 @@
-"""A training started by hand, as several tests and programs do."""
+"""Trainings of seconds, started by hand, as several tests and programs do."""
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import torch
+from safetensors.torch import load_file
+
+from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.study.schema import TrainingSettings
+from stapo.training import rewards
+from stapo.training import run as run_module
 from stapo.training.run import TrainingJob
+
+TRAINING = TrainingSettings(
+    steps=6,
+    prompts_per_batch=8,
+    group_size=4,
+    prompts_per_mini_batch=4,
+    micro_batch_tokens=512,
+    learning_rate=1e-3,
+    max_prompt_tokens=24,
+    max_response_tokens=32,
+)
 
 
 def job_in(
@@ -32,3 +50,35 @@ def job_in(
         "metrics_path": out / "metrics.jsonl",
     }
     return TrainingJob(**given | changes)
+
+
+def parity_reward(completions: Any, **_: Any) -> list[float]:
+    """A reward that even a model of a few steps gets now and then: text of even length."""
+    return [1.0 - 2 * (len(conversation[-1]["content"]) % 2) for conversation in completions]
+
+
+def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[dict[str, Any]]:
+    """Train once and return the metrics without times."""
+    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+        training, config = TRAINING.model_copy(update=changes), {"method": method, **changes}
+        run_module.train(job_in(world, out, training, method, config=config))
+    return metrics(out)
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    """Return the metrics of a training without times."""
+    records = read_jsonl(out / "metrics.jsonl")
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "model" / "model.safetensors")
+
+
+def assert_same(out: Path, reference: Path) -> None:
+    """Check that two trainings have the same metrics, token records and weights, bit for bit."""
+    assert metrics(out) == metrics(reference)
+    assert (out / "tokens.parquet").read_bytes() == (reference / "tokens.parquet").read_bytes()
+    found = weights(out)
+    for name, tensor in weights(reference).items():
+        assert torch.equal(found[name], tensor), name

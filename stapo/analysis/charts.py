@@ -19,9 +19,11 @@ from math import isfinite
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from stapo.text import visible
 
+alt.data_transformers.enable("default", max_rows=None)
 Row = Mapping[str, Any]
 Layer = Any
 """A chart of Altair that a panel contains."""
@@ -52,9 +54,9 @@ def cell(value: Any) -> str | float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def data(rows: Iterable[Row]) -> alt.InlineData:
+def data(rows: Iterable[Row]) -> pd.DataFrame:
     """Return rows as the data of a chart."""
-    return alt.InlineData(values=[{name: cell(one) for name, one in row.items()} for row in rows])
+    return pd.DataFrame([{name: cell(one) for name, one in row.items()} for row in rows])
 
 
 def x_axis(label: str, **options: Any) -> alt.X:
@@ -72,15 +74,16 @@ def y_axis(label: str, **options: Any) -> alt.Y:
     return alt.Y("y:Q", title=visible(label), **_scaled(**options))
 
 
-STEPS = {"label": "optimiser step", "whole": True}
-"""Arguments of an axis of optimiser steps."""
+def step_axis() -> alt.X:
+    """Return the horizontal axis of optimiser steps."""
+    return x_axis("optimiser step", whole=True)
 
 
 def _scaled(
     log: bool = False, low: float | None = None, high: float | None = None, whole: bool = False
 ) -> dict[str, Any]:
-    limits = {"domainMin": cell(low), "domainMax": cell(high)}
-    limits = {name: end for name, end in limits.items() if end is not None}
+    ends = {"domainMin": cell(low), "domainMax": cell(high)}
+    limits: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
     if log:
         scale = alt.Scale(type="log", nice=False, padding=alt.Undefined if limits else 8, **limits)
         return {"scale": scale, "axis": alt.Axis(format="~g", tickCount=3)}
@@ -232,7 +235,7 @@ def rule(value: float, label: str = "", vertical: bool = False) -> list[Layer]:
     return layers
 
 
-def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> alt.LayerChart:
+def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> Any:
     """Return one coordinate system."""
     empty = alt.Chart(data([{"text": "no values"}])).mark_text(color=GREY).encode(text="text:N")
     shown = alt.layer(*(layers or [empty])).properties(width=WIDTH, height=height)
@@ -241,7 +244,7 @@ def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> alt
 
 def grid(
     panels: Sequence[Layer], caption: str, columns: int | None = None, share_y: bool = False
-) -> alt.ConcatChart:
+) -> Any:
     """Return a figure: panels beside each other.
 
     Args:

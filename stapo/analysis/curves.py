@@ -42,12 +42,18 @@ def rows_of_size(
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    smooth = smoothing(study.training.steps)
+    steps = study.training.steps
+    text = f"Lines: {smoothing(steps)}."
     if len(study.run.seeds) > 1:
-        return f"Lines: mean over the training seeds. Pale behind them: each training, {smooth}."
-    if width_of(study.training.steps) > 1:
-        return f"Lines: {smooth}. Pale behind them: the values of the steps."
-    return f"Lines: {smooth}."
+        text = f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
+    elif width_of(steps) > 1:
+        text = f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
+    return text + (f" One of {stride(steps)} steps is drawn." if stride(steps) > 1 else "")
+
+
+def stride(points: int) -> int:
+    """Return k if every k-th of so many points of a line is drawn."""
+    return -(-points // LINE_POINTS) or 1
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
@@ -101,13 +107,12 @@ def with_mean(
 
 def line_of(
     x: Iterable[float], y: Iterable[float], group: str, **more: Any
-) -> list[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     """Return the rows of a line; of a long one, every k-th and the last."""
     rows = [
         {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
     ]
-    every = -(-len(rows) // LINE_POINTS) or 1
-    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
+    return [row for i, row in enumerate(rows) if i % stride(len(rows)) == 0 or i == len(rows) - 1]
 
 
 def width_of(steps: int) -> int:

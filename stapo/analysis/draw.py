@@ -37,8 +37,7 @@ CONFIG: dict[str, Any] = {
     "background": "white",
     # Of thousands of points, each would be described in the SVG.
     "aria": False,
-    "axis": {**_TEXT, "gridColor": "#e4e8ec", "labelLimit": 220},
-    "axisY": {"titleLimit": 300},
+    "axis": {**_TEXT, "gridColor": "#e4e8ec", "labelLimit": 220, "titleLimit": 320},
     "header": _TEXT,
     "legend": {**_TEXT, "orient": "bottom", "columns": 4, "labelLimit": 300, "symbolOpacity": 1},
     "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "limit": 400},

@@ -43,6 +43,8 @@ SECTIONS = {
 """Anchor of a section -> its heading, in the order of the page."""
 ELSEWHERE = ("verdicts", "hyperparameters")
 """Tables of evidence that other sections show."""
+OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason", "Size", "Revision")
+"""Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
 
@@ -73,8 +75,8 @@ def _result_columns(table: MainTable) -> list[Column[TableRow]]:
             return one.adjusted_p if one else nan
 
         title = table.titles[target]
+        tests.append(Column(f"p against {title}", p_value, ".4f"))
         tests.append(Column(f"{title} minus this [points]", difference, css="count"))
-        tests.append(Column("p (Holm)", p_value, ".4f"))
     rest = [column for column in found if column is not average]
     return [*rest[:names], average, *tests, *rest[names:]]
 
@@ -153,6 +155,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         grids=grids,
         evidence=evidence,
         many_rows=MANY_ROWS,
+        of_verdicts=OF_VERDICTS,
         tokens=document.json_block(tokens) if tokens else None,
         **numbers,
         **_responses(artefacts),

@@ -1,6 +1,6 @@
 """Figures of a quantity of the metrics over the optimiser steps."""
 
-import altair as alt
+from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
@@ -14,7 +14,7 @@ def over_steps(
     label: str,
     log: bool = False,
     reference: tuple[float, str] | None = None,
-) -> alt.ConcatChart:
+) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
 
     On a logarithmic axis, methods whose values are all 0 are left out.
@@ -35,7 +35,7 @@ def over_steps(
     shown = {run: found for run, found in values.items() if not log or (found > 0).any()}
     rows = {size: [*rows_of_size(study, size, shown, positive=log)] for size in study.run.sizes}
     group = charts.colours(artefacts.titles(), (row["group"] for of in rows.values() for row in of))
-    x, y = charts.x_axis(**charts.STEPS), charts.y_axis(label, log=log)
+    x, y = charts.step_axis(), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
     if log and any((found == 0).any() for found in values.values()):

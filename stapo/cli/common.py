@@ -16,7 +16,7 @@ from stapo.study.resolved import read_resolved
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
     "Around a study": ("verify", "compare", "paper", "schema"),
-    "Evaluation": ("evaluate", "regrade", "compare-engines"),
+    "Evaluation": ("evaluate", "regrade"),
     "Other trainers": ("conformance",),
 }
 """Heading in `stapo --help` to its commands."""

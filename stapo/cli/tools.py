@@ -45,8 +45,13 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[str, typer.Option(help=f"{', '.join(DEVICES)}; cpu: two cores")] = "h200",
-    gpus: Annotated[int, typer.Option(help="GPUs of one training")] = 1,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(DEVICES)}; default: h200, for tiny models cpu (two cores)"),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs of one training; default: the fewest that fit")
+    ] = None,
     total_gpus: Annotated[
         int | None, typer.Option(help="All available GPUs; default: those of one training")
     ] = None,
@@ -58,13 +63,10 @@ def plan(
     """
     from rich.console import Console
 
-    from stapo.operations.documents import plan_document
-    from stapo.operations.plan import machine, print_plan
-    from stapo.training.memory import division_errors
+    from stapo.operations.plan import machine, plan_document, print_plan
 
-    found, on = study_here(study), machine(gpu, gpus, total_gpus)
-    if errors := division_errors(found, on.gpus):
-        raise StudyError(errors)
+    found = study_here(study)
+    on = machine(found, gpu, gpus, total_gpus)
     if as_json:
         print_json(plan_document(found, on))
     else:
@@ -215,30 +217,9 @@ def evaluate(
     list_paths(run(models, asked))
 
 
-@app.command(name="compare-engines")
-def compare_engines(
-    one: Annotated[Path, typer.Argument(help="Score file, or directory of scores")],
-    other: Annotated[Path, typer.Argument(help="The same of another engine or version")],
-) -> None:
-    """Compare scores of the same checkpoints from two engines, paired by problem, and print the noise floor.
-
-    Exit code 1 if they differ significantly (5 % over all lines, by Holm), 2 if the requests of the two
-    sides differ.
-
-    Example: stapo compare-engines results/evaluate-model-1a2b3c4d results/evaluate-model-5e6f7a8b
-    """
-    from rich.console import Console
-
-    from stapo.operations.engine_check import compare_engines as run
-    from stapo.operations.engine_check import print_engines
-
-    if not print_engines(run(one, other), Console()):
-        raise typer.Exit(1)
-
-
 @app.command()
 def regrade(
-    completions: Annotated[Path, typer.Argument(help="Responses written by `stapo generate`")],
+    completions: Annotated[Path, typer.Argument(help="Responses of a study")],
     benchmark: Annotated[str, typer.Option(help="Benchmark of the responses")],
 ) -> None:
     """Print avg@N of stored responses as lm-eval computes it; no model is needed.

@@ -1,22 +1,22 @@
-"""Rows of the real benchmarks: read from the Hub or a local directory, normalised and checked.
+"""Rows of the real benchmarks, read from the Hub or a local directory.
 
 `STAPO_DATA_DIR` is a directory for machines without internet. A benchmark is searched there as
 `NAME.parquet` or `NAME.jsonl` (for any of its names, ignoring case and punctuation) and in the Hub's
 layout, `OWNER/DATASET/**`. The files may be those of the Hub, of `stapo fetch`, or of the JustRL authors.
-In all cases, the number of rows and their checksum must be those of the task.
+`task.benchmark_rows` checks their number and checksum.
 """
 
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from datasets import load_dataset
 
-from stapo.evaluation.grading import last_boxed
+from stapo.evaluation.boxes import last_boxed
 from stapo.hub import with_retries
-from stapo.study.rows import Row, checksum
+from stapo.study.rows import Row
 
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
@@ -24,38 +24,27 @@ ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
 """Columns with the answer, by priority; of a worked solution, only the box is used."""
 
 
-def benchmark_rows(
-    *, hub: str, revision: str, split: str, names: list[str], rows: int, sha256: str
-) -> list[Row]:
-    """Return the rows of a benchmark, each with question and answer.
+def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str, list[Row]]:
+    """Return the source and the rows of a benchmark, each with question and answer.
 
     Args:
         hub: dataset on the Hub.
         revision: revision of the dataset.
         split: split of the dataset.
         names: possible names of a local file.
-        rows: expected number of rows.
-        sha256: expected result of `checksum`.
 
     Raises:
-        ValueError: the number of rows or the checksum differs, or a row has no question or answer.
+        ValueError: a row has no question or answer.
         FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
-    directory = os.environ.get(DATA_DIR)
-    if directory:
+    if directory := os.environ.get(DATA_DIR):
         path = local_file(Path(directory), hub, names)
-        source, loaded = str(path), _read(path)
+        source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
+        loaded = load_dataset(kind, data_files=source, split="train")
     else:
         source = f"{hub} at {revision}"
         loaded = with_retries(lambda: load_dataset(hub, revision=revision, split=split))
-    found = [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
-    if len(found) != rows:
-        raise ValueError(f"{names[0]}: expected {rows} rows, found {len(found)} in {source}")
-    if checksum(found) != sha256:
-        raise ValueError(
-            f"{names[0]}: expected rows with SHA-256 {sha256}, found {checksum(found)} in {source}"
-        )
-    return found
+    return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
 
 
 def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
@@ -80,12 +69,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _read(path: Path) -> Iterable[Mapping[str, Any]]:
-    kind = "parquet" if path.suffix == ".parquet" else "json"
-    loaded = load_dataset(kind, data_files=str(path), split="train")
-    return cast("Iterable[Mapping[str, Any]]", loaded)
-
-
 def normalise(row: Mapping[str, Any], place: str) -> Row:
     r"""Return question and answer of a row in any of the known layouts.
 
@@ -95,18 +78,19 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
         ValueError: there is no column with a known name, or it is empty.
     """
     question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
-    answer = ""
-    for name in ANSWER_COLUMNS:
-        if row.get(name) is not None:
-            text = _text(row[name])
-            boxed = last_boxed(text)
-            # A worked solution without a box has no answer; other columns are the answer themselves.
-            answer = boxed if boxed is not None else ("" if name == "solution" else text)
-        if answer:
-            break
+    answer = next((found for name in ANSWER_COLUMNS if (found := _answer(row, name))), "")
     if not question.strip() or not answer.strip():
         raise ValueError(f"{place}: no question or no answer in columns {', '.join(row)}")
     return {"question": question.strip(), "answer": answer.strip()}
+
+
+def _answer(row: Mapping[str, Any], column: str) -> str:
+    if row.get(column) is None:
+        return ""
+    text = _text(row[column])
+    # A worked solution without a box has no answer; other columns are the answer themselves.
+    boxed = last_boxed(text)
+    return boxed if boxed is not None else "" if column == "solution" else text
 
 
 def _text(value: Any) -> str:

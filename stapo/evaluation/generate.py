@@ -1,7 +1,7 @@
 """Generation of the responses of one checkpoint under one decoding, with an append-only store.
 
-lm-eval provides the tasks: rows, prompts, gold answers. The sampling is ours, since lm-eval keeps one
-completion per request, passes no seeds and, under data parallelism, gives every replica the same requests.
+The sampling is ours, since lm-eval keeps one completion per request, passes no seeds and, under data
+parallelism, gives every replica the same requests.
 Each response is written immediately as one line of the store of its benchmark, so that a killed or extended
 evaluation generates only responses that are missing or damaged.
 """
@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval.tasks import TaskManager
-
 from stapo.bars import bar, only_ours
 from stapo.canonical import fingerprint
 from stapo.evaluation.engines import Answers, engine, label
 from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
-from stapo.evaluation.task import asked_of
+from stapo.evaluation.task import asked_of, benchmark_rows
 from stapo.files import DamagedFileError
 from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
@@ -29,10 +27,8 @@ from stapo.records.responses import (
     stored,
     write_responses,
 )
-from stapo.repository import BENCHMARKS
 from stapo.study.rows import RowsFile
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
-from stapo.tasks import TASK_PREFIX
 
 
 @dataclass(frozen=True)
@@ -90,9 +86,8 @@ def generate(
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, end_tokens)
-        tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
         determined_by = [config, sums_of(model), prompter.identity()]
-        asked = [_prepare(prompter, tasks, determined_by, evaluation, b, work) for b in benchmarks]
+        asked = [_prepare(prompter, determined_by, evaluation, b, work) for b in benchmarks]
         missing = [(one, set(_missing(one))) for one in asked]
         total = sum(len(requests) for _, requests in missing)
         if total:
@@ -111,7 +106,6 @@ def generate(
 
 def _prepare(
     prompter: Prompter,
-    tasks: TaskManager,
     determined_by: list[Any],
     evaluation: Evaluation,
     benchmark: Benchmark,
@@ -121,13 +115,12 @@ def _prepare(
 
     Args:
         prompter: prompter of the checkpoint.
-        tasks: the tasks of `benchmarks/`.
         determined_by: configuration, weights, template and end tokens.
         evaluation: settings with the seed.
         benchmark: benchmark to answer.
         work: directory of the stores.
     """
-    rows = _rows(tasks, benchmark)[: benchmark.limit]
+    rows = _rows(benchmark)[: benchmark.limit]
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # In the order of samples, so that more samples add batches and change few of them.
     requests = [
@@ -147,17 +140,11 @@ def _prepare(
     return Asked(benchmark, rows, requests, work / store)
 
 
-def _rows(tasks: TaskManager, benchmark: Benchmark) -> list[tuple[str, str]]:
+def _rows(benchmark: Benchmark) -> list[tuple[str, str]]:
     """Return the question, as the model reads it, and the gold answer of each problem."""
-    if benchmark.file:
-        return asked_of(benchmark.config["task"], benchmark.file.read())
-    return _rows_of_task(tasks, benchmark.name)
-
-
-def _rows_of_task(tasks: TaskManager, benchmark: str) -> list[tuple[str, str]]:
-    name = TASK_PREFIX + benchmark
-    task = tasks.load([name])["tasks"][name]
-    return [(str(task.doc_to_text(doc)), str(task.doc_to_target(doc))) for doc in task.test_docs()]
+    task = benchmark.config["task"]
+    rows = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    return asked_of(task, rows)
 
 
 def prompt_faults(
@@ -171,8 +158,7 @@ def prompt_faults(
         end_tokens: end tokens of the study.
     """
     only_ours()
-    tasks = TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
-    questions = {one.name: [question for question, _ in _rows(tasks, one)] for one in benchmarks}
+    questions = {one.name: [question for question, _ in _rows(one)] for one in benchmarks}
     faults = []
     for model in models:
         where = str(model)

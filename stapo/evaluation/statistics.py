@@ -12,6 +12,7 @@ from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 Array = NDArray[np.float64]
 
@@ -19,13 +20,8 @@ RESAMPLES = 10_000
 TIE = 1e-12
 """Differences that are closer are equal: they were rounded differently."""
 LEVEL = 0.95
-STUDENT = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-"""97.5 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
 NORMAL = 1.959964
-"""The same of the standard normal distribution."""
+"""97.5 % quantile of the standard normal distribution."""
 DETECTABLE_ERRORS = 2.80
 """Detectable difference in standard errors: 1.96 for the level of 5 % plus 0.84 for a power of 80 %."""
 
@@ -138,7 +134,7 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     centre = means.mean(axis=1)
     averages: Array = np.take_along_axis(means, seeds, axis=1).mean(axis=1)
     if (count := means.shape[1]) > 1:
-        inflation = sqrt(count / (count - 1)) * STUDENT[min(count - 1, len(STUDENT)) - 1] / NORMAL
+        inflation = sqrt(count / (count - 1)) * _student(count - 1) / NORMAL
         averages = centre + inflation * (averages - centre)
     return averages
 
@@ -174,14 +170,10 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     It assumes that values are normally distributed over seeds. Unlike a bootstrap of few seeds, it is not too
     short then.
     """
-    count = len(values)
     if not all(map(isfinite, values)):
         return Interval(nan, nan, nan)
-    mean = fsum(values) / count
-    if count == 1:
-        return Interval(mean, nan, nan)
-    variance = fsum((value - mean) ** 2 for value in values) / (count - 1)
-    half = STUDENT[min(count - 1, len(STUDENT)) - 1] * sqrt(variance / count)
+    mean, squared_error = _mean_and_squared_error(values)
+    half = _student(len(values) - 1) * sqrt(squared_error) if len(values) > 1 else nan
     return Interval(mean, mean - half, mean + half)
 
 
@@ -191,7 +183,7 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
     Args:
         values: at least 0; a value of 0 counts as 1e-9.
     """
-    found = mean_of_seeds([log(max(value, 1e-9)) if isfinite(value) else inf for value in values])
+    found = mean_of_seeds(_logarithms(values))
     return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
@@ -202,22 +194,33 @@ def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
         ours: one value per training seed, as for `ratio_of_seeds`.
         theirs: the same of another method, whose trainings are independent.
     """
-    first, second = ratio_of_seeds(ours), ratio_of_seeds(theirs)
-    value = first.value / second.value
+    value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
     if min(len(ours), len(theirs)) == 1 or not isfinite(value):
         return Interval(value, nan, nan)
-    parts = []
-    for values in (ours, theirs):
-        logs = [log(max(one, 1e-9)) for one in values]
-        mean = fsum(logs) / len(logs)
-        squares = fsum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
-        parts.append((squares / len(logs), len(logs) - 1))
-    variance = parts[0][0] + parts[1][0]
-    if variance == 0:
+    errors = [_mean_and_squared_error(_logarithms(values))[1] for values in (ours, theirs)]
+    if sum(errors) == 0:
         return Interval(value, value, value)
-    freedom = int(variance**2 / sum(one**2 / degrees for one, degrees in parts))
-    half = STUDENT[min(max(freedom, 1), len(STUDENT)) - 1] * sqrt(variance)
+    degrees = len(ours) - 1, len(theirs) - 1
+    freedom = sum(errors) ** 2 / sum(e**2 / d for e, d in zip(errors, degrees, strict=True))
+    half = _student(max(int(freedom), 1)) * sqrt(sum(errors))
     return Interval(value, value * exp(-half), value * exp(half))
+
+
+def _student(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's t distribution, rounded as in printed tables."""
+    return round(float(stdtrit(degrees, 0.975)), 3)
+
+
+def _logarithms(values: Sequence[float]) -> list[float]:
+    return [log(max(value, 1e-9)) if isfinite(value) else inf for value in values]
+
+
+def _mean_and_squared_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and its squared standard error; nan for one value."""
+    count = len(values)
+    mean = fsum(values) / count
+    squares = fsum((value - mean) ** 2 for value in values)
+    return mean, squares / (count - 1) / count if count > 1 else nan
 
 
 def paired_difference(

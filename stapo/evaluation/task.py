@@ -1,16 +1,16 @@
 """Functions that the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset, DatasetDict
-
-from stapo.evaluation.data import benchmark_rows
 from stapo.evaluation.grading import grade_all
 from stapo.models.arithmetic import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.rows import Row, checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
@@ -18,41 +18,53 @@ PROMPTS = {"question": "", "math_question": INSTRUCTION}
 """Functions for `doc_to_text` of a task -> text that they append to the question."""
 Task = Mapping[str, Any]
 """lm-eval task, from `benchmarks/` or of a study's own benchmark."""
-SOURCE = ("hub", "revision", "split", "names", "rows", "sha256")
 
 
-def load_rows(**metadata: Any) -> DatasetDict:
-    """Return the rows of a benchmark as split `test`, with columns question and answer.
+def load_rows(**metadata: Any) -> "DatasetDict":
+    """Return the rows of a benchmark as split `test`, as lm-eval needs them.
 
     Args:
-        **metadata: metadata of the task: `builder` and `family`, or `hub`, `revision`, `split` and `names`;
-            the expected `rows` and `sha256`. lm-eval adds arguments of the model, which are ignored.
+        **metadata: metadata of the task; lm-eval adds arguments of the model, which are ignored.
+    """
+    from datasets import Dataset, DatasetDict
+
+    return DatasetDict({"test": Dataset.from_list(benchmark_rows(metadata))})
+
+
+def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a benchmark.
+
+    Args:
+        metadata: metadata of the task: `builder` and `family`, or `hub`, `revision`, `split` and `names`; the
+            expected `rows` and `sha256`.
 
     Raises:
         ValueError: the builder is unknown, or the number of rows or the checksum differs.
     """
+    count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
-        found = benchmark_rows(**{name: metadata[name] for name in SOURCE})
-        return DatasetDict({"test": Dataset.from_list(found)})
-    return _built_rows(**metadata)
+        # Imported here, since it loads `datasets`, which takes seconds.
+        from stapo.evaluation.data import hub_rows
 
-
-def _built_rows(*, builder: str, family: str, rows: int, sha256: str, **_: Any) -> DatasetDict:
-    if builder != "tiny-arithmetic":
-        raise ValueError(f"{family}: unknown builder {builder!r}; known: tiny-arithmetic")
-    found = [
-        {"question": problem.question, "answer": str(problem.answer)}
-        for problem in benchmark_problems(family, rows)
-    ]
+        source, found = hub_rows(
+            *(metadata[name] for name in ("hub", "revision", "split", "names"))
+        )
+    elif metadata["builder"] == "tiny-arithmetic":
+        source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
+        found = [{"question": one.question, "answer": str(one.answer)} for one in problems]
+    else:
+        raise ValueError(f"unknown builder {metadata['builder']!r}; known: tiny-arithmetic")
+    if len(found) != count:
+        raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
     if checksum(found) != sha256:
-        raise ValueError(f"{family}: expected rows with SHA-256 {sha256}, found {checksum(found)}")
-    return DatasetDict({"test": Dataset.from_list(found)})
+        raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {checksum(found)}")
+    return found
 
 
 def benchmark_questions(benchmark: str) -> list[str]:
     """Return the questions of a benchmark, for the overlap check."""
-    metadata = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]["metadata"]
-    return [str(row["question"]) for row in load_rows(**metadata)["test"]]
+    definition = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]
+    return [row["question"] for row in benchmark_rows(definition["metadata"])]
 
 
 def asked_of(task: Task, rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -1,20 +1,18 @@
 """First-order cost model of trainings and evaluations; it reads no files.
 
 Units are seconds, bytes and floating-point operations (FLOPs). Every assumption is a constant below with
-its source, and `stapo plan` prints them with its table (`ASSUMPTIONS`). tests/unit/operations/test_costs.py
-compares the model with two published trainings: it agrees with JustRL's; for the paper's it is unknown
-what a step is.
+its source, and `stapo plan` prints them (`ASSUMPTIONS`). tests/unit/operations/test_costs.py compares the
+model with two published trainings: it agrees with JustRL's; for the paper's it is unknown what a step is.
 """
 
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
 from stapo.methods import Method
-from stapo.models.shapes import Shape
+from stapo.models.shapes import Shape, shape_of
 from stapo.records.arms import ARMS, MOMENT_ROLLOUTS
 from stapo.study import Study
-from stapo.study.schema import EngineSettings, Evaluation, TrainingSettings, Verifier
-from stapo.study.sources import TinyModel
+from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 POSITIVE = 0.5
@@ -47,39 +45,28 @@ REJECTED = 0.5
 """Share of the responses that a verifier judges, our assumption."""
 REPLY_TOKENS = 2
 """Tokens of a verifier's reply: a letter and the end token, below any limit."""
-SUPERVISED_TOKENS = 40
-"""Mean tokens of a tiny problem with its worked solution, our assumption."""
 SAVED_BYTES_PER_SECOND = 5e8
 """Of a step checkpoint, with its checksums, our assumption."""
 WEIGHT_BYTES = 4.0
 """Of a parameter, in float32."""
 TEXT_BYTES = 4.0
 """Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
-SCORE_BYTES = 50
-"""Bytes of one response in a score file, our assumption."""
 
 ASSUMPTIONS = (
     f"the mean response length is {MEAN_LENGTH} of the limit, and the longest of each batch reaches it; "
     f"the mean prompt length is {PROMPT_LENGTH} of its limit",
-    f"utilisation: {COMPUTE_UTILISATION} of peak dense bf16 FLOP/s in updates (on CPUs, of the fp32 peak of "
-    f"two cores), {BANDWIDTH_UTILISATION} of the bandwidth in decoding",
-    f"the last responses of a rollout that waits for cache take {DRAIN} of the limit longer than the others",
+    f"{COMPUTE_UTILISATION} of the peak bf16 FLOP/s in updates (on CPUs, of the fp32 peak of two cores), "
+    f"{BANDWIDTH_UTILISATION} of the bandwidth in decoding; each doubling of tensor parallelism keeps "
+    f"{TENSOR_PARALLEL_EFFICIENCY} of both",
     f"a decoding step takes at least {1000 * STEP_SECONDS_PER_LAYER['vllm']:.1f} ms per layer with vLLM, "
-    f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers",
-    f"each doubling of tensor parallelism keeps {TENSOR_PARALLEL_EFFICIENCY} of the joint FLOP/s and "
-    "bandwidth",
+    f"{1000 * STEP_SECONDS_PER_LAYER['transformers']:.0f} ms with Transformers; the last responses of a "
+    f"rollout that waits for cache take {DRAIN} of the limit longer than the others",
     "an update is 6 FLOPs per parameter and token, 8 with gradient checkpointing (on GPUs), plus attention; "
-    "2 more for old log-probs, 2 for the KL reference, and with `statistics: current` 2 in each update "
-    "except the first of a rollout for the responses that the selection reads (a share of "
-    f"{POSITIVE} has positive advantage)",
-    "responses with zero advantage are counted in updates, although they are skipped: their number is not "
-    "known in advance",
-    f"starting a job takes {START_SECONDS['transformers']:.0f} s, with vLLM {START_SECONDS['vllm']:.0f} s; "
-    f"a job without a model takes {JOB_SECONDS:.0f} s; {GRADED_PER_SECOND:.0f} responses are graded per "
-    f"second; a verifier judges {REJECTED} of them; step checkpoints are written at "
-    f"{SAVED_BYTES_PER_SECOND / 1e9:.1f} GB/s",
-    "trainings keep parameters, gradients and Adam's moments in fp32, sharded over their GPUs (FSDP2); "
-    f"{TEXT_BYTES:.0f} bytes of text per token; downloads take no time",
+    "2 more for old log-probs, 2 for the KL reference, and up to 2 for `statistics: current`; responses "
+    "with zero advantage are counted, although they are skipped",
+    f"a job starts in {START_SECONDS['transformers']:.0f} s, with vLLM in {START_SECONDS['vllm']:.0f} s; "
+    f"{GRADED_PER_SECOND:.0f} responses are graded per second, and a verifier judges {REJECTED} of them; "
+    f"step checkpoints are written at {SAVED_BYTES_PER_SECOND / 1e9:.1f} GB/s; downloads take no time",
 )  # fmt: skip
 
 
@@ -120,16 +107,6 @@ DATA_SHEETS = (
 DEVICES = {device.name: device for device in DATA_SHEETS}
 
 
-def mean_length(limit: int) -> float:
-    """Return the mean number of tokens of responses with at most `limit` tokens."""
-    return MEAN_LENGTH * limit
-
-
-def _context(prompt: float, limit: int) -> float:
-    """Return how many tokens a response token attends to, on average over tokens."""
-    return prompt + LENGTH_SPREAD * mean_length(limit) / 2
-
-
 def decode_seconds(
     shape: Shape, device: Device, engine: str, responses: float, prompt: float, limit: int, cache: float
 ) -> float:  # fmt: skip
@@ -147,7 +124,7 @@ def decode_seconds(
         limit: tokens of the longest response.
         cache: bytes of the key-value cache; responses that do not fit wait.
     """
-    length = float(limit) if engine == "transformers" else mean_length(limit)
+    length = float(limit) if engine == "transformers" else MEAN_LENGTH * limit
     per_token = device.weight_bytes * shape.cache_values
     slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
     # All places are taken until no response waits. Those in progress then have half of their
@@ -164,57 +141,6 @@ def decode_seconds(
         read / (device.bandwidth * BANDWIDTH_UTILISATION),
         flops / (device.flops * COMPUTE_UTILISATION),
     )
-
-
-def _joined(device: Device, gpus: int) -> Device:
-    """Return one device for the GPUs of an engine; their memory adds up, their speed not quite."""
-    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
-    return Device(device.name, device.flops * speed, device.bandwidth * speed, device.memory * gpus)
-
-
-def _cache(shape: Shape, device: Device, share: float) -> float:
-    return share * device.memory - device.weight_bytes * shape.parameters
-
-
-def training_step_seconds(
-    study: Study, size: str, method: str, shape: Shape, device: Device, gpus: int
-) -> float:
-    """Return the seconds of one step of a training of a study, with the passes that its method needs."""
-    training = study.training_of(method)
-    further = further_passes(study.method(method), training)
-    return step_seconds(shape, training, study.engine_of(size), device, gpus, further)
-
-
-def intervene_seconds(study: Study, size: str, shape: Shape, device: Device) -> float:
-    """Return the seconds of the interventions at one checkpoint, in one process.
-
-    An update, and the held-out responses of the size of a mini-batch, count as a step of a training each.
-    """
-    settings = study.interventions
-    training = study.training_of(settings.method)
-    held_out = ceil(settings.prompts / training.prompts_per_mini_batch)
-    steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(ARMS)) * (1 + held_out)
-    step = training_step_seconds(study, size, settings.method, shape, device, 1)
-    return training_start_seconds(training) + steps * step
-
-
-def training_start_seconds(training: TrainingSettings) -> float:
-    """Return the seconds until a training begins its first step."""
-    return START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
-
-
-def saving_seconds(shape: Shape) -> float:
-    """Return the seconds to write a step checkpoint."""
-    return WEIGHT_BYTES * shape.parameters * STATES_PER_PARAMETER / SAVED_BYTES_PER_SECOND
-
-
-def further_passes(method: Method, training: TrainingSettings) -> float:
-    """Return the mean number of forward passes per response, without the update and the old log-probs."""
-    kl = float(method.kl_coefficient > 0)
-    if method.reads == "none" or training.statistics == "behaviour":
-        return kl
-    later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
-    return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
 
 
 def step_seconds(
@@ -237,59 +163,108 @@ def step_seconds(
     """
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
-    if training.rollouts == "transformers":
-        name, together, cache = "transformers", 1, inf
-    else:
+    name, together, cache = "transformers", 1, inf
+    if training.rollouts != "transformers":
         name, together = "vllm", engine.vllm_tensor_parallel
         cache = _cache(shape, _joined(device, together), engine.vllm_gpu_memory)
     on_each = responses / max(gpus // together, 1)
     generation = decode_seconds(
         shape, _joined(device, together), name, on_each, prompt, limit, cache
     )
-    tokens = responses * (prompt + mean_length(limit))
+    tokens = responses * (prompt + MEAN_LENGTH * limit)
     passes = 1 + further + (4 if device.is_gpu else 3)  # Backward counts as two forwards.
     flops = passes * shape.forward(tokens, _context(prompt, limit))
     update = flops / (gpus * device.flops * COMPUTE_UTILISATION)
     return (generation + update) * training.prompts_per_mini_batch / training.prompts_per_batch
 
 
-def answer_seconds(
-    shape: Shape,
-    evaluation: Evaluation,
-    engine: EngineSettings,
-    device: Device,
-    responses: int,
-    prompt: float,
-) -> float:
+def further_passes(method: Method, training: TrainingSettings) -> float:
+    """Return the mean number of forward passes per response, without the update and the old log-probs."""
+    kl = float(method.kl_coefficient > 0)
+    if method.reads == "none" or training.statistics == "behaviour":
+        return kl
+    later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
+    return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
+
+
+def study_step_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
+    """Return the seconds of one step of a training of a study, with the passes that its method needs."""
+    training = study.training_of(method)
+    further = further_passes(study.method(method), training)
+    shape = shape_of(study.model(size))
+    return step_seconds(shape, training, study.engine_of(size), device, gpus, further)
+
+
+def training_seconds(study: Study, size: str, method: str, steps: int, step: float) -> float:
+    """Return the seconds of a training that does some steps of `step` seconds, with its checkpoints."""
+    training = study.training_of(method)
+    start = START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
+    return start + steps * (step + saving_seconds(study, size) / training.checkpoint_every)
+
+
+def saving_seconds(study: Study, size: str) -> float:
+    """Return the seconds to write a step checkpoint."""
+    parameters = shape_of(study.model(size)).parameters
+    return WEIGHT_BYTES * parameters * STATES_PER_PARAMETER / SAVED_BYTES_PER_SECOND
+
+
+def intervene_seconds(study: Study, size: str, device: Device) -> float:
+    """Return the seconds of the interventions at one checkpoint, in one process.
+
+    An update, and the held-out responses of the size of a mini-batch, count as a step of a training each.
+    """
+    settings = study.interventions
+    held_out = ceil(settings.prompts / study.training_of(settings.method).prompts_per_mini_batch)
+    steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(ARMS)) * (1 + held_out)
+    return steps * study_step_seconds(study, size, settings.method, device, 1)
+
+
+def answer_seconds(study: Study, size: str, device: Device, responses: int) -> float:
     """Return the seconds in which one checkpoint answers under one decoding, on all its replicas.
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
-    vllm = evaluation.backend == "vllm"
-    joined = _joined(device, engine.vllm_tensor_parallel if vllm else 1)
-    name, cache = "transformers", inf
-    if vllm:
-        name, cache = "vllm", _cache(shape, joined, engine.vllm_evaluation_memory)
+    shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
+    name, joined, cache = "transformers", device, inf
     own = ceil(responses / engine.data_parallel)
-    batch = own if vllm else min(evaluation.batch_size, responses)
-    batches = ceil(own / batch)
-    limit = evaluation.max_response_tokens
-    return START_SECONDS[name] + batches * decode_seconds(
-        shape, joined, name, batch, prompt, limit, cache
-    )
+    batch = min(evaluation.batch_size, responses)
+    if evaluation.backend == "vllm":
+        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), own
+        cache = _cache(shape, joined, engine.vllm_evaluation_memory)
+    limit, prompt = evaluation.max_response_tokens, prompt_tokens(study)
+    one_batch = decode_seconds(shape, joined, name, batch, prompt, limit, cache)
+    return START_SECONDS[name] + ceil(own / batch) * one_batch
 
 
-def supervise_seconds(shape: Shape, model: TinyModel, device: Device) -> float:
-    """Return the seconds of the SFT warm start of a tiny model."""
-    tokens = model.supervised_steps * model.supervised_batch * SUPERVISED_TOKENS
-    return 3 * shape.forward(tokens, SUPERVISED_TOKENS / 2) / (device.flops * COMPUTE_UTILISATION)
-
-
-def judge_seconds(
-    shape: Shape, verifier: Verifier, device: Device, responses: float, length: float
-) -> float:
-    """Return the seconds in which a verifier judges the rejected share of responses, without its start."""
-    asked, length = REJECTED * responses, min(length, verifier.max_prompt_tokens)
+def score_seconds(study: Study, device: Device, responses: int) -> float:
+    """Return the seconds in which one process grades responses, with the verifier if there is one."""
+    evaluation, seconds = study.evaluation, JOB_SECONDS + responses / GRADED_PER_SECOND
+    if (verifier := evaluation.verifier) is None:
+        return seconds
+    shape, asked = shape_of(verifier), REJECTED * responses
+    length = prompt_tokens(study) + MEAN_LENGTH * evaluation.max_response_tokens
+    length = min(length, verifier.max_prompt_tokens)
     steps = ceil(asked / verifier.batch_size) * REPLY_TOKENS
     reading = shape.forward(asked * length, length / 2) / (device.flops * COMPUTE_UTILISATION)
-    return reading + steps * shape.layers * STEP_SECONDS_PER_LAYER["transformers"]
+    start = START_SECONDS["vllm" if evaluation.backend == "vllm" else "transformers"]
+    return seconds + start + reading + steps * shape.layers * STEP_SECONDS_PER_LAYER["transformers"]
+
+
+def prompt_tokens(study: Study) -> float:
+    """Return the mean number of tokens of a study's prompts."""
+    return PROMPT_LENGTH * study.training.max_prompt_tokens
+
+
+def _context(prompt: float, limit: int) -> float:
+    """Return how many tokens a response token attends to, on average over tokens."""
+    return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
+
+
+def _joined(device: Device, gpus: int) -> Device:
+    """Return one device for the GPUs of an engine; their memory adds up, their speed not quite."""
+    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
+    return Device(device.name, device.flops * speed, device.bandwidth * speed, device.memory * gpus)
+
+
+def _cache(shape: Shape, device: Device, share: float) -> float:
+    return share * device.memory - device.weight_bytes * shape.parameters

@@ -1,4 +1,4 @@
-"""The documents of `stapo plan`, `doctor` and `status` with `--json`.
+"""The documents of `stapo doctor` and `status` with `--json`.
 
 Their keys are those of the dataclasses that they are made of; docs/command-line.md lists them.
 """
@@ -7,26 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stapo.operations.costs import ASSUMPTIONS
 from stapo.operations.current import outputs
 from stapo.operations.doctor import diagnose
-from stapo.operations.plan import Machine, plan, too_large
-from stapo.operations.status import answers, outdated_lines, trainings
+from stapo.operations.status import answers, trainings
 from stapo.study import Study
-
-
-def plan_document(study: Study, machine: Machine, root: Path = Path()) -> dict[str, Any]:
-    """Return what is left of a study, and what may not fit into the memory of a machine."""
-    return {
-        "study": study.name,
-        "gpu": machine.device.name,
-        "gpus": machine.gpus,
-        "total_gpus": machine.total,
-        "rows": [asdict(row) for row in plan(study, machine, root)],
-        "outdated": outdated_lines(study, root),
-        "assumptions": list(ASSUMPTIONS),
-        "too_large": too_large(study, machine),
-    }
 
 
 def doctor_document(study: Study, needed_bytes: int | None = None) -> dict[str, Any]:

@@ -4,11 +4,10 @@ A training that is told of its limit saves and ends (`stapo.training.progress`),
 resumes: a limit that is too short costs time in the queue, but no steps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from stapo.models.shapes import Shape, shape_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, Device
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
@@ -17,7 +16,7 @@ MARGIN = 1.5
 """Requested time over estimated time, our choice: nothing in the cost model is measured on a GPU."""
 LEAST_MINUTES = 30
 """Shortest limit, our choice: it covers slow file systems and the start of any job."""
-UNKNOWN_HOURS = 24.0
+UNKNOWN_SECONDS = 24 * 3600.0
 """Estimate where the shape of a model is unknown, our choice."""
 MAX_NOTICE_SECONDS = 65_535
 """Slurm's maximum of the time in `--signal`."""
@@ -44,6 +43,11 @@ class Cluster:
             raise StudyError([f"gpu_kind: unknown {self.gpu!r}; known: {', '.join(DEVICES)}"])
         return DEVICES[self.gpu if gpus else "cpu"]
 
+    @property
+    def most_minutes(self) -> float:
+        """The longest time that a job may request, in minutes."""
+        return float("inf") if self.max_hours is None else max(int(60 * self.max_hours), 1)
+
 
 def train_minutes(study: Study, cluster: Cluster, run: TrainingRun) -> int:
     """Return the time limit of a training in minutes."""
@@ -56,14 +60,15 @@ def notice_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> int:
     The longest step contains a whole rollout. At most half of the limit, so that every attempt trains.
     """
     half = 30 * train_minutes(study, cluster, run)
-    shape, training = _shape(study, run.size), study.training_of(run.method)
-    if shape is None:
-        return min(half, 3600)
+    training = study.training_of(run.method)
     steps = training.prompts_per_batch / training.prompts_per_mini_batch
-    longest = steps * _step_seconds(study, cluster, run, shape)
-    saving = costs.saving_seconds(shape)
+    try:
+        longest = steps * _step_seconds(study, cluster, run)
+        longest += costs.saving_seconds(study, run.size)
+    except StudyError:
+        return min(half, 3600)
     # Slurm looks once a minute.
-    return min(ceil(MARGIN * (longest + saving)) + 60, half, MAX_NOTICE_SECONDS)
+    return min(ceil(MARGIN * longest) + 60, half, MAX_NOTICE_SECONDS)
 
 
 def train_attempts(study: Study, cluster: Cluster) -> int:
@@ -79,97 +84,68 @@ def generate_minutes(study: Study, cluster: Cluster, checkpoint: Checkpoint, dec
     return _minutes(_generate_seconds(study, cluster, checkpoint, decoding), cluster)
 
 
-def intervene_minutes(study: Study, cluster: Cluster, checkpoint: Checkpoint) -> int:
-    """Return the time limit in minutes of the interventions at a checkpoint."""
-    shape, device = _shape(study, checkpoint.size), cluster.device(study.gpus_of("intervene"))
-    if shape is None:
-        return _minutes(UNKNOWN_HOURS * 3600, cluster)
-    return _minutes(costs.intervene_seconds(study, checkpoint.size, shape, device), cluster)
-
-
 def generate_attempts(study: Study, cluster: Cluster) -> int:
     """Return how many attempts the responses of the slowest size need; a kill loses little."""
-    base = (Checkpoint(size) for size in study.run.sizes)
-    decoding = study.run.decodings[0]
+    base, decoding = map(Checkpoint, study.run.sizes), study.run.decodings[0]
     return max(
         _attempts(_generate_seconds(study, cluster, one, decoding), 0, cluster) for one in base
     )
 
 
-def score_minutes(study: Study, cluster: Cluster, benchmark: str) -> int:
-    """Return the time limit in minutes of the scores of one cell, with the verifier if there is one."""
-    evaluation = study.evaluation
-    responses = _responses(study, [benchmark])
-    seconds = costs.JOB_SECONDS + responses / costs.GRADED_PER_SECOND
-    if evaluation.verifier:
-        length = _prompt(study) + costs.mean_length(evaluation.max_response_tokens)
-        device = cluster.device(study.gpus_of("score"))
-        try:
-            shape = shape_of(evaluation.verifier)
-        except StudyError:
-            return _minutes(UNKNOWN_HOURS * 3600, cluster)
-        start = costs.START_SECONDS["vllm" if evaluation.backend == "vllm" else "transformers"]
-        seconds += start
-        seconds += costs.judge_seconds(shape, evaluation.verifier, device, responses, length)
+def intervene_minutes(study: Study, cluster: Cluster, checkpoint: Checkpoint) -> int:
+    """Return the time limit in minutes of the interventions at a checkpoint."""
+    device = cluster.device(study.gpus_of("intervene"))
+    seconds = _known(lambda: costs.intervene_seconds(study, checkpoint.size, device))
     return _minutes(seconds, cluster)
 
 
+def score_minutes(study: Study, cluster: Cluster, benchmark: str) -> int:
+    """Return the time limit in minutes of the scores of one cell, with the verifier if there is one."""
+    device, asked = cluster.device(study.gpus_of("score")), responses(study, [benchmark])
+    return _minutes(_known(lambda: costs.score_seconds(study, device, asked)), cluster)
+
+
+def responses(study: Study, benchmarks: Iterable[str]) -> int:
+    """Return how many responses a checkpoint gives to benchmarks under one decoding."""
+    return sum(study.problems(name) * study.benchmarks[name].samples for name in benchmarks)
+
+
 def _minutes(seconds: float, cluster: Cluster) -> int:
-    wanted = max(ceil(MARGIN * seconds / 60), LEAST_MINUTES)
-    return wanted if cluster.max_hours is None else min(wanted, _most(cluster))
-
-
-def _most(cluster: Cluster) -> int:
-    return max(int(60 * (cluster.max_hours or 0)), 1)
+    return int(min(max(ceil(MARGIN * seconds / 60), LEAST_MINUTES), cluster.most_minutes))
 
 
 def _attempts(seconds: float, notice: float, cluster: Cluster) -> int:
-    if cluster.max_hours is None:
-        return 1
-    start = max(costs.START_SECONDS.values())
     # A training ends at the notice, and each attempt starts anew.
-    usable = max(60 * _most(cluster) - notice - start, 60)
-    return max(ceil(MARGIN * seconds / usable), 1)
+    usable = 60 * cluster.most_minutes - notice - max(costs.START_SECONDS.values())
+    return max(ceil(MARGIN * seconds / max(usable, 60)), 1)
+
+
+def _step_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> float:
+    device, gpus = cluster.device(cluster.gpus), max(cluster.gpus, 1)
+    return costs.study_step_seconds(study, run.size, run.method, device, gpus)
 
 
 def _train_seconds(study: Study, cluster: Cluster, run: TrainingRun) -> float:
-    shape, training = _shape(study, run.size), study.training_of(run.method)
-    if shape is None:
-        return UNKNOWN_HOURS * 3600
-    saving = training.steps / training.checkpoint_every * costs.saving_seconds(shape)
-    steps = training.steps * _step_seconds(study, cluster, run, shape)
-    return costs.training_start_seconds(training) + steps + saving
+    cluster.device(cluster.gpus)  # An unknown kind of GPU is an error, an unknown model is not.
 
+    def seconds() -> float:
+        step = _step_seconds(study, cluster, run)
+        return costs.training_seconds(study, run.size, run.method, study.training.steps, step)
 
-def _step_seconds(study: Study, cluster: Cluster, run: TrainingRun, shape: Shape) -> float:
-    device, gpus = cluster.device(cluster.gpus), max(cluster.gpus, 1)
-    return costs.training_step_seconds(study, run.size, run.method, shape, device, gpus)
+    return _known(seconds)
 
 
 def _generate_seconds(
     study: Study, cluster: Cluster, checkpoint: Checkpoint, decoding: str
 ) -> float:
-    shape = _shape(study, checkpoint.size)
-    if shape is None:
-        return UNKNOWN_HOURS * 3600
-    responses = _responses(study, study.answered(checkpoint, decoding))
     device = cluster.device(study.gpus_of("generate"))
-    return costs.answer_seconds(
-        shape, study.evaluation, study.engine, device, responses, _prompt(study)
-    )
+    asked = responses(study, study.answered(checkpoint, decoding))
+    return _known(lambda: costs.answer_seconds(study, checkpoint.size, device, asked))
 
 
-def _responses(study: Study, benchmarks: Iterable[str]) -> int:
-    return sum(study.problems(name) * study.benchmarks[name].samples for name in benchmarks)
-
-
-def _prompt(study: Study) -> float:
-    return costs.PROMPT_LENGTH * study.training.max_prompt_tokens
-
-
-def _shape(study: Study, size: str) -> Shape | None:
-    """Return the shape of a size, None where it is unknown before the model is downloaded."""
+def _known(seconds: Callable[[], float]) -> float:
+    """Return an estimate, or a day where a model has an unknown shape before it is downloaded."""
     try:
-        return shape_of(study.model(size))
+        return seconds()
     except StudyError:
-        return None
+        return UNKNOWN_SECONDS

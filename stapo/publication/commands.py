@@ -33,6 +33,10 @@ def command_faults(
     """
     size, method, seed = run
     options = dict(pairwise(attempt["command"]))
+    trained = options.get("train", "")
+    if "/" in trained and trained != str(run):
+        yield f"trains {trained}"
+    # How trainings were named before.
     for option, value in (("--size", size), ("--method", method), ("--seed", str(seed))):
         if options.get(option, value) != value:
             yield f"trains {option} {options[option]}"

@@ -1,10 +1,9 @@
 """Comparison of finished results folders: which settings differ, and by how much the accuracies do.
 
-Folders are untrusted and opened as `verify` opens them. Differences of a benchmark are paired by problem
-where both studies asked the same problems; otherwise problems are resampled in each study by itself.
+Folders are untrusted and opened as `verify` opens them. Differences are paired by problem, so only benchmarks
+are compared of which both studies asked the same problems.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,15 +20,12 @@ from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, Cell, chosen_cells, missing_samples
-from stapo.canonical import leaves
+from stapo.canonical import fingerprint, leaves
 from stapo.evaluation.statistics import (
-    Array,
     Interval,
     average_at_n,
     bootstrap_means,
-    bootstrap_p,
     holm,
-    interval,
     paired_difference,
     percent_interval,
     problem_counts,
@@ -60,8 +56,8 @@ class Finished:
     folder: str
     study: Study
     cells: Mapping[Place, Cell]
-    problems: Mapping[str, Sequence[str] | None]
-    """Benchmark -> digest of each problem's question and answer, in order; None where no responses are."""
+    problems: Mapping[str, Sequence[str]]
+    """Benchmark -> digest of each problem's question and answer, in order."""
     made_with: Mapping[str, set[str]]
     """What its scores were made with, such as `torch` -> versions."""
 
@@ -75,13 +71,11 @@ class Compared:
     method: str
     title: str
     benchmark: str
-    """A benchmark, or the average over those that both studies have."""
+    """A benchmark, or the average over those that are compared."""
     first: Interval
     second: Interval
     difference: Interval
     """Second minus first."""
-    pairing: str
-    """`paired`, `unpaired` or, of an average, `partly paired`."""
     p_value: float
     p_holm: float = 1.0
 
@@ -140,25 +134,30 @@ def _finished(folder: Path, results: Results) -> Finished:
     study, errors = results.study, []
     cells: dict[Place, Cell] = {}
     made_with: dict[str, set[str]] = {}
-    rows: dict[str, int] = {}
+    problems: dict[str, list[str]] = {}
     for decoding in study.run.decodings:
         tables: dict[tuple[Checkpoint, str], pa.Table] = {}
         for checkpoint, benchmark in study.table_cells(decoding):
+            place = f"{checkpoint}/{decoding}/{benchmark}"
             try:
+                answered = results.responses(checkpoint, decoding, benchmark)
+                digests = [fingerprint([one.question, one.gold]) for one in answered]
+                if problems.setdefault(benchmark, digests) != digests:
+                    raise ValueError("other problems than those of other checkpoints")
                 table = _scores(results, checkpoint, decoding, benchmark, made_with)
-                if table.num_rows != rows.setdefault(benchmark, table.num_rows):
-                    raise ValueError(f"{table.num_rows} rows, others have {rows[benchmark]}")
+                if table.num_rows != len(digests) * results.samples(benchmark):
+                    raise ValueError(f"{table.num_rows} rows for {len(digests)} problems")
                 tables[checkpoint, benchmark] = table
-            except FileNotFoundError:
-                errors.append(f"scores/{checkpoint}/{decoding}/{benchmark}.parquet: missing")
+            except FileNotFoundError as error:
+                missing = "responses" if "completions" in str(error.filename) else "scores"
+                errors.append(f"{place}: {missing} missing")
             except UNREADABLE as error:
-                errors.append(f"scores/{checkpoint}/{decoding}/{benchmark}.parquet: {error}")
+                errors.append(f"{place}: {error}")
         if not errors:
             _, here = chosen_cells(study, tables)
             cells |= {(decoding, *place): cell for place, cell in here.items()}
     if errors:
         raise StudyError([f"{folder}: {line}" for line in errors])
-    problems = {name: _problems(results, name) for name in study.run.benchmarks}
     return Finished(str(folder), study, cells, problems, made_with)
 
 
@@ -187,17 +186,6 @@ def _scores(
     return table
 
 
-def _problems(results: Results, benchmark: str) -> list[str] | None:
-    """Return a digest of question and answer of each problem; None without responses that say them."""
-    size, decoding = results.study.run.sizes[0], results.study.run.decodings[0]
-    try:
-        answered = results.responses(Checkpoint(size), decoding, benchmark)
-    except UNREADABLE:
-        return None
-    asked = (json.dumps([one.question, one.gold]).encode() for one in answered)
-    return [hashlib.sha256(text).hexdigest() for text in asked]
-
-
 def _compare(first: Finished, second: Finished) -> StudyComparison:
     rows = list(_rows(first, second))
     adjusted = holm([row.p_value for row in rows])
@@ -214,28 +202,31 @@ def _compare(first: Finished, second: Finished) -> StudyComparison:
 
 
 def _rows(first: Finished, second: Finished) -> Iterator[Compared]:
-    """Yield each accuracy that both studies have, and the average over the benchmarks of both."""
+    """Yield each accuracy that is compared, and the average over the benchmarks."""
     rng = np.random.default_rng(SEED)
-    shared = [b for b in first.study.run.benchmarks if b in second.study.run.benchmarks]
-    orders = {b: _same_order(first.problems.get(b), second.problems.get(b)) for b in shared}
+    shared = [name for name in first.study.run.benchmarks if _order(first, second, name)]
     there = {place[:3] for place in second.cells}
-    for row in dict.fromkeys(place[:3] for place in first.cells if place[:3] in there):
-        cells: dict[str, tuple[Array, Array]] = {}
-        for name, order in orders.items():
-            ours, theirs = (found.cells[*row, name].correct for found in (first, second))
-            cells[name] = (ours, theirs if order is None else theirs[:, order])
-        draws = {name: _draws(*pair, orders[name] is not None, rng) for name, pair in cells.items()}
+    for decoding, size, method in dict.fromkeys(place[:3] for place in first.cells):
+        if (decoding, size, method) not in there:
+            continue
+        pairs, draws = {}, {}
+        for name in shared:
+            place = (decoding, size, method, name)
+            ours, theirs = first.cells[place].correct, second.cells[place].correct
+            pairs[name] = (ours, theirs[:, _order(first, second, name)])
+            counts = problem_counts(ours.shape[1], rng)
+            draws[name] = np.stack(
+                [
+                    bootstrap_means(cell, counts, seed_choices(len(cell), rng))
+                    for cell in pairs[name]
+                ]
+            )
         averages = {AVERAGE: shared} if len(shared) > 1 else {}
         for name, part in {**{b: [b] for b in shared}, **averages}.items():
-            pairs, drawn = [cells[b] for b in part], np.mean([draws[b] for b in part], axis=0)
-            kinds = {"unpaired" if orders[b] is None else "paired" for b in part}
-            one, other = (float(np.mean([average_at_n(pair[i]) for pair in pairs])) for i in (0, 1))
-            found = interval(other - one, drawn[1] - drawn[0])
-            p_value = bootstrap_p(drawn[1] - drawn[0])
-            if kinds == {"paired"}:
-                firsts, seconds = ([pair[i] for pair in pairs] for i in (0, 1))
-                p_value = paired_difference(seconds, firsts, drawn[1] - drawn[0], rng).p_value
-            decoding, size, method = row
+            firsts, seconds = ([pairs[b][i] for b in part] for i in (0, 1))
+            one, other = (float(np.mean([*map(average_at_n, x)])) for x in (firsts, seconds))
+            drawn = np.mean([draws[b] for b in part], axis=0)
+            found = paired_difference(seconds, firsts, drawn[1] - drawn[0], rng)
             yield Compared(
                 decoding=decoding,
                 size=size,
@@ -245,29 +236,17 @@ def _rows(first: Finished, second: Finished) -> Iterator[Compared]:
                 first=percent_interval(100 * one, 100 * drawn[0]),
                 second=percent_interval(100 * other, 100 * drawn[1]),
                 difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
-                pairing=kinds.pop() if len(kinds) == 1 else "partly paired",
-                p_value=p_value,
+                p_value=found.p_value,
             )
 
 
-def _same_order(one: Sequence[str] | None, other: Sequence[str] | None) -> list[int] | None:
-    """Return where the other study has each problem of one; None if their problems are not the same."""
-    if one is None or other is None or len({*one}) < len(one) or sorted(one) != sorted(other):
-        return None
+def _order(first: Finished, second: Finished, benchmark: str) -> list[int]:
+    """Return where the second study has each problem of the first; empty if their problems differ."""
+    one, other = (found.problems.get(benchmark, []) for found in (first, second))
+    if len({*one}) < len(one) or sorted(one) != sorted(other):
+        return []
     places = {digest: i for i, digest in enumerate(other)}
     return [places[digest] for digest in one]
-
-
-def _draws(first: Array, second: Array, paired: bool, rng: np.random.Generator) -> Array:
-    """Return (2, resamples) means of two cells (S, P, N), of the same resampled problems if paired."""
-    counts = problem_counts(first.shape[1], rng)
-    others = counts if paired else problem_counts(second.shape[1], rng)
-    return np.stack(
-        [
-            bootstrap_means(cell, drawn, seed_choices(len(cell), rng))
-            for cell, drawn in ((first, counts), (second, others))
-        ]
-    )
 
 
 def differing_settings(first: Study, second: Study) -> list[tuple[str, Any, Any]]:
@@ -312,12 +291,8 @@ def _warnings(first: Finished, second: Finished) -> Iterator[str]:
             shown = [", ".join(sorted(values)) or "unknown" for values in (one, other)]
             yield f"made with different {key}: A {shown[0]}; B {shown[1]}"
     for name in first.study.run.benchmarks:
-        if name not in second.study.run.benchmarks:
-            continue
-        if None in (first.problems.get(name), second.problems.get(name)):
-            yield f"{name}: unpaired, since a folder has no responses that say what its problems are"
-        elif _same_order(first.problems[name], second.problems[name]) is None:
-            yield f"{name}: unpaired, since the problems are not the same"
+        if name in second.study.run.benchmarks and not _order(first, second, name):
+            yield f"{name}: not compared, since the problems are not the same"
     if 1 in (len(first.study.run.seeds), len(second.study.run.seeds)):
         yield "one training seed: differences are between checkpoints, not between methods or settings"
 
@@ -327,10 +302,9 @@ def _summary(rows: Sequence[Compared]) -> list[str]:
     if not rows:
         return ["A and B have no size, method, decoding and benchmark in common."]
     differ = [row for row in rows if row.p_holm < SIGNIFICANT]
-    kinds = " and ".join(dict.fromkeys(row.pairing for row in rows))
     lines = [
         f"B minus A: {len(differ)} of {len(rows)} accuracies differ (p < {SIGNIFICANT}, Holm's "
-        f"adjustment over all of them; {kinds})."
+        "adjustment over all of them)."
     ]
     if not any(any(vars(row.difference).values()) for row in rows):
         lines.append("All accuracies are the same.")

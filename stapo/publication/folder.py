@@ -7,13 +7,12 @@ functions that wrote the folder read it.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
-from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE
+from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
@@ -26,23 +25,15 @@ from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 
 FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
-RECORD_BYTES = 2**16
-"""Maximum size of one line of metrics."""
-PROMPT_BYTES = 2**20
-MAX_PROMPTS = 10**6
+LINES_BYTES, LINE_BYTES, MAX_LINES = 2**28, 2**25, 10**6
+"""Maximum sizes of a file of JSON lines: bytes, bytes of a line such as all responses to a problem, lines."""
 MAX_STEPS = 10**6
-TOKEN_BYTES = 16
-"""Maximum JSON size of a token, on average over a response; a character outside ASCII takes six bytes."""
-LINE_BYTES = 2**25
-"""Maximum size of all responses to a problem."""
-LINES_BYTES = 2**28
-"""Maximum size of a file of JSON lines."""
 MAX_RESPONSES = 200_000
+"""Maximum number of responses to a benchmark."""
 ROW_BYTES = 4096
-"""Maximum average size of a row of scores or token records, whose longest column is a text."""
-TABLE_BYTES = 2**25
+"""Maximum average size of a row of a Parquet file, whose longest column is a text."""
 EMPTY_BYTES = 2**17
-"""Maximum size of a parquet file without rows."""
+"""Maximum size of a Parquet file without rows, and of what its columns unpack to."""
 READ = (
     "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
     "verifier.json",
@@ -76,7 +67,7 @@ class Results:
     def metrics(self, run: TrainingRun) -> Iterator[dict[str, Any]]:
         """Yield the metrics records of a training."""
         path = self.folder / f"runs/{run}/metrics.jsonl"
-        yield from untrusted.json_lines(path, RECORD_BYTES, MAX_STEPS)
+        yield from untrusted.json_lines(path, LINE_BYTES, MAX_STEPS)
 
     def tokens(self, run: TrainingRun) -> pa.Table:
         """Return the token records of a training.
@@ -254,22 +245,18 @@ def _is_limited(study: Study, file: Path, path: str) -> bool:
         ValueError: it does not keep them.
     """
     kind = path.partition("/")[0]
-    if kind == "completions":
-        problems, samples = _cell(study, path)
-        tokens = study.evaluation.max_response_tokens
-        line = min(LINE_BYTES, 2**16 + samples * (1024 + TOKEN_BYTES * tokens))
-        _count(file, line, problems)
+    if file.suffix == ".jsonl":
+        untrusted.open_regular(file, LINES_BYTES).close()
+        for _ in untrusted.raw_lines(file, LINE_BYTES, MAX_LINES):
+            pass
     elif kind == "scores":
-        _table(file, SCHEMA, prod(_cell(study, path)))
+        benchmark = study.benchmarks[file.stem]
+        _table(file, SCHEMA, study.problems(file.stem) * benchmark.samples)
     elif kind == "interventions" and file.suffix == ".parquet":
         rows = study.interventions.repetitions * interventions.TOKENS
         _table(file, interventions.SCHEMA, rows)
-    elif file.name == METRICS_FILE:
-        _count(file, RECORD_BYTES, study.training.steps)
     elif file.name == TOKENS_FILE:
         _tokens(study, file)
-    elif path == "data/prompts.jsonl":
-        _count(file, PROMPT_BYTES, MAX_PROMPTS)
     elif file.name in READ or kind == "interventions":
         untrusted.read_json(file)
     else:
@@ -277,25 +264,12 @@ def _is_limited(study: Study, file: Path, path: str) -> bool:
     return True
 
 
-def _cell(study: Study, path: str) -> tuple[int, int]:
-    """Return the numbers of problems and samples of a cell."""
-    benchmark = Path(path).stem
-    return study.problems(benchmark), study.benchmarks[benchmark].samples
-
-
-def _table(file: Path, schema: pa.Schema, rows: int) -> pa.Table:
-    limit = EMPTY_BYTES + min(rows * ROW_BYTES, TABLE_BYTES)
-    return untrusted.read_parquet(file, schema, rows, limit, limit)
+def _table(file: Path, schema: pa.Schema, rows: int, limit: int = FILE_BYTES) -> pa.Table:
+    unpacked = EMPTY_BYTES + rows * ROW_BYTES
+    return untrusted.read_parquet(file, schema, rows, limit, unpacked)
 
 
 def _tokens(study: Study, file: Path) -> pa.Table:
     training = study.training
     rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
-    limit = max(training.token_records_mb * 10**6, EMPTY_BYTES)
-    return untrusted.read_parquet(file, TOKENS, rows, limit, rows * ROW_BYTES + EMPTY_BYTES)
-
-
-def _count(file: Path, line_bytes: int, lines: int) -> None:
-    untrusted.open_regular(file, LINES_BYTES).close()
-    for _ in untrusted.raw_lines(file, line_bytes, lines):
-        pass
+    return _table(file, TOKENS, rows, EMPTY_BYTES + training.token_records_mb * 10**6)

@@ -10,7 +10,7 @@ from typing import Any
 from stapo.evaluation.task import rows_of
 from stapo.files import read_json
 from stapo.publication import untrusted
-from stapo.publication.folder import MAX_PROMPTS, PROMPT_BYTES, Results
+from stapo.publication.folder import LINE_BYTES, MAX_LINES, Results
 from stapo.publication.manifest import place_of
 from stapo.study import StudyError, identity
 from stapo.study.rows import checksum as rows_checksum
@@ -51,7 +51,7 @@ def _prompt_errors(results: Results, about: Any) -> list[str]:
     """Return what is wrong with the prompts: their content, or what `data/prompts.json` says of them."""
     path, data = results.folder / PROMPTS, results.study.data
     if isinstance(data, TinyData):
-        records = untrusted.json_lines(path, PROMPT_BYTES, MAX_PROMPTS)
+        records = untrusted.json_lines(path, LINE_BYTES, MAX_LINES)
         for number, (found, made) in enumerate(zip_longest(records, tiny_prompts(data)), 1):
             if found != made:
                 return [f"{PROMPTS}: line {number}: not the prompt that the study's data give"]

@@ -114,7 +114,8 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         raise StudyError([fault])
     check(study)
     if how.gpus is not None:
-        from stapo.training.launch import launch_training, training_errors, training_warnings
+        from stapo.operations.memory import training_warnings
+        from stapo.training.launch import launch_training, training_errors
 
         if errors := training_errors(study, this.size, how.gpus, how.nodes):
             raise StudyError(errors)

@@ -1,37 +1,27 @@
 """Checks across the fields of a study: names that must exist or differ, values that must be compatible.
 
-They work on raw input, so that their errors are reported together with those of single fields.
+They take a draft (`stapo.study.fields.DRAFT`), in which invalid settings are None, so that what they find is
+reported together with the errors of single fields.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import reduce
-from math import lcm, prod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stapo.methods import BASELINES, METHODS, TARGETS, compared, selection_arguments
-from stapo.study.fields import REWARD, REWARDS
-from stapo.study.raw import (
-    SEED,
-    STEPS,
-    base_of,
-    given_in,
-    has_own_selection,
-    lineage,
-    list_in,
-    names_in,
-    number_of,
-    repeated_names,
-    section_of,
-)
-from stapo.study.validation import Problem, shown
+from stapo.methods import BASELINES, METHODS, TARGETS, selection_arguments
+from stapo.study.checkpoint import Checkpoint
+from stapo.study.fields import REWARDS
+from stapo.study.loader import Place, Problem
+from stapo.study.schema import TrainingSettings
+from stapo.study.study import BASE_TITLE, Study
+from stapo.study.validation import close_name
 
 RESERVED = {
     "methods": {"base": "the row of the base model"},
     "models": dict.fromkeys(("verifier", "verifier.json"), "the files of the verifier"),
+    "benchmarks": {"avg": "the average of the tables"},
 }
 """Section -> reserved name in it -> use of that name."""
-BASE_TITLE = "Base"
 MAX_CELLS = 50_000
 """Maximum number of score files of a study; Snakemake keeps a job for each in memory."""
 MAX_PROMPTS = 10**7
@@ -46,178 +36,153 @@ def slug(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def cross_problems(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
+def cross_problems(study: Study, tasks: Tasks) -> Iterator[Problem]:
     """Yield the problems between the fields of a study.
 
     Args:
-        raw: the merged study, which may have any structure.
+        study: the study, or a draft of it.
         tasks: the available benchmarks.
     """
-    yield from _unknown_names(raw, tasks)
-    yield from _unknown_sizes(raw)
-    yield from _equal_names(raw)
-    yield from _reserved_names(raw)
-    yield from _few_samples(raw, tasks)
-    yield from _selection(raw)
-    yield from _curve(raw)
-    yield from _verdict(raw)
-    yield from _compare(raw)
-    yield from method_problems(raw)
-    yield from _equal_titles(raw)
-    yield from _batches(raw)
-    yield from _rewards(raw)
-    yield from _rollouts(raw)
-    yield from _amounts(raw)
+    yield from _names(study)
+    yield from _benchmarks(study, tasks)
+    yield from _selected_checkpoint(study)
+    yield from _curve(study)
+    yield from _compare(study)
+    yield from _methods(study)
+    yield from _titles(study)
+    yield from _batches(study)
+    yield from _training(study)
+    yield from _interventions(study)
 
 
-def _known(raw: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the known names for each list of `run`."""
-    return {
-        "sizes": names_in(section_of(raw, "models")),
-        "methods": list(dict.fromkeys([*METHODS, *names_in(section_of(raw, "methods"))])),
-        "decodings": names_in(section_of(raw, "decodings")),
-        "benchmarks": names_in(section_of(raw, "benchmarks")),
-    }
+def _unknown(place: Place, names: Iterable[Any], known: Iterable[Any]) -> Iterator[Problem]:
+    """Report names that are not known, with the one that was probably meant."""
+    choices = [*dict.fromkeys(map(str, known))]
+    for name in dict.fromkeys(names):
+        # Without any, the section itself is wrong.
+        if choices and str(name) not in choices:
+            meant = close_name(name, choices)
+            hint = f"did you mean {meant}? " if meant else ""
+            yield place, f"unknown name {name!r}; {hint}known: {', '.join(choices)}"
 
 
-def _unknown_sizes(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    known = names_in(section_of(raw, "models"))
-    for size in names_in(section_of(section_of(raw, "engine"), "sizes")):
-        if size not in known:
-            yield ("engine", "sizes", size), f"unknown size {size!r}; known: {', '.join(known)}"
+def _repeated(
+    place: Place, names: Iterable[str], key: Callable[[str], str] = str, reason: str = ""
+) -> Iterator[Problem]:
+    """Report names that repeat an earlier one, or have the same key as one."""
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.get(key(name))
+        if other == name:
+            yield place, f"{name!r} is listed twice; remove one"
+        elif other is not None:
+            yield place, f"{other!r} and {name!r} {reason}"
+        first.setdefault(key(name), name)
 
 
-def _unknown_names(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
-    known = _known(raw)
-    for key, choices in known.items():
-        for name in dict.fromkeys(names_in(section_of(raw, "run"), key)):
-            if name not in choices:
-                yield ("run", key), f"unknown name {name!r}; known: {', '.join(choices)}"
-    for name in known["benchmarks"]:
-        settings = section_of(raw, "benchmarks")[name]
-        if not isinstance(settings, Mapping):
-            continue  # Reported as no section.
-        if name not in tasks and settings.get("file") is None:
-            about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield ("benchmarks", name), f"{about}; or name a `file` of your own"
-
-
-def _equal_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Report names that give the same path, or the same rule of Snakemake."""
-    run = section_of(raw, "run")
+def _names(study: Study) -> Iterator[Problem]:
+    """Report names that are unknown, reserved, or give the same path or rule of Snakemake."""
+    run, evaluation = study.run, study.evaluation
     file = "are the same name on a file system that ignores case; rename one"
     rule = "become the same rule name, where . + and - are _ and case is ignored; rename one"
-    for key in ("sizes", "benchmarks"):
-        yield from repeated_names(("run", key), names_in(run, key), str.lower, file)
-    for key in ("methods", "decodings"):
-        yield from repeated_names(
-            ("run", key), names_in(run, key), lambda name: slug(name).lower(), rule
-        )
-    for place in (("evaluation", "development"), ("evaluation", "curve", "benchmarks")):
-        yield from repeated_names(
-            place, names_in(section_of(raw, *place[:-1]), place[-1]), str.lower, file
-        )
-    seeds = [number_of(seed, SEED) for seed in list_in(raw, "run", "seeds")]
-    yield from repeated_names(
-        ("run", "seeds"), [str(one) for one in seeds if one is not None], str, ""
-    )
-
-
-def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    known = {
+        "sizes": (study.models, str.lower, file),
+        "methods": ([*METHODS, *study.methods], lambda name: slug(name).lower(), rule),
+        "decodings": (study.decodings, lambda name: slug(name).lower(), rule),
+        "benchmarks": (study.benchmarks, str.lower, file),
+    }
+    for key, (choices, same, reason) in known.items():
+        names = getattr(run, key)
+        yield from _unknown(("run", key), names, choices)
+        yield from _repeated(("run", key), names, same, reason)
+    yield from _repeated(("run", "seeds"), map(str, run.seeds))
+    yield from _unknown(("engine", "sizes"), study.engine.sizes, study.models)
+    place = ("evaluation", "development")
+    yield from _unknown(place, evaluation.development, study.benchmarks)
+    yield from _repeated(place, evaluation.development, str.lower, file)
     for section, owners in RESERVED.items():
-        for name in names_in(section_of(raw, section)):
+        for name in getattr(study, section):
             if owner := owners.get(name.lower()):
                 yield (section, name), f"this name is reserved for {owner}; choose another"
-    own = raw.get("name")
-    if isinstance(own, str) and own.lower() == "readme.md":
+    if study.name and study.name.lower() == "readme.md":
         yield ("name",), "this name is reserved for results/README.md; choose another"
 
 
-def _few_samples(raw: Mapping[str, Any], tasks: Tasks) -> Iterator[Problem]:
-    """Report numbers of samples that are too small for a benchmark with few problems."""
-    for name in names_in(section_of(raw, "benchmarks")):
-        samples = number_of(section_of(raw, "benchmarks", name).get("samples"))
-        least = tasks.get(name, {}).get("metadata", {}).get("minimum_samples", 1)
-        if samples is not None and 0 < samples < least:
-            about = f"{samples} are too few for its number of problems; use at least {least}"
-            yield ("benchmarks", name, "samples"), about
+def _benchmarks(study: Study, tasks: Tasks) -> Iterator[Problem]:
+    """Report benchmarks without problems, with two sources of them, or with too few responses."""
+    for name, given in study.benchmarks.items():
+        place = ("benchmarks", name)
+        if given.file:
+            if name in tasks:
+                yield place, "is also a benchmark of benchmarks/; choose another name"
+            for key in ("question", "answer"):
+                if getattr(given, key) is None:
+                    yield (*place, key), f"missing; name the column of `file` that has the {key}s"
+            continue
+        if name not in tasks:
+            about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
+            yield place, f"{about}; or name a `file` of your own"
+            continue
+        for key in ("question", "answer", "rows", "sha256"):
+            if getattr(given, key) is not None:
+                yield (*place, key), "only for a benchmark with `file`; add it, or remove this"
+        least = tasks[name].get("metadata", {}).get("minimum_samples", 1)
+        if given.samples is not None and given.samples < least:
+            about = f"{given.samples} are too few for its number of problems; use at least {least}"
+            yield (*place, "samples"), about
 
 
-def _selection(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _selected_checkpoint(study: Study) -> Iterator[Problem]:
     """Report settings with which checkpoints cannot be chosen, or are chosen on test benchmarks."""
-    evaluation, training = section_of(raw, "evaluation"), section_of(raw, "training")
-    if not (evaluation and training):
-        return
-    known, tested = _known(raw)["benchmarks"], names_in(section_of(raw, "run"), "benchmarks")
-    development = names_in(evaluation, "development")
-    for name in dict.fromkeys(development):
-        place = ("evaluation", "development")
-        if name not in known:
-            yield place, f"unknown name {name!r}; known: {', '.join(known)}"
-        if name.lower() in map(str.lower, tested):
-            about = (
-                f"{name!r} is also in run.benchmarks; no table may show what chose its checkpoints"
-            )
-            yield place, about
-    place, select = ("evaluation", "select"), evaluation.get("select", "last")
-    every, steps = (number_of(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
-    if select == "development" and not development:
+    evaluation, training = study.evaluation, study.training
+    tested = [name.lower() for name in study.run.benchmarks]
+    for name in dict.fromkeys(evaluation.development):
+        if name.lower() in tested:
+            about = "is also in run.benchmarks; no table may show what chose its checkpoints"
+            yield ("evaluation", "development"), f"{name!r} {about}"
+    place, select = ("evaluation", "select"), evaluation.select
+    if select == "development" and not evaluation.development:
         yield place, "development, but evaluation.development is empty; fill it"
-    if select != "last" and not every:
+    every, steps = training.evaluate_every, training.steps
+    if select not in (None, "last") and every is None:
         yield place, "needs training.evaluate_every; add it"
-    step = number_of(select, STEPS)
-    if step and every and steps:
-        kept = step == steps or step in range(every, steps, every)
-        if not kept:
-            about = f"choose a multiple of {every} below {steps}, or last"
-            yield place, f"no weights of step {step} are kept; {about}"
+    if isinstance(select, int) and every and steps and select not in (*study.full_steps(), steps):
+        about = f"choose a multiple of {every} below {steps}, or last"
+        yield place, f"no weights of step {select} are kept; {about}"
 
 
-def _curve(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _curve(study: Study) -> Iterator[Problem]:
     """Report benchmarks or decodings of the curve with which other checkpoints are not evaluated."""
-    curve, run = section_of(raw, "evaluation", "curve"), section_of(raw, "run")
-    answered = [
-        *names_in(run, "benchmarks"),
-        *names_in(section_of(raw, "evaluation"), "development"),
-    ]
-    for name in dict.fromkeys(names_in(curve, "benchmarks")):
-        if name not in answered:
-            about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
-            yield ("evaluation", "curve", "benchmarks"), f"{about}; add it, or set curve: null"
-    decoding = curve.get("decoding")
-    if isinstance(decoding, str) and decoding not in names_in(run, "decodings"):
-        about = f"{decoding!r} is not in run.decodings; add it, or set curve: null"
-        yield ("evaluation", "curve", "decoding"), about
-
-
-def _verdict(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    evaluation = section_of(raw, "evaluation")
-    # An empty section is a verifier with default settings.
-    if evaluation.get("verdict") == "verifier" and evaluation.get("verifier") is None:
-        yield (
-            ("evaluation", "verdict"),
-            "verifier, but evaluation.verifier names none; add it",
-        )
-
-
-def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
-    if "compare" in raw and raw["compare"] is None:
+    curve, place = study.evaluation.curve, ("evaluation", "curve")
+    if curve is None:
         return
-    section, run = section_of(raw, "compare"), names_in(section_of(raw, "run"), "methods")
-    target = section.get("target")
-    targets = [target] if isinstance(target, str) else names_in(section, "target")
-    baselines = names_in(section, "baselines")
+    yield from _repeated((*place, "benchmarks"), curve.benchmarks)
+    for name in dict.fromkeys(curve.benchmarks):
+        if name not in study.evaluated():
+            about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
+            yield (*place, "benchmarks"), f"{about}; add it, or set curve: null"
+    if curve.decoding and curve.decoding not in study.run.decodings:
+        about = f"{curve.decoding!r} is not in run.decodings; add it, or set curve: null"
+        yield (*place, "decoding"), about
+
+
+def _compare(study: Study) -> Iterator[Problem]:
+    """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
+    if study.compare is None:
+        return
+    run = study.run.methods
+    targets, baselines = study.compare.target or [], study.compare.baselines or []
     for key, names in (("target", targets), ("baselines", baselines)):
-        yield from repeated_names(("compare", key), names, str, "")
+        place = ("compare", key)
+        yield from _repeated(place, names)
         for name in dict.fromkeys(names):
             if name not in run:
                 about = f"{name!r} is not in run.methods ({', '.join(run)}); add it there"
-                yield ("compare", key), f"{about}, or choose another"
-    ours, theirs = compared(run, targets, baselines)
+                yield place, f"{about}, or choose another"
+    ours, theirs = study.compared()
     for name in dict.fromkeys(ours):
         if theirs == [name] and name in run:
-            yield (("compare", "baselines"), f"{name!r} has no baseline but itself; add another")
+            yield ("compare", "baselines"), f"{name!r} has no baseline but itself; add another"
     if targets and run and not theirs:
         about = f"run.methods has none of {', '.join(BASELINES)} beside the target; name baselines"
         yield ("compare", "baselines"), about
@@ -225,143 +190,173 @@ def _compare(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield ("compare", "target"), f"run.methods has none of {', '.join(TARGETS)}; name a target"
 
 
-def method_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of `methods`: unknown ones, cycles, arguments of another selection."""
+def is_sound(study: Study, method: str) -> bool:
+    """Return whether the bases of a method lead to one of `stapo.methods`."""
+    line = study.lineage(method)
+    return line[-1] in METHODS and line[-1] not in line[:-1]
+
+
+def argument_problems(
+    given: Mapping[str, Any], origin: str, is_own: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the arguments of a token selection that the selection of a method does not take.
+
+    Args:
+        given: settings of the method; None is not given.
+        origin: method of `stapo.methods` from which it descends.
+        is_own: whether its selection is a function of the study's own.
+    """
+    takes = METHODS[origin].spec.arguments
+    for key in selection_arguments():
+        if given.get(key) is None or (key in takes and not is_own):
+            continue
+        about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
+        own = "its selection is your own; set its arguments under selection_args"
+        yield key, own if is_own else about
+
+
+def _methods(study: Study) -> Iterator[Problem]:
+    """Report unknown bases, cycles, and settings that belong to another selection."""
+    yield from _bases(study)
+    for name, given in study.methods.items():
+        place, is_own = ("methods", name), _has_own_selection(study, name)
+        if is_sound(study, name):
+            for key, about in argument_problems(dict(given), study.origin_of(name), is_own):
+                yield (*place, key), about
+        if given.selection and name in METHODS:
+            about = "a selection of your own needs a name of its own"
+            yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"
+        if given.selection_sha256 and not given.selection:
+            yield (*place, "selection_sha256"), "only for a method with `selection`; remove it"
+        if given.selection_args and not is_own:
+            about = "only for a `selection` of your own; write the arguments beside `base`"
+            yield (*place, "selection_args"), about
+
+
+def _bases(study: Study) -> Iterator[Problem]:
     cyclic: set[str] = set()
-    for name in names_in(section_of(raw, "methods")):
-        settings = section_of(raw, "methods", name)
-        base = settings.get("base")
-        place: tuple[str, ...] = ("methods", name) if base is None else ("methods", name, "base")
-        line = lineage(raw, name)
+    for name, given in study.methods.items():
+        line = study.lineage(name)
         if line[-1] in line[:-1]:
             # Once for a cycle, and not for the methods that only lead into it.
             if line[-1] == name and name not in cyclic:
-                yield place, f"is in a cycle: {' -> '.join(line)}; choose another base"
+                about = f"is in a cycle: {' -> '.join(line)}; choose another base"
+                yield ("methods", name, "base"), about
                 cyclic.update(line)
-            continue
-        if not isinstance(line[-1], str) or line[-1] not in METHODS:
+        elif line[-1] not in METHODS and given.base is None:
+            about = f"unknown method {name!r}; choose from {', '.join(METHODS)} or add `base`"
+            yield ("methods", name), about
+        elif line[-1] not in METHODS and len(line) == 2:
             # An error in a base of the base is reported for that base.
-            if len(line) <= 2:
-                hint = " or add `base`" if base is None else ""
-                about = f"unknown method {shown(line[-1])}; choose from {', '.join(METHODS)}{hint}"
-                yield place, about
-            continue
-        origin = next(one for one in line if one in METHODS and base_of(raw, one) == one)
-        takes = METHODS[origin].spec.arguments
-        own = has_own_selection(raw, line)
-        for key in selection_arguments():
-            if settings.get(key) is not None and (own or key not in takes):
-                about = f"{origin} has no such setting; it takes {', '.join(takes) or 'none'}"
-                if own:
-                    about = "its selection is your own; set its arguments under selection_args"
-                yield ("methods", name, key), about
+            yield from _unknown(("methods", name, "base"), [line[-1]], [*METHODS, *study.methods])
 
 
-def _equal_titles(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _has_own_selection(study: Study, name: str) -> bool:
+    line = [study.methods[one] for one in study.lineage(name) if one in study.methods]
+    return any(one.selection is not None for one in line)
+
+
+def _titles(study: Study) -> Iterator[Problem]:
     """Report equal titles, with which the rows of a table could not be distinguished."""
     rows = {BASE_TITLE: "the base model"}
-    for name in dict.fromkeys(names_in(section_of(raw, "run"), "methods")):
-        settings = section_of(raw, "methods", name)
-        title = settings.get("title") or (METHODS[name].title if name in METHODS else name)
-        if settings.get("base") not in (None, name) and not settings.get("title"):
-            title = name
-        if not isinstance(title, str) or name.lower() in RESERVED["methods"]:
-            continue
-        if title in rows:
-            about = f"{title!r} is also the title of {rows[title]}; choose another"
-            yield ("methods", name, "title"), about
-        rows.setdefault(title, name)
+    for name in dict.fromkeys(study.run.methods):
+        if is_sound(study, name) and name.lower() not in RESERVED["methods"]:
+            title = study.title(name)
+            if title in rows:
+                about = f"{title!r} is also the title of {rows[title]}; choose another"
+                yield ("methods", name, "title"), about
+            rows.setdefault(title, name)
 
 
-def _batches(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    shared = section_of(raw, "training")
-    yield from _batch_problems(("training",), shared)
-    yield from _overlong_problems(("training",), shared)
-    run = names_in(section_of(raw, "run"), "methods")
-    # Includes methods that are run without settings of their own, since they may inherit some.
-    for name in dict.fromkeys([*names_in(section_of(raw, "methods")), *run]):
-        line = [one for one in reversed(lineage(raw, name)) if isinstance(one, str)]
-        own = [given_in(section_of(raw, "methods", one, "training")) for one in line]
-        training = reduce(lambda base, update: {**base, **update}, own, {**shared})
-        place = ("methods", name, "training")
-        if own[-1]:
-            yield from _batch_problems(place, training)
-        # A method that is not run need not fit a lower max_response_tokens.
-        if name in run and any("overlong_buffer_tokens" in one for one in own):
-            yield from _overlong_problems(place, training)
+def _batches(study: Study) -> Iterator[Problem]:
+    """Report batches that mini-batches do not divide, and penalties for every response."""
+    yield from _batch(("training",), study.training)
+    own = [name for name, given in study.methods.items() if given.training]
+    # Includes methods without settings of their own, since they may inherit some.
+    for name in dict.fromkeys([*own, *study.run.methods]):
+        if is_sound(study, name) and (training := study.training_of(name)) != study.training:
+            for place, about in _batch(("methods", name, "training"), training):
+                # Batches are reported where they are set. A method that is not run need not fit a lower
+                # max_response_tokens, but what it says may be inherited by one that is.
+                is_buffer = place[-1] == "overlong_buffer_tokens"
+                if name in (study.run.methods if is_buffer else own):
+                    yield place, about
 
 
-def _batch_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
-    keys = ("prompts_per_batch", "prompts_per_mini_batch", "steps")
-    batch, mini, steps = (number_of(training.get(key), STEPS) for key in keys)
-    if batch is None or mini is None:
-        return
-    if batch % mini:
+def _batch(place: Place, training: TrainingSettings) -> Iterator[Problem]:
+    batch, mini, steps = (
+        training.prompts_per_batch,
+        training.prompts_per_mini_batch,
+        training.steps,
+    )
+    if batch and mini and batch % mini:
         about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
         yield (*place, "prompts_per_mini_batch"), about
-    if steps is not None and steps * mini > MAX_PROMPTS:
+    if steps and mini and steps * mini > MAX_PROMPTS:
         about = f"{steps} steps of {mini} prompts are more than {MAX_PROMPTS} prompts; choose fewer"
         yield ("training", "steps"), about
-
-
-def _overlong_problems(place: tuple[str, ...], training: Mapping[str, Any]) -> Iterator[Problem]:
-    """Report a buffer with which all responses would get a penalty."""
-    keys = ("overlong_buffer_tokens", "max_response_tokens")
-    buffer, limit = (number_of(training.get(key)) for key in keys)
-    if buffer is not None and limit is not None and buffer >= limit > 0:
+    buffer, limit = training.overlong_buffer_tokens, training.max_response_tokens
+    if buffer and limit and buffer >= limit:
         about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
         yield (*place, "overlong_buffer_tokens"), about
 
 
-def _rewards(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Report a reward function without checksum, which could change unnoticed."""
-    training = section_of(raw, "training")
-    reward, sha256 = training.get("reward"), training.get("reward_sha256")
-    if isinstance(reward, str) and ":" in reward and re.fullmatch(REWARD, reward):
-        if sha256 is None:
-            # Not where reward_sha256 is missing: the file that names the reward may be another.
-            about = f"{reward}: not found; install its package"
-            yield ("training", "reward"), f"{about}, or give what sha256sum prints as reward_sha256"
-    elif sha256 is not None and reward in (None, *REWARDS):
-        place = ("training", "reward_sha256")
-        yield place, f"no file belongs to the reward {reward or REWARDS[0]}; remove it"
+def _training(study: Study) -> Iterator[Problem]:
+    """Report settings without what they belong to: a reward in a file, vLLM, a verifier."""
+    training, evaluation = study.training, study.evaluation
+    if training.reward in REWARDS and training.reward_sha256:
+        about = f"no file belongs to the reward {training.reward}; remove it"
+        yield ("training", "reward_sha256"), about
+    for key in ("rollout_mismatch_limit", "rollout_correction"):
+        if training.rollouts == "transformers" and getattr(training, key) is not None:
+            about = "only for rollouts with vLLM; remove it, or change rollouts"
+            yield ("training", key), about
+    if evaluation.verdict == "verifier" and evaluation.verifier is None:
+        yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
 
 
-def _rollouts(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Report settings for the log-probs of vLLM in a study whose rollouts have none."""
-    training = section_of(raw, "training")
-    if training.get("rollouts", "transformers") == "transformers":
-        for key in ("rollout_mismatch_limit", "rollout_correction"):
-            if training.get(key) is not None:
-                yield (
-                    ("training", key),
-                    "only for rollouts with vLLM; remove it, or change rollouts",
-                )
+def _interventions(study: Study) -> Iterator[Problem]:
+    """Report interventions at unknown checkpoints, or with a method that silences no candidates."""
+    section, place = study.interventions, ("interventions", "checkpoints")
+    yield from _repeated(place, section.checkpoints)
+    for name in dict.fromkeys(section.checkpoints):
+        try:
+            found = Checkpoint.parse(name)
+        except ValueError:
+            about = "expected size/base, size/method/seedK or size/method/seedK/stepN"
+            yield place, f"{name!r}: {about}"
+            continue
+        yield from _unknown(place, [found.size], study.run.sizes)
+        if found.run:
+            yield from _unknown(place, [found.run.method], study.run.methods)
+            yield from _unknown(place, [found.run.seed], study.run.seeds)
+        if found.step is not None and study.training.steps and found.step not in study.kept_steps():
+            about = "no weights of this step are kept; see training.evaluate_every"
+            yield place, f"{name!r}: {about}"
+    place = ("interventions", "method")
+    if not section.method or section.model_fields_set == set():
+        return
+    if not is_sound(study, section.method):
+        yield from _unknown(place, [section.method], [*METHODS, *study.methods])
+        return
+    method = study.method(section.method)
+    if method.spec.silenced is None:
+        silencing = [name for name, one in METHODS.items() if one.spec.silenced]
+        yield place, f"{section.method} silences no candidates; choose from {', '.join(silencing)}"
+    if method.kl_coefficient > 0:
+        about = "has a KL term, whose reference model is no part of a checkpoint"
+        yield place, f"{section.method} {about}; choose a method without it"
 
 
-def _amounts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def size_problems(study: Study) -> Iterator[Problem]:
     """Report a study with more cells than Snakemake can handle."""
-    training, run = section_of(raw, "training"), section_of(raw, "run")
-    curve = section_of(raw, "evaluation", "curve")
-    every, steps = (number_of(training.get(key), STEPS) for key in ("evaluate_every", "steps"))
-    full = -(-steps // every) if steps and every else 1
-    points = _curve_points(steps, every, number_of(curve.get("every"), STEPS))
-    counts = {key: len(list_in(raw, "run", key)) for key in run}
-    runs = prod(counts.get(key, 0) for key in ("methods", "seeds"))
-    tests = counts.get("benchmarks", 0) + len(list_in(raw, "evaluation", "development"))
-    full_cells = (1 + runs * full) * counts.get("decodings", 0) * tests
-    curve_cells = runs * points * len(list_in(raw, "evaluation", "curve", "benchmarks"))
-    cells = counts.get("sizes", 0) * (full_cells + curve_cells)
+    run, curve = study.run, study.evaluation.curve
+    trainings = len(run.methods) * len(run.seeds)
+    full = len(study.full_steps()) + 1
+    full_cells = (1 + trainings * full) * len(run.decodings) * len(study.evaluated())
+    points = len(study.kept_steps()) + 1 - full
+    curve_cells = trainings * points * len(curve.benchmarks) if curve else 0
+    cells = len(run.sizes) * (full_cells + curve_cells)
     if cells > MAX_CELLS:
-        about = (
-            f"{cells} score files, more than {MAX_CELLS}; choose fewer, or keep weights less often"
-        )
-        yield ("run",), about
-
-
-def _curve_points(steps: int | None, every: int | None, curve_every: int | None) -> int:
-    """Return the number of steps before the last whose weights are kept only for the curve."""
-    if not (steps and curve_every):
-        return 0
-    both = (steps - 1) // lcm(curve_every, every) if every else 0
-    return (steps - 1) // curve_every - both
+        about = f"{cells} score files, more than {MAX_CELLS}"
+        yield ("run",), f"{about}; choose fewer, or keep weights less often"

@@ -1,23 +1,80 @@
 """Types of single settings in a study: allowed text and numbers, with their descriptions in errors."""
 
 import re
-from typing import Annotated, Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from stapo.study.code import ENTRY_POINTS, declared
 from stapo.text import refused
 
-NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+\s*", re.ASCII)
-"""Numbers such as 1e-6, which YAML 1.1 reads as text and YAML 1.2 as numbers."""
+DRAFT = {"draft": True}
+"""Context in which sections are read with what is valid in them, and None, [] or {} in place of the rest."""
+
+
+class Strict(BaseModel):
+    """Settings in which unknown keys, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: Any, info: ValidationInfo) -> Any:
+        if info.context != DRAFT or isinstance(given, cls):
+            return given
+        known = {key: one for key, one in _mapping(given).items() if key in cls.model_fields}
+        required = {key for key, one in cls.model_fields.items() if one.is_required()}
+        return {**dict.fromkeys(required), **known}
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _valid_part(cls, value: Any, handler: Any, info: ValidationInfo) -> Any:
+        if info.context != DRAFT:
+            return handler(value)
+        try:
+            return handler(value)
+        except ValidationError as error:
+            wrong = {one["loc"][0] for one in error.errors() if one["loc"]}
+        try:
+            return handler(_without(value, wrong))
+        except ValidationError:
+            kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
+            return kind() if kind in (list, dict) else None
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _without(value: Any, wrong: set[int | str]) -> Any:
+    """Return a list or a mapping without some of its items; None for any other value."""
+    if isinstance(value, list):
+        return [one for i, one in enumerate(value) if i not in wrong]
+    kept = {key: one for key, one in _mapping(value).items() if key not in wrong}
+    return kept or None
+
+
+def unset(value: Any) -> bool:
+    """Return whether an optional setting is off; it is then in no fingerprint."""
+    return value is None
+
+
 PERIODIC = re.compile(r"(.+)\1{19}$")
 """Names that Snakemake rejects as wildcards, since it takes them for an infinite recursion."""
 NOT_IN_HUB_IDS = ("--", "..")
-
-
-def _numeric(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("expected a number, not true or false")
-    return float(value) if isinstance(value, str) and NUMBER.fullmatch(value[:40]) else value
 
 
 def _visible(text: str) -> str:
@@ -71,22 +128,20 @@ def unit(name: str) -> Any:
     return Field(json_schema_extra={"unit": name})
 
 
-Whole = Annotated[int, BeforeValidator(_numeric)]
-Real = Annotated[float, BeforeValidator(_numeric)]
-Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """A seed: NumPy allows 32 bits, and each process of a training adds its rank."""
-Steps = Annotated[Whole, Field(ge=1, le=10**6), unit("optimiser steps")]
-Tokens = Annotated[Whole, Field(ge=1, le=2**20), unit("tokens")]
-Rows = Annotated[Whole, Field(ge=1, le=10**6)]
+Steps = Annotated[int, Field(ge=1, le=10**6), unit("optimiser steps")]
+Tokens = Annotated[int, Field(ge=1, le=2**20), unit("tokens")]
+Rows = Annotated[int, Field(ge=1, le=10**6)]
 """Number of prompts, responses or sequences."""
-Prompts = Annotated[Whole, Field(ge=1, le=10**5), unit("prompts")]
-GroupSize = Annotated[Whole, Field(ge=2, le=1024), unit("responses")]
-Gpus = Annotated[Whole, Field(ge=1, le=1024), unit("GPUs")]
-OpenUnit = Annotated[Real, Field(gt=0, lt=1)]
-Fraction = Annotated[Real, Field(gt=0, le=1)]
-Temperature = Annotated[Real, Field(ge=0.01, le=100)]
+Prompts = Annotated[int, Field(ge=1, le=10**5), unit("prompts")]
+GroupSize = Annotated[int, Field(ge=2, le=1024), unit("responses")]
+Gpus = Annotated[int, Field(ge=1, le=1024), unit("GPUs")]
+OpenUnit = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Temperature = Annotated[float, Field(ge=0.01, le=100)]
 """Temperature: below 0.01 vLLM samples at 0.01, and tiny values divide by zero in float32."""
-LearningRate = Annotated[Real, Field(ge=1e-12, le=1)]
+LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9.+-]*$"
 TITLE = r"^\S(.{0,38}\S)?$"
@@ -97,6 +152,12 @@ COMMIT = r"^[0-9a-f]{40}$"
 SHA256 = r"^[0-9a-f]{64}$"
 REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _declared(setting: str) -> BeforeValidator:
+    return BeforeValidator(partial(declared, ENTRY_POINTS[setting]))
+
+
 REWARDS = ("boxed", "dapo")
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
@@ -134,12 +195,16 @@ LocalFile = Annotated[
 ]
 """A path; a relative one means the folder of the study file that contains it."""
 Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
-Code = Annotated[str, StringConstraints(pattern=CODE, max_length=1000), AfterValidator(_visible)]
+Code = Annotated[
+    str,
+    StringConstraints(pattern=CODE, max_length=1000),
+    AfterValidator(_visible),
+    _declared("selection"),
+]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
+Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=1000), _declared("reward")]
 Value = Annotated[
-    Annotated[int, Field(strict=True)]
-    | Annotated[float, BeforeValidator(_numeric), Field(strict=True)]
-    | Line,
+    Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Line,
     Field(union_mode="left_to_right"),
 ]
 """A number or a text."""
@@ -153,7 +218,7 @@ EndTokens = Annotated[
     ),
 ]
 Buffer = Annotated[
-    Annotated[Whole, Field(ge=0, le=2**20), unit("tokens")] | None,
+    Annotated[int, Field(ge=0, le=2**20), unit("tokens")] | None,
     Field(
         description="Number of tokens before the limit over which a penalty falls from 0 to -1; 0: off. "
         "null: off, or inherited in a method"

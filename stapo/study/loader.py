@@ -1,40 +1,36 @@
-"""Strict reading of YAML and JSON: size limits, no duplicate keys, and line numbers in all errors.
+"""Strict reading of YAML and JSON: bounded, without duplicate keys, with a line number for every value.
 
-PyYAML alone keeps the last of two equal keys, expands aliases without a limit, and reads some text as
-dates or octal numbers. This module does not depend on the schema of a study.
+This module does not depend on the schema of a study.
 """
 
 import errno
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from stapo.text import short_escape, shorten, visible
 
 MAX_BYTES = 2**18
 MAX_DEPTH = 20
-MAX_VALUES = 20_000
-"""Maximum number of values in a file, with aliases expanded."""
-MAX_DIGITS = 18
-"""Maximum digits of an integer; they fit into 64 bits, which all JSON readers support."""
+MAX_VALUES = MAX_BYTES
+"""Maximum number of values in a file; only with aliases can a file contain more."""
+MAX_BITS = 60
+"""Maximum size of an integer; all JSON readers support 64 bits."""
 MAX_LINE = 400
 """Maximum characters of an error message."""
 MAX_ERRORS = 100
 
 Place = tuple[str | int, ...]
 """Path of keys and indices to a value."""
-
-_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
-_MEANT = {
-    "int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date",
-    "value": "a default",
-}  # fmt: skip
-_CORE = "tag:yaml.org,2002:"
+Problem = tuple[Place, str]
+"""Place of a problem, and its description with a remedy."""
 
 
 class StudyError(ValueError):
@@ -57,54 +53,210 @@ class Document:
 
     content: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, str] = field(default_factory=dict)
-    """`file:line` of every key and item; of a section that several files have, that of each."""
-    problems: list[tuple[Place, str]] = field(default_factory=list)
-    """Place and description of each problem, with its line."""
+    """`file:line` of every key and item."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def line_of(self, place: Place) -> str:
+        """Return ` (file:line)` of a place, or of its parent if it is missing; empty if unknown."""
+        line = self.lines.get(place) or self.lines.get(place[:-1])
+        return f" ({line})" if line else ""
+
+    def errors(self, problems: list[Problem]) -> list[str]:
+        """Return one line for each problem, with its place and its line."""
+        return [
+            line + self.line_of(at) for (at, _), line in zip(problems, lines(problems), strict=True)
+        ]
+
+
+def lines(problems: Iterable[Problem]) -> list[str]:
+    """Return one line for each problem."""
+    return [": ".join(filter(None, (".".join(map(str, at)), what))) for at, what in problems]
+
+
+def shown_path(path: Path) -> str:
+    """Return a path relative to the working directory if it is inside."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def read_file(path: Path, limit: int | None = None) -> bytes:
+    """Return the content of a regular file; a device or a pipe may have no end.
+
+    Raises:
+        StudyError: it cannot be read, or is larger than `limit` bytes.
+    """
+    name = shown_path(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "not a regular file")
+        with path.open("rb") as stream:
+            data = stream.read(-1 if limit is None else limit + 1)
+    except (OSError, ValueError) as error:
+        raise StudyError([f"{name}: {getattr(error, 'strerror', None) or error}"]) from error
+    if limit is not None and len(data) > limit:
+        raise StudyError([f"{name}: larger than {limit} bytes"])
+    return data
+
+
+def read_text(path: Path, limit: int | None = None) -> str:
+    """Return the text of a file in UTF-8, with or without a byte order mark; errors as of `read_file`."""
+    try:
+        return read_file(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        about = f"not UTF-8 at byte {error.start}; save it as UTF-8"
+        raise StudyError([f"{shown_path(path)}: {about}"]) from error
+
+
+class _Constructor(RoundTripConstructor):
+    """Keeps the lines of keys that are given twice; ruamel.yaml alone stops at the first of them."""
+
+    def check_mapping_key(
+        self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any
+    ) -> bool:
+        is_new = key not in mapping
+        if not is_new:
+            twice = self.loader.__dict__.setdefault("twice", {})
+            twice.setdefault(id(mapping), []).append((key, key_node.start_mark.line))
+        return is_new
 
 
 def load_yaml(path: Path) -> Document:
-    """Return the mapping of a YAML file.
+    """Return the mapping of a YAML 1.2 file.
 
     Raises:
         StudyError: the file is missing, not YAML, not a mapping, or exceeds a limit.
     """
     name = shown_path(path)
+    text = read_text(path, MAX_BYTES)
+    parser = YAML(pure=True)
+    parser.Constructor = _Constructor
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise StudyError([f"{name}: {getattr(error, 'strerror', None) or error}"]) from error
-    if len(data) > MAX_BYTES:
-        raise StudyError([f"{name}: larger than {MAX_BYTES} bytes; not a study"])
-    try:
-        loader = _Composer(data.decode())
-        node = loader.get_single_node()
-        if not isinstance(node, yaml.MappingNode):
-            raise StudyError([f"{name}: expected a mapping with name, training, run, ..."])
-        return _Reader(name).document(node)
-    except UnicodeDecodeError as error:
-        raise StudyError([f"{name}: not UTF-8 at byte {error.start}; save it as UTF-8"]) from error
-    except yaml.MarkedYAMLError as error:
+        content = parser.load(text)
+    except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         about = ", ".join(filter(None, (error.context, error.problem)))
-        reason = about if error.problem == _TOO_DEEP else f"not YAML: {about}"
-        raise StudyError([f"{name}{line}: {reason}"]) from error
-    except yaml.YAMLError as error:
+        raise StudyError([f"{name}{line}: not YAML: {about}"]) from error
+    except RecursionError as error:
+        raise StudyError([f"{name}: nested more than {MAX_DEPTH} levels deep"]) from error
+    except (YAMLError, ValueError) as error:
         raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
+    if not isinstance(content, Mapping):
+        raise StudyError([f"{name}: expected a mapping with name, training, run, ..."])
+    return document_of(content, name, parser.__dict__.get("twice", {}))
 
 
-def document_of(content: Mapping[str, Any], source: str = "") -> Document:
-    """Return a document for values that are not from a file; `source` replaces the line numbers."""
-    return Document(dict(content), dict.fromkeys(_places(content, ()), source))
+def document_of(
+    content: Mapping[str, Any], source: str = "", twice: Mapping[int, Any] | None = None
+) -> Document:
+    """Return a document of plain values; what a study cannot contain becomes a problem.
+
+    Args:
+        content: a mapping, from a file with the lines that ruamel.yaml gives to it.
+        source: name of the file or option.
+        twice: id of a mapping in it -> keys that are given again, with their lines.
+
+    Raises:
+        StudyError: it is nested too deeply, or contains too many values.
+    """
+    reader = _Reader(source, twice or {})
+    reader.found.content = reader.mapping(content, ())
+    return reader.found
 
 
-def _places(value: Any, place: Place) -> Iterator[Place]:
-    items = value.items() if isinstance(value, Mapping) else enumerate(value)
-    for key, inner in items:
-        yield (*place, key)
-        if isinstance(inner, Mapping | list):
-            yield from _places(inner, (*place, key))
+class _Reader:
+    """Converts the values of a document to plain ones, and collects line numbers and problems."""
+
+    def __init__(self, source: str, twice: Mapping[int, Any]) -> None:
+        self.source, self.twice = source, twice
+        self.found = Document()
+        self.count = 0
+
+    def plain(self, value: Any, place: Place) -> Any:
+        self.count += 1
+        # An anchor may contain its own alias, and ten aliases of ten aliases are many values.
+        if len(place) > MAX_DEPTH or self.count > MAX_VALUES:
+            limit = f"nested more than {MAX_DEPTH} levels deep"
+            limit = limit if len(place) > MAX_DEPTH else f"more than {MAX_VALUES} values"
+            raise StudyError([f"{self.found.lines[place]}: {limit}, aliases included; write fewer"])
+        if isinstance(value, Mapping):
+            return self.mapping(value, place)
+        if isinstance(value, list):
+            self.found.lines |= {
+                (*place, i): self.where(value, "item", i) for i in range(len(value))
+            }
+            return [self.plain(one, (*place, i)) for i, one in enumerate(value)]
+        kept, fault = _scalar(value)
+        if fault:
+            self.found.problems.append((place, fault))
+        return kept
+
+    def mapping(self, value: Mapping[Any, Any], place: Place) -> dict[str, Any]:
+        result = {}
+        for key, inner in value.items():
+            name = key if isinstance(key, str) else str(key)[:40]
+            at = (*place, name)
+            self.found.lines[at] = self.where(value, "key", key)
+            if not isinstance(key, str):
+                self.found.problems.append((at, "this key is not text; put it in quotes"))
+            result[name] = self.plain(inner, at)
+        for key, line in self.twice.get(id(value), ()):
+            about = f"given twice, again in line {line + 1}; keep one"
+            self.found.problems.append(((*place, str(key)), about))
+        return result
+
+    def where(self, value: Any, kind: str, key: Any) -> str:
+        """Return the line of a key or an item; one that a merge (<<) brings along has none of its own."""
+        known = getattr(getattr(value, "lc", None), "data", None) or {}
+        return (
+            f"{self.source}:{getattr(value.lc, kind)(key)[0] + 1}" if key in known else self.source
+        )
+
+
+def _scalar(value: Any) -> tuple[Any, str | None]:
+    """Return a value as a plain one, and its problem if there is one."""
+    if isinstance(value, bool):
+        return str(value), "no setting is true or false; if it is text, put it in quotes"
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            return 0, "an integer of more than 18 digits; write a smaller one"
+        return int(value), None
+    if isinstance(value, float):
+        return float(value), None
+    if isinstance(value, str):
+        return str(value), None
+    if value is None:
+        return None, None
+    if isinstance(value, date):
+        return str(value), "YAML takes this for a date; put it in quotes"
+    return str(value), "a value with a tag of its own; remove the tag"
+
+
+def strict_json(text: str, **options: Any) -> Any:
+    """Return the value of a JSON text; options are those of `json.loads`.
+
+    Raises:
+        ValueError: it is not JSON, an object has a key twice, or it contains NaN or infinity.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice!r} is given twice; keep one")
+        return found
+
+    def refused(word: str) -> Any:
+        raise ValueError(f"{word} is no number; write a finite one")
+
+    try:
+        return json.loads(text, object_pairs_hook=unique, parse_constant=refused, **options)
+    except json.JSONDecodeError as error:
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}"
+        raise ValueError(f"not JSON: {error.msg}, at {place}") from error
+    except RecursionError as error:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from error
 
 
 def parse_json(text: str, name: str) -> dict[str, Any]:
@@ -119,202 +271,13 @@ def parse_json(text: str, name: str) -> dict[str, Any]:
     """
     if len(text) > MAX_BYTES:
         raise StudyError([f"{name}: longer than {MAX_BYTES} characters"])
-    found = _Json(name).read(text)
+    try:
+        found = strict_json(text)
+    except ValueError as error:
+        raise StudyError([f"{name}: {error}"]) from error
     if not isinstance(found, dict):
         raise StudyError([f'{name}: expected a JSON object, such as {{"key": 1}}'])
-    if _is_deeper(found, MAX_DEPTH):
-        raise StudyError([f"{name}: {_TOO_DEEP}"])
-    return found
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, dict | list):
-        return False
-    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
-
-
-class _Json:
-    """Collects the problems of a JSON text while Python's parser reads it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.problems: list[str] = []
-
-    def read(self, text: str) -> Any:
-        try:
-            found = json.loads(
-                text,
-                object_pairs_hook=self.mapping,
-                parse_int=self.integer,
-                parse_constant=self.constant,
-            )
-        except json.JSONDecodeError as error:
-            raise StudyError([f"{self.name}: not JSON: {error}"]) from error
-        except RecursionError as error:
-            raise StudyError([f"{self.name}: {_TOO_DEEP}"]) from error
-        if self.problems:
-            raise StudyError([f"{self.name}: {problem}" for problem in self.problems])
-        return found
-
-    def mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        counts = Counter(key for key, _ in pairs)
-        twice = [key for key, count in counts.items() if count > 1]
-        self.problems += [f"the key {key!r} is given twice; keep one" for key in twice]
-        return dict(pairs)
-
-    def integer(self, digits: str) -> int | str:
-        if len(digits.lstrip("-")) <= MAX_DIGITS:
-            return int(digits)
-        self.problems.append(_too_many_digits(digits))
-        return digits
-
-    def constant(self, word: str) -> str:
-        self.problems.append(f"{word} is not allowed in a study; write a finite number")
-        return word
-
-
-def line_of(place: Place, lines: Mapping[Place, str]) -> str:
-    """Return ` (file:line)` of a place, or of its parent if it is missing; empty if unknown."""
-    line = lines.get(place) or lines.get(place[:-1])
-    return f" ({line})" if line else ""
-
-
-def require_regular(path: Path) -> None:
-    """Raise an OSError for a directory, or for a device or pipe, which may have no end."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file")
-
-
-def shown_path(path: Path) -> str:
-    """Return a path relative to the working directory if it is inside."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _too_many_digits(digits: str) -> str:
-    return f"an integer of {len(digits.lstrip('+-'))} digits; at most {MAX_DIGITS}"
-
-
-class _Composer(yaml.SafeLoader):
-    """PyYAML's composer, with an error instead of a recursion if values are nested too deeply."""
-
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-class _Reader:
-    """Converts YAML nodes to values, and collects line numbers and problems."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.found = Document()
-        self.values = 0
-
-    def document(self, node: yaml.MappingNode) -> Document:
-        self.found.content = self.mapping(node, ())
-        return self.found
-
-    def where(self, node: yaml.Node) -> str:
-        return f"{self.name}:{node.start_mark.line + 1}"
-
-    def problem(self, node: yaml.Node, place: Place, message: str) -> None:
-        self.found.problems.append((place, f"{message} ({self.where(node)})"))
-
-    def value(self, node: yaml.Node, place: Place) -> Any:
-        self.values += 1
-        # An anchor may contain its own alias, and ten aliases of ten aliases are many values.
-        if len(place) > MAX_DEPTH:
-            raise StudyError([f"{self.where(node)}: {_TOO_DEEP}, aliases included"])
-        if self.values > MAX_VALUES:
-            about = f"more than {MAX_VALUES} values, aliases included"
-            raise StudyError([f"{self.where(node)}: {about}; write fewer"])
-        self.found.lines[place] = self.where(node)
-        kind = node.tag.removeprefix(_CORE)
-        if isinstance(node, yaml.MappingNode) and kind == "map":
-            return self.mapping(node, place)
-        if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode):
-            value, problem = _scalar(kind, node.value)
-            if problem:
-                self.problem(node, place, problem)
-            return value
-        self.problem(node, place, f"a value of the type {kind[:60]}; remove the tag")
-        return None
-
-    def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        first: dict[str, yaml.Node] = {}
-        for key_node, value_node in node.value:
-            key = self.key(key_node, place)
-            if key is None:
-                continue
-            inner = (*place, key)
-            if key in found:
-                line = first[key].start_mark.line + 1
-                self.problem(key_node, inner, f"given twice, first in line {line}; keep one")
-                continue
-            first[key] = key_node
-            found[key] = self.value(value_node, inner)
-            # For a mapping or list, the line of its key, not of its first item.
-            self.found.lines[inner] = self.where(key_node)
-        return found
-
-    def key(self, node: yaml.Node, place: Place) -> str | None:
-        """Return a key as text, also one that YAML reads otherwise, so that its value is checked."""
-        kind = node.tag.removeprefix(_CORE)
-        if not isinstance(node, yaml.ScalarNode) or kind in ("merge", "null"):
-            about = "merge keys (<<) are unsupported; write keys out"
-            self.problem(node, place, about if kind == "merge" else "a key that is not text")
-            return None
-        key: str = node.value
-        if kind != "str":
-            taken = _MEANT.get(kind, kind[:60])
-            self.problem(node, (*place, key), f"YAML takes this key for {taken}; put it in quotes")
-        return key
-
-
-def _scalar(kind: str, text: str) -> tuple[Any, str | None]:
-    """Return the value of a scalar, and its problem if there is one."""
-    if kind == "null":
-        return None, None
-    if kind == "str":
-        return text, None
-    if kind == "bool" and text.lower() in yaml.SafeLoader.bool_values:
-        return yaml.SafeLoader.bool_values[text.lower()], None
-    if kind in ("int", "float"):
-        return _number(kind, text)
-    if kind not in _MEANT:
-        return text, f"a value of the type {kind[:60]}; remove the tag"
-    return text, f"YAML takes {text[:40]!r} for {_MEANT[kind]}; put it in quotes"
-
-
-def _number(kind: str, text: str) -> tuple[Any, str | None]:
-    plain = text.replace("_", "")
-    unsigned = plain.lstrip("+-")
-    if ":" in plain or (kind == "int" and unsigned.startswith("0") and unsigned.isdigit()):
-        if unsigned == "0":
-            return 0, None
-        return (
-            text,
-            f"YAML reads {text[:40]!r} differently; write it in decimal or in quotes",
-        )
-    if kind == "int" and len(unsigned) > MAX_DIGITS:
-        return text, _too_many_digits(plain)
-    words = {".inf": "inf", ".nan": "nan"}
-    try:
-        if kind == "int":
-            return int(plain, 0), None
-        sign = "-" if plain.startswith("-") else ""
-        return float(sign + words.get(unsigned.lower(), unsigned)), None
-    except ValueError:
-        return text, f"{text[:40]!r} is not a number"
+    document = document_of(found, name)
+    if document.problems:
+        raise StudyError([f"{name}: {line}" for line in lines(document.problems)])
+    return document.content

@@ -12,31 +12,32 @@ from stapo.study.fields import (
     GroupSize,
     Name,
     Prompts,
-    Real,
     Sha256,
+    Strict,
     Title,
     Value,
-    Whole,
+    unset,
 )
-from stapo.study.section import Strict, unset
+
+Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
 
 
 class AllMethods(Strict):
     """Deviations from the methods of `stapo.methods` that all methods of a study share."""
 
-    clip_low: Real | None = Field(
+    clip_low: float | None = Field(
         None, gt=0, le=1, description="Importance ratios below 1 - clip_low are clipped"
     )
-    clip_high: Real | None = Field(
+    clip_high: float | None = Field(
         None, gt=0, le=1000, description="Importance ratios above 1 + clip_high are clipped"
     )
     aggregation: AggregationName | None = Field(
         None, description="Mean of the loss: over the mini-batch, of each group, of each response"
     )
-    kl_coefficient: Real | None = Field(
+    kl_coefficient: float | None = Field(
         None, ge=0, le=1000, description="Coefficient of the KL term to the base model; 0: none"
     )
-    dual_clip: Real | None = Field(
+    dual_clip: float | None = Field(
         None, gt=1, le=1e6, description="Bound for A < 0: the surrogate is at least dual_clip A"
     )
 
@@ -66,13 +67,11 @@ class _MethodSettings(AllMethods):
         description="Token selection of your own: FILE.py:function beside it, package.module:function, "
         "or the name of an entry point in the group stapo.selections",
     )
-    selection_args: dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value] | None = (
-        Field(
-            None,
-            max_length=100,
-            exclude_if=unset,
-            description="Arguments of `selection` other than their defaults",
-        )
+    selection_args: Arguments | None = Field(
+        None,
+        max_length=100,
+        exclude_if=unset,
+        description="Arguments of `selection` other than their defaults",
     )
     selection_sha256: Sha256 | None = Field(
         None,
@@ -83,9 +82,9 @@ class _MethodSettings(AllMethods):
 
 def _field(argument: Argument) -> Any:
     """Return type and field of an argument of a selection; None in a study keeps the method's value."""
-    kind: Any = Literal[argument.choices] if argument.choices else Real
+    kind: Any = Literal[argument.choices] if argument.choices else float
     if isinstance(argument.default, int):
-        kind = Whole
+        kind = int
     bounds = {name: getattr(argument, name) for name in ("gt", "ge", "lt", "le")}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
     return Annotated[kind, Field(**given)] | None, Field(None, description=argument.description)

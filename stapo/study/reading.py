@@ -5,7 +5,6 @@ Snakemake merges configuration files: mappings deeply, lists replaced.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,26 @@ from pydantic import ValidationError
 from stapo.files import json_text
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import cross_problems
-from stapo.study.contents import with_contents
-from stapo.study.interventions import intervention_problems
+from stapo.study.checks import cross_problems, size_problems
+from stapo.study.fields import DRAFT
+from stapo.study.files import contents, matching, named_files, place_files
 from stapo.study.loader import (
     MAX_BYTES,
     Document,
+    Place,
     StudyError,
     document_of,
-    line_of,
     load_yaml,
     shown_path,
 )
-from stapo.study.own_checks import own_problems
-from stapo.study.places import place_files
-from stapo.study.raw import section_of
 from stapo.study.study import Study
-from stapo.study.validation import KINDS, Problem, field_problems, lines, shown
+from stapo.study.validation import close_name, field_problems, shown
 from stapo.tasks import benchmark_definitions
 
-BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""Name of a bound in pydantic -> in JSON schemas."""
+KINDS = ("hub", "path", "file", "builder")
+"""Settings of a model or of data that say where it comes from; it has one of them."""
+RETIRED: dict[Place, Any] = {("engine", "vllm_server"): "http://127.0.0.1:8000"}
+"""Setting of earlier versions -> the value that every result has, with which a study may still contain it."""
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,18 +64,18 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """
     documents = [_loaded(path) for path in paths]
     documents.append(place_files(document_of(changes or {}, "--config"), Path.cwd()))
-    return _study(with_contents(_extended(reduce(_over, documents, Document()))))
+    return _study(_extended(reduce(_over, documents, Document())), is_read=True)
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
-    """Return a study, merged over what it extends and over the catalogue.
+    """Return a study, merged over what it extends and over the catalogue; its files are not read.
 
     Raises:
         StudyError: with every error, one line each, that begins with the place in the study.
     """
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(_extended(document_of(raw)))
+    return _study(_extended(document_of(raw)), is_read=False)
 
 
 def _loaded(path: Path) -> Document:
@@ -86,13 +84,7 @@ def _loaded(path: Path) -> Document:
 
 def _over(base: Document, update: Document) -> Document:
     """Return a document merged over another, with the lines and the problems of both."""
-    merged = merge(base.content, update.content)
-    lines = {**base.lines, **update.lines}
-    for place in base.lines.keys() & update.lines.keys():
-        below, above = (section_of(one, *place) for one in (base.content, update.content))
-        if below and above and below.keys() <= section_of(merged, *place).keys():
-            # Of a section that both have: what is missing in it may be missing in either file.
-            lines[place] = f"{base.lines[place]}, {update.lines[place]}"
+    merged, lines = merge(base.content, update.content), {**base.lines, **update.lines}
     return Document(merged, lines, base.problems + update.problems)
 
 
@@ -103,19 +95,22 @@ def _extended(document: Document) -> Document:
         StudyError: no such study, or one that extends itself.
     """
     if "extends" in document.content and "name" not in document.content:
-        # Its results would land among those of the study that it extends.
-        line = line_of(("extends",), document.lines)
+        # Its results would be written among those of the study that it extends.
+        line = document.line_of(("extends",))
         raise StudyError([f"name: missing; a study that extends another has one of its own{line}"])
     chain, seen = [document], []
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
-        if not isinstance(name, str):
-            name = shown(name)
-        if name in seen or name not in known:
-            about = "extends itself; choose another" if name in seen else _unknown(name, known)
-            line = line_of(("extends",), chain[-1].lines)
-            raise StudyError([f"extends: {name!r}: {about}{line}"])
+        if not isinstance(name, str) or name in seen or name not in known:
+            # Somebody may have written the file instead of the name.
+            stem = Path(str(name)[:100]).stem
+            meant = stem if stem in known else close_name(stem, known)
+            hint = f"did you mean {meant}? " if meant else ""
+            about = f"no such study; {hint}ls {shown_path(STUDIES)} lists them, without .yaml"
+            about = "extends itself; choose another" if name in seen else about
+            line = chain[-1].line_of(("extends",))
+            raise StudyError([f"extends: {shown(name)}: {about}{line}"])
         seen.append(name)
         chain.append(_loaded(STUDIES / f"{name}.yaml"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
@@ -123,38 +118,62 @@ def _extended(document: Document) -> Document:
     return merged
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    """Return what to do about a name of no study."""
-    # Somebody may have written the file instead of the name.
-    close = get_close_matches(Path(name[:100]).stem, known, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return f"no such study; {meant}ls {shown_path(STUDIES)} lists them, without .yaml"
+def _study(document: Document, is_read: bool) -> Study:
+    """Return the study of a merged document.
 
-
-def _study(document: Document) -> Study:
-    raw, study = document.content, None
-    problems: list[Problem] = []
+    Raises:
+        StudyError: with every error, one line each.
+    """
+    raw, fields = _with_named_places(_without_retired(document.content)), []
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        problems = field_problems(error, raw, _schema())
-    # What could not be read is not judged a second time.
-    unread = {place for place, _ in document.problems}
-    problems += [
-        *cross_problems(raw, benchmark_definitions()),
-        *own_problems(raw, benchmark_definitions()),
-        *intervention_problems(raw),
+        fields = list(field_problems(error, raw, _schema()))
+        study = Study.model_validate(raw, context=DRAFT)
+    found, files = contents(study, is_read)
+    others = [*cross_problems(study, benchmark_definitions()), *files]
+    # A value that could not be read is not judged again, nor is a section that contains one.
+    unread = [place for place, _ in document.problems]
+    wrong = {at for place, _ in fields for at in (place, place[:2])}
+    problems = [
+        *document.problems,
+        *(one for one in fields if not _is_inside(one[0], unread)),
+        *(one for one in others if not _is_inside(one[0], unread) and one[0] not in wrong),
     ]
-    errors = lines(document.problems) + [
-        line + line_of(place, document.lines)
-        for (place, _), line in zip(problems, lines(problems), strict=True)
-        if not any(place[: len(one)] == one for one in unread)
-    ]
-    if study is not None and not errors:
-        errors = _too_long(study)
-    if errors or study is None:
-        raise StudyError(errors)
+    if problems:
+        raise StudyError(document.errors(problems))
+    study = Study.model_validate(merge(raw, found)) if found else study
+    problems = [*size_problems(study)]
+    characters = len(json_text(resolved_content(study)))
+    if characters > MAX_BYTES:
+        # The commands would refuse the resolved file, which is longer than the study's own.
+        problems.append(((), f"too long: {characters} characters as JSON; at most {MAX_BYTES}"))
+    if problems:
+        raise StudyError(document.errors(problems))
     return study
+
+
+def _with_named_places(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a merged study without the places of files that another study file replaced."""
+    named = {".".join(map(str, place)) for place, _ in named_files(raw)}
+    places = {key: path for key, path in raw.pop("places", {}).items() if key in named}
+    return {**raw, "places": places} if places else raw
+
+
+def _is_inside(place: Place, sections: list[Place]) -> bool:
+    return any(place[: len(one)] == one for one in sections)
+
+
+def _without_retired(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a study without settings of earlier versions that have the value of that time."""
+    for path, value in RETIRED.items():
+        for place, given in list(matching(raw, path)):
+            if given == value:
+                section: Any = raw
+                for key in place[:-1]:
+                    section = section[key]
+                del section[place[-1]]
+    return raw
 
 
 def resolved_content(study: Study) -> dict[str, Any]:
@@ -169,14 +188,6 @@ def published_content(study: Study) -> dict[str, Any]:
     return {**found, "compare": None} if study.compare is None else found
 
 
-def _too_long(study: Study) -> list[str]:
-    """Refuse a study whose resolved file the commands would refuse: it is longer than the study's own."""
-    characters = len(json_text(resolved_content(study)))
-    if characters <= MAX_BYTES:
-        return []
-    return [f"too long: {characters} characters as JSON; at most {MAX_BYTES}"]
-
-
 @cache
 def _schema() -> dict[str, Any]:
     return Study.model_json_schema()
@@ -184,7 +195,7 @@ def _schema() -> dict[str, Any]:
 
 def study_schema() -> dict[str, Any]:
     """Return the JSON schema of study files, for editors."""
-    schema = Study.model_json_schema()
+    schema: dict[str, Any] = Study.model_json_schema()
     schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
     # What a file leaves out may stand in the study that it extends, or in the catalogue.
     schema["properties"]["extends"] = {
@@ -193,17 +204,4 @@ def study_schema() -> dict[str, Any]:
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
-    found: dict[str, Any] = _with_bounds(schema)
-    return found
-
-
-def _with_bounds(schema: Any) -> Any:
-    """Return a JSON schema with the bounds of numbers as editors read them.
-
-    Pydantic writes the bounds of a type that has a validator before them under its own names.
-    """
-    if isinstance(schema, list):
-        return [_with_bounds(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {BOUNDS.get(key, key): _with_bounds(value) for key, value in schema.items()}
+    return schema

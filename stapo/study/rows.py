@@ -1,20 +1,22 @@
 """Questions and answers in a file that a study names: JSON lines or Parquet, two columns of any name."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stapo.canonical import canonical
-from stapo.study.loader import StudyError, require_regular, shown_path
+from stapo.study.loader import StudyError, read_file, read_text, shown_path, strict_json
 from stapo.text import shorten
 
 Row = dict[str, str]
 """Question and answer."""
 
 KINDS_OF_FILE = (".jsonl", ".parquet")
+MAX_CHARACTERS = 100_000
+"""Maximum length of a question or an answer."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,14 @@ def read_rows(path: Path, question: str, answer: str) -> list[Row]:
     return list(placed_rows(path, question, answer).values())
 
 
-def placed_rows(path: Path, question: str, answer: str, unique: bool = False) -> dict[str, Row]:
+def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False) -> dict[str, Row]:
     """Return the rows of a file by their place (`line 3`), without white space at the ends of their texts.
 
     Args:
         path: JSON lines or Parquet.
         question: column of the questions.
         answer: column of the answers, which are text or numbers.
-        unique: whether a row that repeats an earlier one is a fault: both would get the same responses.
+        is_unique: whether a repeated question is a fault: both would get the same responses.
 
     Raises:
         StudyError: one line for each fault, with its line or row.
@@ -71,30 +73,27 @@ def placed_rows(path: Path, question: str, answer: str, unique: bool = False) ->
     name = shown_path(path)
     if path.suffix not in KINDS_OF_FILE:
         raise StudyError([f"{name}: expected a file that ends in {' or '.join(KINDS_OF_FILE)}"])
+    records, faults = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
     columns = {"question": question, "answer": answer}
-    try:
-        require_regular(path)
-        records, faults = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StudyError([f"{name}: {reason}"]) from error
     known = dict.fromkeys(key for record in records.values() for key in record)
-    absent = [name for name in columns.values() if name not in known]
+    absent = [column for column in columns.values() if column not in known]
     if not records and not faults:
         raise StudyError([f"{name}: no rows"])
     if records and absent:
         missing = f"no column {', '.join(map(repr, absent))}; its columns: {', '.join(known)}"
         raise StudyError([f"{name}: {shorten(missing, 300)}", *_at(name, faults)])
-    rows = {}
+    rows: dict[str, Row] = {}
+    first: dict[str, str] = {}
     for place, record in records.items():
-        row = {key: _text(record.get(name)) for key, name in columns.items()}
-        empty = [repr(columns[key]) for key, text in row.items() if not text]
-        if empty:
-            faults[place] = f"no text or number in column {', '.join(empty)}"
-        else:
-            rows[place] = {key: text or "" for key, text in row.items()}
-    if unique:
-        faults |= _repeated(rows)
+        row = {key: _text(record.get(column)) for key, column in columns.items()}
+        wrong = [f"{columns[key]!r}: {text.fault}" for key, text in row.items() if text.fault]
+        if wrong:
+            faults[place] = "column " + ", ".join(wrong)
+            continue
+        rows[place] = {key: text.text for key, text in row.items()}
+        asked = " ".join(row["question"].text.split())
+        if is_unique and (earlier := first.setdefault(asked, place)) != place:
+            faults[place] = f"repeats the question of {earlier}; remove one of them"
     if faults:
         raise StudyError(_at(name, faults))
     return rows
@@ -106,22 +105,29 @@ def _at(name: str, faults: Mapping[str, str]) -> list[str]:
     return [f"{name}, {place}: {faults[place]}" for place in ordered]
 
 
-def _repeated(rows: Mapping[str, Row]) -> dict[str, str]:
-    """Return a fault for each row that repeats an earlier one."""
-    first: dict[str, str] = {}
-    found = {}
-    for place, row in rows.items():
-        earlier = first.setdefault(checksum([row]), place)
-        if earlier != place:
-            found[place] = f"repeats {earlier}; remove one of them"
-    return found
+class _Text(NamedTuple):
+    text: str
+    fault: str = ""
 
 
-def _text(cell: Any) -> str | None:
-    """Return the text of a cell, None if it is neither text nor a number."""
+def _text(cell: Any) -> _Text:
+    """Return the text of a cell, or why it has none.
+
+    Pandas writes a missing answer as NaN, and then the whole numbers of its column as 1.0: neither is what
+    somebody meant as an answer.
+    """
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-        return None
-    return str(cell).strip()
+        return _Text("", "expected text or a number")
+    text = str(cell).strip()
+    if not text or (isinstance(cell, float) and not isfinite(cell)):
+        return _Text("", "no value; remove the row or fill it in")
+    if isinstance(cell, float) and cell.is_integer():
+        return _Text("", f"{text} may have been a whole number; write {int(cell)}, or text")
+    if character := next((one for one in text if "\ud800" <= one <= "\udfff"), None):
+        return _Text("", f"the character U+{ord(character):04X} is half of one; save it as UTF-8")
+    if len(text) > MAX_CHARACTERS:
+        return _Text("", f"{len(text)} characters; at most {MAX_CHARACTERS}")
+    return _Text(text)
 
 
 def _json_lines(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -131,34 +137,40 @@ def _json_lines(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """
     records: dict[str, dict[str, Any]] = {}
     faults: dict[str, str] = {}
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            place = f"line {number}"
-            try:
-                record = json.loads(line.rstrip(), parse_float=str, parse_int=str)
-            except json.JSONDecodeError as error:
-                faults[place] = f"not JSON: {error.msg}, at column {error.colno}"
-                continue
-            except (ValueError, RecursionError) as error:
-                faults[place] = f"not JSON: {error}"
-                continue
-            if isinstance(record, dict):
-                records[place] = record
-            else:
-                faults[place] = "expected an object with columns"
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = strict_json(line.rstrip(), parse_float=_decimal, parse_int=str)
+        except ValueError as error:
+            faults[f"line {number}"] = str(error)
+            continue
+        if isinstance(record, dict):
+            records[f"line {number}"] = record
+        else:
+            faults[f"line {number}"] = "expected an object with columns"
     return records, faults
 
 
+def _decimal(text: str) -> str | float:
+    """Return a number as it is written, and as a number if it is a whole one."""
+    return float(text) if float(text).is_integer() else text
+
+
 def _parquet(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return `row N` -> the record of each row; there are no faults of single rows."""
+    """Return `row N` -> the record of each row; single rows have no faults.
+
+    Raises:
+        StudyError: it is no Parquet file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        records = pq.read_table(path).to_pylist()
+        table = pq.read_table(pa.BufferReader(read_file(path)))
     except (pa.ArrowException, ValueError) as error:
+        if isinstance(error, StudyError):
+            raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StudyError([f"{shown_path(path)}: not a Parquet file: {reason}"]) from error
-    return {f"row {number}": record for number, record in enumerate(records, 1)}, {}
+    return {f"row {number}": record for number, record in enumerate(table.to_pylist(), 1)}, {}

@@ -8,7 +8,6 @@ from stapo.study.fields import (
     COMMIT,
     PYTHON_NAME,
     REPOSITORY_FILE,
-    REWARD,
     Buffer,
     Column,
     Fraction,
@@ -20,20 +19,20 @@ from stapo.study.fields import (
     Name,
     OpenUnit,
     Prompts,
-    Real,
     Revision,
+    Reward,
     Rows,
     Seed,
     Sha256,
     Steps,
+    Strict,
     Temperature,
     Tokens,
-    Whole,
     in_list,
     unit,
+    unset,
     visible_lines,
 )
-from stapo.study.section import Strict, unset
 
 
 class TrainingSettings(Strict):
@@ -43,17 +42,17 @@ class TrainingSettings(Strict):
     prompts_per_batch: Prompts = Field(description="Prompts per rollout")
     group_size: GroupSize = Field(description="Responses per prompt, G")
     prompts_per_mini_batch: Prompts = Field(description="Prompts per optimiser step")
-    micro_batch_tokens: Annotated[Whole, unit("tokens")] = Field(
+    micro_batch_tokens: Annotated[int, unit("tokens")] = Field(
         ge=1,
         le=10**9,
         description="Tokens of one forward and backward pass, without a GPU with their padding",
     )
     learning_rate: LearningRate = Field(description="Learning rate of AdamW after the warm-up")
-    warmup_steps: Annotated[Whole, unit("optimiser steps")] = Field(
+    warmup_steps: Annotated[int, unit("optimiser steps")] = Field(
         0, ge=0, le=10**6, description="Steps in which the learning rate rises from 0"
     )
-    weight_decay: Real = Field(0.0, ge=0, le=1, description="Weight decay of AdamW")
-    gradient_clip: Real = Field(
+    weight_decay: float = Field(0.0, ge=0, le=1, description="Weight decay of AdamW")
+    gradient_clip: float = Field(
         1.0, ge=1e-6, le=1e9, description="Norm to which a larger gradient is scaled down"
     )
     max_prompt_tokens: Tokens = Field(
@@ -62,7 +61,7 @@ class TrainingSettings(Strict):
     max_response_tokens: Tokens = Field(description="Length at which a response is cut")
     temperature: Temperature = Field(1.0, description="Temperature of the rollouts")
     top_p: Fraction = Field(1.0, description="Nucleus of the rollouts; 1: off")
-    advantage_epsilon: Real = Field(
+    advantage_epsilon: float = Field(
         1.0e-6, ge=1e-12, le=1, description="Added to the standard deviation of a group's rewards"
     )
     statistics: Literal["behaviour", "current"] = Field(
@@ -72,7 +71,7 @@ class TrainingSettings(Strict):
     rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    rollout_mismatch_limit: Annotated[Real, unit("nats per token")] | None = Field(
+    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = Field(
         None,
         gt=0,
         le=100,
@@ -80,7 +79,7 @@ class TrainingSettings(Strict):
         description="Mean |log p(vLLM) - log p(trainer)| of a mini-batch, in nats per token, above which the "
         "training stops; off by default",
     )
-    rollout_correction: Real | None = Field(
+    rollout_correction: float | None = Field(
         None,
         ge=1,
         le=1000,
@@ -91,7 +90,7 @@ class TrainingSettings(Strict):
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
-    reward: Annotated[str, StringConstraints(pattern=REWARD, max_length=1000)] = Field(
+    reward: Reward = Field(
         "boxed",
         description="boxed (the last box), dapo (the last `Answer:`), FILE.py:function beside the study, "
         "package.module:function, or the name of an entry point in the group stapo.rewards",
@@ -102,7 +101,7 @@ class TrainingSettings(Strict):
         "default: any",
     )
     overlong_buffer_tokens: Buffer = None
-    token_records_mb: Annotated[Whole, unit("MB")] = Field(
+    token_records_mb: Annotated[int, unit("MB")] = Field(
         50,
         ge=0,
         le=1000,
@@ -158,7 +157,7 @@ class Decoding(Strict):
 
     temperature: Temperature = Field(description="Divides the logits before sampling")
     top_p: Fraction = Field(description="Nucleus: share of the probability that is kept; 1: off")
-    top_k: Annotated[Whole, unit("tokens")] = Field(
+    top_k: Annotated[int, unit("tokens")] = Field(
         0, ge=0, le=10**6, description="Most likely tokens that are kept; 0: off"
     )
 
@@ -172,7 +171,7 @@ class Decoding(Strict):
 class BenchmarkSettings(Strict):
     """Settings of a benchmark in a study; the rest is in `benchmarks/`, or in a file of the study's own."""
 
-    samples: Annotated[Whole, unit("responses")] = Field(
+    samples: Annotated[int, unit("responses")] = Field(
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
     file: LocalFile | None = Field(

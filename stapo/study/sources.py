@@ -16,12 +16,12 @@ from stapo.study.fields import (
     Seed,
     Sha256,
     Steps,
-    Whole,
+    Strict,
     even_heads,
     raw_or_template,
     unit,
+    unset,
 )
-from stapo.study.section import Strict, unset
 
 
 class _OwnTemplate(Strict):
@@ -65,16 +65,16 @@ class TinyModel(Strict):
     """A Qwen3 model trained from scratch on worked solutions of the tiny world that contain errors."""
 
     builder: TinyWorld
-    hidden_size: Annotated[Whole, Field(ge=1, le=4096)] = Field(96, description="Width")
-    layers: Annotated[Whole, Field(ge=1, le=128)] = Field(2, description="Number of layers")
-    heads: Annotated[Whole, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
+    hidden_size: Annotated[int, Field(ge=1, le=4096)] = Field(96, description="Width")
+    layers: Annotated[int, Field(ge=1, le=128)] = Field(2, description="Number of layers")
+    heads: Annotated[int, Field(ge=1, le=128), AfterValidator(even_heads)] = Field(
         4, description="Query heads of dimension 32; half as many key-value heads"
     )
-    intermediate_size: Annotated[Whole, Field(ge=1, le=16384)] = Field(
+    intermediate_size: Annotated[int, Field(ge=1, le=16384)] = Field(
         320, description="Width between the two matrices of an MLP"
     )
     supervised_steps: Steps = Field(description="Updates of the supervised training")
-    supervised_batch: Annotated[Whole, Field(ge=1, le=10**5), unit("solutions")] = Field(
+    supervised_batch: Annotated[int, Field(ge=1, le=10**5), unit("solutions")] = Field(
         96, description="Worked solutions of one update"
     )
     learning_rate: LearningRate = Field(
@@ -135,30 +135,23 @@ class FileData(Strict):
     )
 
 
-def _kind_of_model(value: Any) -> str:
-    return _kind(value, "path")
-
-
-def _kind_of_data(value: Any) -> str:
-    return _kind(value, "file")
-
-
 def _kind(value: Any, own: str) -> str:
+    """Return the tag of a model or of data. Pydantic's errors contain it: it is no key of a study."""
     for kind in ("hub", own):
         if kind in value if isinstance(value, Mapping) else hasattr(value, kind):
-            return kind
-    return "builder"
+            return f"of {kind}"
+    return "of builder"
 
 
 Model = Annotated[
-    Annotated[HubModel, Tag("hub")]
-    | Annotated[FolderModel, Tag("path")]
-    | Annotated[TinyModel, Tag("builder")],
-    Discriminator(_kind_of_model),
+    Annotated[HubModel, Tag("of hub")]
+    | Annotated[FolderModel, Tag("of path")]
+    | Annotated[TinyModel, Tag("of builder")],
+    Discriminator(lambda value: _kind(value, "path")),
 ]
 Data = Annotated[
-    Annotated[HubData, Tag("hub")]
-    | Annotated[FileData, Tag("file")]
-    | Annotated[TinyData, Tag("builder")],
-    Discriminator(_kind_of_data),
+    Annotated[HubData, Tag("of hub")]
+    | Annotated[FileData, Tag("of file")]
+    | Annotated[TinyData, Tag("of builder")],
+    Discriminator(lambda value: _kind(value, "file")),
 ]

@@ -1,17 +1,16 @@
 """A study: its methods, its trainings, and its cells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from stapo.methods import PARENTS, Method, compared
 from stapo.study.changed_methods import origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
-from stapo.study.checks import BASE_TITLE
 from stapo.study.code import function_name
-from stapo.study.fields import EndTokens, LocalFile, Name
+from stapo.study.fields import EndTokens, LocalFile, Name, Strict
 from stapo.study.interventions import Interventions
 from stapo.study.loader import StudyError
 from stapo.study.method_settings import AllMethods, MethodSettings
@@ -25,9 +24,11 @@ from stapo.study.schema import (
     Run,
     TrainingSettings,
 )
-from stapo.study.section import Strict
 from stapo.study.sources import Data, FileData, HubData, Model
 from stapo.tasks import benchmark_definitions, own_definition
+
+BASE_TITLE = "Base"
+"""Title of the base model in tables."""
 
 
 class Study(Strict):
@@ -68,8 +69,21 @@ class Study(Strict):
         description="Absolute paths of the files that the study names, found when it was read",
     )
 
+    _resolved: dict[str, Method] = PrivateAttr(default_factory=dict)
+
     def method(self, name: str) -> Method:
-        """Return the method of that name as this study has it."""
+        """Return the method of that name as this study has it; it is resolved once."""
+        if name not in self._resolved:
+            self._resolved[name] = self._method(name)
+        return self._resolved[name]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other settings, whose methods are resolved anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._resolved = {}
+        return copied
+
+    def _method(self, name: str) -> Method:
         own, shared = self.training_of(name).model_dump(), self.training.model_dump()
         trained = {key: value for key, value in own.items() if value != shared[key]}
         shared_by_all = self.all_methods.model_dump(exclude_none=True)
@@ -82,6 +96,18 @@ class Study(Strict):
     def origin_of(self, method: str) -> str:
         """Return the method of `stapo.methods` from which a method or variant descends."""
         return origin_of(method, self._method_settings())
+
+    def lineage(self, method: str) -> list[str]:
+        """Return a method, its base, the base of its base, ...; in a cycle, the last one occurs twice."""
+        line = [method]
+        while line[-1] not in line[:-1]:
+            given = self.methods.get(line[-1])
+            base = given.base if given and given.base != line[-1] else None
+            base = base or PARENTS.get(line[-1])
+            if base is None:
+                break
+            line.append(base)
+        return line
 
     def _method_settings(self) -> dict[str, dict[str, Any]]:
         found = {

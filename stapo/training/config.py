@@ -13,10 +13,11 @@ from trl import GRPOConfig
 
 from stapo.methods import METHODS, Method
 from stapo.study.changed_methods import resolve
-from stapo.study.checks import method_problems
+from stapo.study.checks import argument_problems
+from stapo.study.loader import Problem, lines
 from stapo.study.method_settings import MethodSettings
 from stapo.study.schema import TrainingSettings
-from stapo.study.validation import Problem, field_problems, lines
+from stapo.study.validation import field_problems
 from stapo.training.unused import UNUSED, default, unused_settings
 
 METHOD_SETTINGS = {
@@ -176,5 +177,5 @@ def _problems(args: StapoConfig) -> Iterator[Problem]:
         known = hint(str(args.method), [*METHODS]) or f"; choose from {', '.join(METHODS)}"
         yield ("method",), f"unknown method {str(args.method)!r}{known}"
         return
-    for place, about in method_problems({"methods": {args.method: given_settings(args)}}):
-        yield place[2:], about
+    for name, about in argument_problems(given_settings(args), args.method):
+        yield (name,), about

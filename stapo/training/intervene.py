@@ -41,7 +41,6 @@ from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.arms import candidates_of, drawn, kept_by_arm
-from stapo.training.config import StapoConfig
 from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_prompt, read_prompts, without_long
 from stapo.training.rewards import reward_functions
@@ -85,11 +84,6 @@ class InterventionJob:
     engine: EngineSettings = field(default_factory=EngineSettings)
     end_tokens: Sequence[str] = ()
 
-    @property
-    def plain(self) -> Method:
-        """The method without its selection: JustRL, unless the study has changed other settings."""
-        return replace(self.method, selection="keep_all", selection_args={})
-
 
 def intervene(job: InterventionJob) -> list[Path]:
     """Do all repetitions that are not done yet, publish the result, and return the paths.
@@ -109,39 +103,31 @@ def intervene(job: InterventionJob) -> list[Path]:
         left = [number for number in range(count) if _done(job, number) is None]
         if left:
             _repeat(job, left)
-        found = [_done(job, number) for number in range(count)]
-        done = tuple(one for one in found if one is not None)
+        done = [one for number in range(count) if (one := _done(job, number))]
         if len(done) < count:
             raise RuntimeError(f"{job.work}: a repetition was changed while others were made")
         tokens = job.out.with_suffix(".parquet")
-        tables = [read_intervention_tokens(_tokens_path(job, number)) for number in range(count)]
-        _write_table(tokens, pa.concat_tables(tables))
+        _write_table(tokens, pa.concat_tables([table for _, table in done]))
         responses = job.settings.prompts * job.training.group_size
         about = job.checkpoint, job.fingerprint, job.settings.method, responses
-        write_json(job.out, Intervention(*about, done).as_json())
+        write_json(job.out, Intervention(*about, tuple(one for one, _ in done)).as_json())
     return [job.out, tokens]
 
 
-def _done(job: InterventionJob, number: int) -> Repetition | None:
+def _paths(job: InterventionJob, number: int) -> tuple[Path, Path]:
+    """Return the files of a repetition: its record and its tokens."""
+    return job.work / f"repetition-{number}.json", job.work / f"repetition-{number}.parquet"
+
+
+def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | None:
     """Return a repetition that was finished before, None if there is none or it is damaged."""
+    record, tokens = _paths(job, number)
     try:
-        tokens = read_intervention_tokens(_tokens_path(job, number))
-        found = repetition_of(read_json(_record_path(job, number)))
+        found, table = repetition_of(read_json(record)), read_intervention_tokens(tokens)
     except (OSError, ValueError):
         return None
-    same = found.repetition == number and tokens["repetition"].unique().to_pylist() in (
-        [number],
-        [],
-    )
-    return found if same else None
-
-
-def _record_path(job: InterventionJob, number: int) -> Path:
-    return job.work / f"repetition-{number}.json"
-
-
-def _tokens_path(job: InterventionJob, number: int) -> Path:
-    return job.work / f"repetition-{number}.parquet"
+    numbers = {found.repetition, *table["repetition"].unique().to_pylist()}
+    return (found, table) if numbers == {number} else None
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
@@ -165,9 +151,10 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
             )
             parts = chosen[:per_rollout], chosen[per_rollout:]
             record, table = _repetition(job, trainer, moments, number, parts, shown)
+            path, tokens = _paths(job, number)
             # The record last: a repetition is done once it is there.
-            _write_table(_tokens_path(job, number), table)
-            write_json(_record_path(job, number), record.as_json())
+            _write_table(tokens, table)
+            write_json(path, record.as_json())
 
 
 def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[str, Any]]]:
@@ -192,24 +179,18 @@ def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[s
         {"prompt": chat_prompt(one["question"], training.instruction), "answer": one["answer"]}
         for one in prompts
     ]
+    engine = job.engine.model_copy(update={"tracker": "none"})
     trainer = InterventionTrainer(
         model=model,
-        args=_arguments(job, training, ends),
+        args=trainer_config(training, engine, job.settings.seed, job.work, job.fingerprint, ends),
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=Dataset.from_list(records[:1]),
         processing_class=tokenizer,
-        method=job.plain,
+        # JustRL, unless the study has changed other settings of the method.
+        method=replace(job.method, selection="keep_all", selection_args={}),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer, records
-
-
-def _arguments(
-    job: InterventionJob, training: TrainingSettings, ends: Sequence[int]
-) -> StapoConfig:
-    engine = job.engine.model_copy(update={"tracker": "none"})
-    seed = job.settings.seed
-    return trainer_config(training, engine, seed, job.work, job.fingerprint, ends)
 
 
 def number_of(repetition: int, purpose: int, chunk: int = 0) -> int:
@@ -265,7 +246,11 @@ def _repetition(
         entropies = trainer.look(rollout)[1]
         changed = [trainer.look(one) for one in held_out]
         again = [*_held_out(job, trainer, number, parts[1])]
-        logps = [one for one, _ in changed]
+        # In double precision, since they are tiny.
+        kl = [
+            kl_k3(before["old_per_token_logps"].double(), logps.double())
+            for before, (logps, _) in zip(held_out, changed, strict=True)
+        ]
         arms[arm] = ArmRecord(
             silenced=int((batch.mask & ~kept[arm]).sum()),
             gradient_norm=inner(gradient, gradient) ** 0.5,
@@ -274,7 +259,7 @@ def _repetition(
             entropy_resampled=_mean([one["old_entropies"] for one in again], again),
             entropy_rollout=_mean([entropies], [rollout]),
             reward=_reward(again),
-            kl=_mean([*map(_kl, held_out, logps)], held_out),
+            kl=_mean(kl, held_out),
         )
         if arm == NOTHING:
             table = _tokens(job, number, rollout, kept[SILENCED], entropies)
@@ -313,13 +298,7 @@ def _mean(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> float:
 
 
 def _reward(rollouts: Sequence[Rollout]) -> float:
-    rewards = torch.cat([one["rewards"] for one in rollouts])
-    return float(rewards.double().mean())
-
-
-def _kl(before: Rollout, after: Tensor) -> Tensor:
-    """Return (B, T) estimates of KL(before || after); in double precision, since they are tiny."""
-    return kl_k3(before["old_per_token_logps"].double(), after.double())
+    return float(torch.cat([one["rewards"] for one in rollouts]).double().mean())
 
 
 def _tokens(

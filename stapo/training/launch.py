@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 from stapo.gpus import take_gpus
 from stapo.repository import ROOT
@@ -37,28 +38,27 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
         ]
     import torch
 
-    from stapo.training.memory import division_errors
-
     here = torch.cuda.device_count()
     if here < gpus // nodes:
         return [f"--gpus {gpus}: only {here} available; request fewer in the profile's resources"]
     return division_errors(study, gpus)
 
 
-def training_warnings(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
-    """Return what the estimate of memory says against a training on `gpus` GPUs of `nodes` machines."""
-    if gpus == 0:
+def division_errors(study: Study, gpus: int) -> list[str]:
+    """Return why a mini-batch of the study's trainings cannot be divided among a number of GPUs."""
+    batch = mini_batch_divisor(study)
+    if batch % gpus == 0:
         return []
-    import torch
+    return [
+        f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
+        f"{gpus} GPUs; choose a number of GPUs that divides it"
+    ]
 
-    from stapo.training.memory import ASSUMED, host_warnings, memory_warnings
 
-    memory = torch.cuda.get_device_properties(0).total_memory
-    run = study.run.model_copy(update={"sizes": [size]})
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    found = memory_warnings(study.model_copy(update={"run": run}), gpus, memory)
-    found += host_warnings(study, size, gpus, nodes, host)
-    return [*found, ASSUMED] if found else []
+def mini_batch_divisor(study: Study) -> int:
+    """Return the number of responses that every number of GPUs of the study's trainings must divide."""
+    own = [study.training_of(name) for name in study.run.methods]
+    return gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

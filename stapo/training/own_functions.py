@@ -34,7 +34,7 @@ def own_function(reference: str, path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # A function may raise anything.
+    except (Exception, SystemExit) as error:  # A function may raise anything, or end the process.
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         # Without a line: a call with arguments that it does not take fails before it begins.

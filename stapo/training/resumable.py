@@ -102,6 +102,12 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         load = super()._load_from_checkpoint
         self._load(resume_from_checkpoint, lambda: load(resume_from_checkpoint, model))
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Warn of missing keys, but for those of tied weights, which are saved under another name."""
+        tied = self.model._tied_weights_keys if self.model.config.tie_word_embeddings else ()
+        missing = [name for name in load_result.missing_keys if name not in (tied or ())]
+        super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         load = super()._load_optimizer_and_scheduler
         self._load(checkpoint, lambda: load(checkpoint))

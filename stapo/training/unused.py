@@ -8,72 +8,52 @@ from typing import Any
 
 from trl import GRPOConfig
 
-NO_ENTROPY_BONUS = "there is no entropy bonus; leave it out"
-NO_SUCH_LOSS = "there is no such loss; leave it out, and choose a method"
-CORRECTION = "set rollout_correction, the cap of each token's factor"
-FIXED_REFERENCE = "the reference of the KL term stays the base model; leave it out"
 NO_DEEPSPEED = "DeepSpeed would step in every micro-batch; use FSDP2 (workflows/accelerate)"
+CORRECTION = "set rollout_correction, the cap of each token's factor"
+NO_EFFECT = """
+    importance_sampling_level off_policy_mask_threshold use_bias_correction_kl router_aux_loss_coef
+    label_smoothing_factor average_tokens_across_devices sapo_temperature_neg sapo_temperature_pos
+    vespo_k_pos vespo_lambda_pos vespo_k_neg vespo_lambda_neg entropy_coef use_adaptive_entropy
+    entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target sync_ref_model
+    ref_model_mixup_alpha ref_model_sync_steps multi_objective_aggregation max_tool_calling_iterations
+    pad_to_multiple_of parallelism_config save_on_each_node
+"""
+"""Settings of losses, schedules and tools that do not exist here."""
 
 UNUSED: dict[str, str] = {
-    # The loss
+    **dict.fromkeys(
+        NO_EFFECT.split(), "it would have no effect; leave it out, and choose a method"
+    ),
+    # The loss and the advantages
     "beta": "set kl_coefficient",
     "epsilon": "set clip_low",
     "epsilon_high": "set clip_high",
     "delta": "set dual_clip, which is the same bound",
     "loss_type": "set method, or aggregation for its divisor",
     "top_entropy_quantile": 'set method="20-entropy" and fraction',
-    "importance_sampling_level": "the ratio is always that of the token; leave it out",
-    "off_policy_mask_threshold": "no response is masked for its divergence; leave it out",
-    "use_bias_correction_kl": "the KL term is k3 without the ratio, as in GRPO's paper; leave it out",
-    "router_aux_loss_coef": "there is no loss of the router; leave it out",
-    "label_smoothing_factor": "there are no labels; leave it out",
-    "average_tokens_across_devices": "divisors always count the tokens of all ranks; leave it out",
-    **dict.fromkeys(("sapo_temperature_neg", "sapo_temperature_pos"), NO_SUCH_LOSS),
-    **dict.fromkeys(
-        ("vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg", "vespo_lambda_neg"), NO_SUCH_LOSS
-    ),
-    **dict.fromkeys(
-        (
-            "entropy_coef", "use_adaptive_entropy", "entropy_coef_min", "entropy_coef_max",
-            "entropy_coef_delta", "entropy_target",
-        ),
-        NO_ENTROPY_BONUS,
-    ),
-    **dict.fromkeys(
-        ("sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps"), FIXED_REFERENCE
-    ),
-    # The advantages
     "scale_rewards": "advantages are divided by their group's standard deviation plus advantage_epsilon",
-    "multi_objective_aggregation": "rewards are added with reward_weights, then normalised; leave it out",
     # The rollout
     "num_iterations": "every rollout is used once, in steps_per_generation mini-batches",
-    "max_tool_calling_iterations": "tools are not supported; leave it out",
-    "pad_to_multiple_of": "passes are trimmed to their longest sequence; leave it out",
     "data_seed": "prompts are shuffled by seed",
     "train_sampling_strategy": "prompts come in data order or shuffled; set shuffle_dataset",
-    **dict.fromkeys(
-        (
-            "vllm_importance_sampling_correction", "vllm_importance_sampling_mode",
-            "vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min",
-            "vllm_importance_sampling_cap",
-        ),
-        CORRECTION,
-    ),
+    "vllm_importance_sampling_correction": CORRECTION,
+    "vllm_importance_sampling_mode": CORRECTION,
+    "vllm_importance_sampling_clip_max": CORRECTION,
+    "vllm_importance_sampling_clip_min": CORRECTION,
+    "vllm_importance_sampling_cap": CORRECTION,
     # The pass
     "gradient_accumulation_steps": "a step takes the whole mini-batch, ranks x "
     "per_device_train_batch_size; set micro_batch_tokens for memory",
     "torch_empty_cache_steps": "set PYTORCH_ALLOC_CONF=expandable_segments:True for fragmentation",
     "fp16": "its first gradients overflow, which stops a training; set bf16",
-    "parallelism_config": "ranks divide the mini-batch, not a sequence; leave it out",
     "deepspeed": NO_DEEPSPEED,
     "ds3_gather_for_generation": NO_DEEPSPEED,
     # Checkpoints, which are written aside, sealed and renamed
     "save_only_model": "a checkpoint is for resuming; save the weights at the end by save_model",
-    "save_on_each_node": "all ranks share a file system; leave it out",
     "enable_jit_checkpoint": "set save_steps; a stopped training resumes from the last checkpoint",
     "load_best_model_at_end": "older checkpoints are removed; choose among kept weights yourself",
     "push_to_hub": "call trainer.push_to_hub() after the training",
-}  # fmt: skip
+}
 """Name -> what to set instead, or what the trainer does in any case."""
 
 SAME: dict[str, tuple[Any, ...]] = {

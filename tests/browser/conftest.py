@@ -1,19 +1,17 @@
 """A report with everything in it, opened in a headless browser without network."""
 
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from finished_study import finish
 
 from stapo import paths
-from stapo.analysis import report
-from stapo.analysis.charts import Axis, Chart, Line, Panel, Series
-from stapo.analysis.draw import write_figure
+from stapo.analysis import charts, report
+from stapo.analysis.figures import token_frequencies
 from stapo.analysis.table import Column, Table
 from stapo.repository import CATALOGUE, ROOT
 from stapo.study import Study, merge, parse_study
@@ -49,33 +47,32 @@ def tokens(study: Study) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def bars(artefacts: Any) -> Chart:
-    """Return a chart with every kind of series, and text that is not ours."""
-    names = ["7", EVIL, " the"]
-    return Chart(
-        caption=f"Frequencies. {EVIL}",
-        share_y=False,
-        panels=[
-            Panel(
-                title="tiny",
-                x=Axis(label=EVIL),
-                series=[
-                    Series(name="silenced", kind="bars", x=names, y=[5, 3, 1], low=[4, 2, 1], high=[6, 4, 2])
-                ],
-            ),
-            Panel(
-                title=EVIL,
-                x=Axis(label="p", log=True),
-                lines=[Line(value=0.002, label=EVIL, vertical=True)],
-                series=[
-                    Series(
-                        name=EVIL, kind="points", x=[0.001, 0.1], y=[1, 2], text=names[:2], labelled=True
-                    ),
-                    Series(name="band", x=[0.001, 0.1], y=[1, 1], low=[0, 1], high=[2, 2], dashed=True),
-                ],
-            ),
-        ],
-    )  # fmt: skip
+def figure(artefacts: Any) -> Any:
+    """Return a chart with every kind of mark, and text that is not ours."""
+    group = charts.colours(["silenced", EVIL])
+    x, y = charts.x_axis("p", log=True), charts.y_axis(EVIL)
+    bars = [
+        {"x": 5 - i, "y": name, "low": 4 - i, "high": 6 - i, "group": "silenced", "text": name}
+        for i, name in enumerate(["7", EVIL, " the"])
+    ]
+    points = [
+        {"x": 0.1**i, "y": i, "low": 0, "high": 2, "group": EVIL, "text": EVIL} for i in (1, 3)
+    ]
+    layers = [*charts.points(points, x, y, group, size=60), *charts.lines(points, x, y, group)]
+    rule = charts.rule(0.002, EVIL, vertical=True)
+    panels = [
+        charts.panel(charts.bars(bars, EVIL, group), "tiny"),
+        charts.panel([*layers, charts.labels(points, x, y, group), *rule], EVIL),
+    ]
+    return charts.grid(panels, f"Frequencies. {EVIL}")
+
+
+class Verdict(NamedTuple):
+    """A row of the table of verdicts."""
+
+    claim: str
+    verdict: str
+    measured: bool
 
 
 def verdicts(artefacts: Any) -> Table:
@@ -83,7 +80,7 @@ def verdicts(artefacts: Any) -> Table:
         Column("Claim", lambda row: row[0], text=True),
         Column("Verdict", lambda row: row[1], text=True),
     ]
-    rows = [("STAPO is better.", "cannot be decided"), (EVIL, "holds")]
+    rows = [Verdict("STAPO is better.", "cannot be decided", False), Verdict(EVIL, "holds", True)]
     return Table(columns=columns, rows=rows, caption="What the paper claims.")
 
 
@@ -102,17 +99,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = parse_study(raw)
     finish(study, root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stapo.analysis.figures.token_frequencies.make", bars)
-        patch.setattr("stapo.analysis.tables.verdicts.make", verdicts)
+        patch.setattr(token_frequencies, "make", figure)
+        patch.setattr(report, "evidence_table", lambda artefacts, name: verdicts(artefacts))
         patch.setattr(report, "token_records", lambda artefacts: tokens(study))
         figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
         patch.setattr(paths, "figure_names", lambda study: figures)
         patch.setattr(paths, "table_names", lambda study: ["verdicts"])
-        with warnings.catch_warnings():
-            # Labels of this length leave matplotlib no room.
-            warnings.simplefilter("ignore")
-            for name in figures:
-                write_figure(study, name, root)
         return report.write_report(study, root)
 
 
@@ -123,7 +115,7 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("no chromium on this machine")
     api = pytest.importorskip("playwright.sync_api")
-    # The page has 10 MB, and the machine may be busy.
+    # The page has 5 MB, and the machine may be busy.
     api.expect.set_options(timeout=MILLISECONDS)
     with api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

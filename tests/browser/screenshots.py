@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 SHOTS = {
-    "report-headline": "#verdicts",
+    "report-headline": "#results",
     "report-figures": "#figures",
     "report-tokens": "#tokens-heading",
 }

@@ -11,10 +11,10 @@ from trl.trainer.utils import add_fused_lm_head
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
 from stapo.operations.costs import DATA_SHEETS
+from stapo.operations.memory import memory_per_gpu
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.attention import PACKED
 from stapo.training.forward import Sequences, packed_forward, padded_forward
-from stapo.training.memory import memory_per_gpu
 
 QWEN = {size: SHAPES[f"Qwen/Qwen3-{size}-Base"] for size in ("1.7B", "8B", "14B")}
 TINY = Shape(2, 64, 4, 2, 16, 128, True, 512)

@@ -70,7 +70,7 @@ def main() -> None:
     """Print verdicts by notation, and all pairs on which the two graders differ."""
     golds, console = read_golds(), Console(width=110)
     asked = [(name, g, a) for name, write in NOTATIONS.items() for g in golds if (a := write(g))]
-    asked += other_pairs(golds, 5000)
+    asked += other_pairs(golds, 3000)
     start = perf_counter()
     grades = grade_all([(gold, rf"\boxed{{{answer}}}") for _, gold, answer in asked], workers=2)
     seconds = perf_counter() - start

@@ -20,7 +20,7 @@ from world import World
 
 from stapo import paths
 from stapo.operations.current import outputs
-from stapo.operations.plan import machine, plan
+from stapo.operations.plan import found_of, machine, plan
 from stapo.operations.status import answers, print_status, trainings
 from stapo.stages import jobs_of
 from stapo.study import Study
@@ -126,7 +126,10 @@ def check_what_is_said(world: Changing) -> None:
         assert "train" in jobs, said
     if not scored:
         assert jobs & {"generate", "generate_curve", "score", "score_curve"}, said
-    rows = {(row.stage, row.what): row for row in plan(study, machine("cpu"), world.path)}
+    rows = {
+        (row.stage, row.what): row
+        for row in plan(study, machine(study), found_of(study, world.path))
+    }
     for training in trained:
         row = rows["train", f"{training.run.size} {training.run.method}"]
         # A training of which all steps are done has only its publishing left.

@@ -13,17 +13,13 @@ from judge_model import build
 
 pytest.importorskip("vllm", reason="make test-vllm")
 
+
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.replay import regrade
 from stapo.evaluation.scores import Question, score
 from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
-from stapo.operations.checkpoints import find_checkpoints, parse_arguments
-from stapo.operations.engine_check import compare_engines
-from stapo.operations.evaluate import Asked, study_of
-from stapo.study import Checkpoint
-from stapo.study.identity import score_identity
 from stapo.study.schema import Decoding, EngineSettings, Evaluation, Verifier
 from stapo.study.sources import TinyModel
 from stapo.tasks import benchmark_definitions
@@ -130,22 +126,3 @@ def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path
     assert hf == vllm
     assert [j.verdict for j in vllm] == [verdict] * 6
     assert [j.cut for j in vllm] == [False, False, False, True, False, False]
-
-
-def test_two_engines_are_within_chance_of_each_other(model, tmp_path):
-    arguments, _ = parse_arguments([str(model)])
-    (found,), _ = find_checkpoints(arguments, lambda line: None)
-    for backend in ("hf", "vllm"):
-        batch_size = 50 if backend == "hf" else None
-        asked = Asked([NAME], ["t1.0-p1.0"], backend, batch_size, max_response_tokens=32)
-        study = study_of([found], asked)
-        identity = score_identity(study, Checkpoint(found.name), "t1.0-p1.0", NAME)
-        answer(model, tmp_path / backend, backend)
-        completions = tmp_path / backend / f"{NAME}.jsonl"
-        score(completions, {**identity, "samples": 2}, tmp_path / f"{backend}.parquet")
-    (line,) = compare_engines(tmp_path / "hf.parquet", tmp_path / "vllm.parquet")
-    assert [engine.split()[0] for engine in line.engines] == ["transformers", "vllm"]
-    # 100 problems, 2 samples each: chance alone fails one run in a thousand.
-    assert line.difference.p_value > 0.001
-    (other,) = compare_engines(tmp_path / "vllm.parquet", tmp_path / "hf.parquet")
-    assert other.difference.value == -line.difference.value

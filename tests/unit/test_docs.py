@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stapo.repository import ROOT
-from stapo.study.contents import ENTRY_POINTS
+from stapo.study.code import ENTRY_POINTS
 
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")]
 

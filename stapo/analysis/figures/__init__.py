@@ -3,5 +3,3 @@
 A file declares its `EXHIBIT`, and has a function `make` of the study's files (`stapo.analysis.artefacts`)
 that returns a chart of Altair; `stapo.analysis.charts` has parts for it. Its name is that of the figure.
 """
-
-from stapo import exhibits as exhibits  # It imports the files, which need it.

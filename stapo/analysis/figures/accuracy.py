@@ -19,7 +19,7 @@ def make(artefacts: "Artefacts") -> Any:
     from stapo.analysis.curves import accuracies, accuracy_label, curves_of, shares_of
 
     study, panels = artefacts.study, []
-    group, x = charts.colours(artefacts.titles()), charts.x_axis(**charts.STEPS)
+    group, x = charts.colours(artefacts.titles()), charts.step_axis()
     for decoding, benchmarks in curves_of(study):
         shares = shares_of(artefacts, decoding, benchmarks)
         y = charts.y_axis(accuracy_label(study, benchmarks))

@@ -25,7 +25,7 @@ def make(artefacts: "Artefacts") -> Any:
     study, stated = artefacts.study, paper()["entropy_quantiles"]
     quantiles = artefacts.of_runs(lambda run: _quantiles(artefacts, run))
     levels = sorted(set.intersection(*(set(one) for one in quantiles.values())), key=float)
-    group, x = charts.colours(artefacts.titles()), charts.x_axis(**charts.STEPS)
+    group, x = charts.colours(artefacts.titles()), charts.step_axis()
     y, panels = charts.y_axis("entropy [nats]"), []
     for size in study.run.sizes:
         for level in levels:

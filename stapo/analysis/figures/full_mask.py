@@ -37,7 +37,7 @@ def make(artefacts: "Artefacts") -> Any:
     runs = [run for run in study.runs() if run.method in ("justrl", "full-mask")]
     values = {run: values_of(artefacts, run, "entropy") for run in runs}
     shares = shares_of(artefacts, *curve) if curve else {}
-    x, panels = charts.x_axis(**charts.STEPS), []
+    x, panels = charts.step_axis(), []
     y = charts.y_axis("policy entropy [nats per token]", low=0)
     for size in study.run.sizes:
         layers = charts.lines([*rows_of_size(study, size, values)], x, y, group)

@@ -42,7 +42,8 @@ def _panel(
 
     mine = [one for one in found if one.size == size]
     each = charts.MAX_POINTS // (len(KINDS) * max(len(found), 1))
-    factor, rows = factor_of(artefacts, size), []
+    factor = factor_of(artefacts, size)
+    rows: list[dict[str, Any]] = []
     # Candidates are few: they lie above the others.
     for kind in reversed(KINDS):
         for one in mine:

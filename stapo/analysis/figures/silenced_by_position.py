@@ -20,7 +20,7 @@ def make(artefacts: "Artefacts") -> Any:
 
     found, panels = recorded(artefacts), []
     y = charts.y_axis("silenced by S2T [%]", log=True)
-    kinds = (
+    kinds: Any = (
         (
             "relative",
             {"label": "position / length of the response", "low": 0, "high": 1},

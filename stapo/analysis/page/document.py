@@ -22,7 +22,7 @@ def vega() -> Markup:
     """Return Vega, Vega-Lite and vegaEmbed, to stand between script tags."""
     import vl_convert
 
-    return Markup(vl_convert.javascript_bundle())
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def policy(scripts: Iterable[str]) -> str:

@@ -140,6 +140,8 @@
         width = Math.max(120, width - excess / columns - 1);
       }
       if (hidden.size) view.signal("hidden", [...hidden]).runAsync();
+      // What scrolls must be within the reach of the keyboard.
+      if (plot.scrollWidth > plot.clientWidth) plot.tabIndex = 0;
       // Read out, the texts of an image are noise; the values are below it.
       plot.querySelector("svg").setAttribute("aria-hidden", "true");
     };

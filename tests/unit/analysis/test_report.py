@@ -186,12 +186,19 @@ def test_tokens_are_on_the_page_only_if_there_are_records(study, finished, monke
     }  # fmt: skip
 
 
+def shown_tables(monkeypatch, tables):
+    """Replace some tables of evidence."""
+    made = report.evidence_table
+    replaced = lambda artefacts, name: tables[name] if name in tables else made(artefacts, name)  # noqa: E731
+    monkeypatch.setattr(report, "evidence_table", replaced)
+
+
 def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, monkeypatch):
     values = [Estimate(0.12345, 0.1, 0.2), Estimate(0.5)]
     column = Column[Estimate]("Share", lambda row: row, ".3f")
     unknown = Column[Estimate]("Other", lambda row: float("nan"))
-    grid = Table(columns=[column, unknown], rows=values, caption="Shares.")
-    monkeypatch.setattr("stapo.analysis.tables.stability.make", lambda artefacts: grid)
+    found = Table(columns=[column, unknown], rows=values, caption="Shares.")
+    shown_tables(monkeypatch, {"stability": found})
     page = without_scripts(drawn(study, finished))
     assert "<span>0.123</span><small>0.100 \u2013 0.200</small>" in page
     assert "<span>0.500</span></th>" in page
@@ -203,10 +210,23 @@ def test_estimates_of_evidence_have_the_form_of_their_column(study, finished, mo
 
 def test_long_tables_of_evidence_are_folded(study, finished, monkeypatch):
     numbers = Column[int]("n", lambda row: row)
-    for name, rows in {"stability": report.MANY_ROWS, "cases": report.MANY_ROWS + 1}.items():
-        grid = Table(columns=[numbers], rows=range(rows), caption=f"All of {name}.")
-        monkeypatch.setattr(f"stapo.analysis.tables.{name}.make", lambda artefacts, grid=grid: grid)
+    sizes = {"stability": report.MANY_ROWS, "cases": report.MANY_ROWS + 1}
+    shown_tables(
+        monkeypatch,
+        {
+            name: Table(columns=[numbers], rows=range(rows), caption=f"All of {name}.")
+            for name, rows in sizes.items()
+        },
+    )
     page = without_scripts(drawn(study, finished))
     for name, folded in {"stability": False, "cases": True}.items():
         before = page[page.index(f'id="table-{name}"') : page.index(f"All of {name}.")]
         assert ("<details><summary>Table of 25 rows</summary>" in before) == folded
+
+
+def test_claims_that_the_study_does_not_measure_are_folded(study, finished):
+    page = without_scripts(drawn(study, finished))
+    claims = page[page.index('<h2 id="verdicts">') : page.index('<h2 id="figures">')]
+    shown, _, folded = claims.partition("on what this study does not measure</summary>")
+    assert "does not train" not in shown
+    assert "does not train" in folded

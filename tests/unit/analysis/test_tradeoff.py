@@ -12,7 +12,7 @@ from stapo.analysis.averages import accuracies, of_trainings
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, image
-from stapo.analysis.tables.ablation import make as ablation_table
+from stapo.analysis.evidence_tables import evidence_table
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 
@@ -166,7 +166,10 @@ def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(arte
 
 
 def test_the_ablation_table_has_the_numbers_of_the_chart(artefacts):
-    grid, (first_panel, *_) = ablation_table(artefacts), panels(chart_of(artefacts, "ablation"))
+    grid, (first_panel, *_) = (
+        evidence_table(artefacts, "ablation"),
+        panels(chart_of(artefacts, "ablation")),
+    )
     assert [(row.argument, row.value) for row in grid.rows] == [
         ("tau_p", 0.002),
         ("tau_p", 0.02),

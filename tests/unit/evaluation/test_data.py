@@ -2,19 +2,17 @@
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lm_eval.tasks import TaskManager
 
 from stapo.evaluation import data as module
-from stapo.evaluation.data import DATA_DIR, benchmark_rows, checksum, local_file, normalise
-from stapo.evaluation.task import INSTRUCTION
-from stapo.repository import BENCHMARKS
-from stapo.tasks import TASK_PREFIX, benchmark_definitions
+from stapo.evaluation.data import DATA_DIR, normalise
+from stapo.evaluation.task import INSTRUCTION, asked_of, benchmark_rows
+from stapo.study.rows import checksum
+from stapo.tasks import benchmark_definitions
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
 REAL = [n for n, d in benchmark_definitions().items() if "hub" in d["metadata"]]
@@ -55,7 +53,7 @@ def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout, name):
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
-    assert benchmark_rows(**source()) == ROWS
+    assert benchmark_rows(source()) == ROWS
 
 
 def test_from_the_hub_with_its_revision(monkeypatch):
@@ -67,19 +65,19 @@ def test_from_the_hub_with_its_revision(monkeypatch):
 
     monkeypatch.delenv(DATA_DIR, raising=False)
     monkeypatch.setattr(module, "load_dataset", load)
-    assert benchmark_rows(**source()) == ROWS
+    assert benchmark_rows(source()) == ROWS
     assert asked == {"name": "someone/Some-Set", "revision": "main", "split": "test"}
 
 
 def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet.*someone/Some-Set"):
-        benchmark_rows(**source())
+        benchmark_rows(source())
     (tmp_path / "someset.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     with pytest.raises(ValueError, match="expected 3 rows, found 2"):
-        benchmark_rows(**source(rows=3))
+        benchmark_rows(source(rows=3))
     with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {checksum(ROWS)}"):
-        benchmark_rows(**source(sha256="0" * 64))
+        benchmark_rows(source(sha256="0" * 64))
     with pytest.raises(ValueError, match="row 7: no question or no answer in columns text"):
         normalise({"text": "x"}, "row 7")
     with pytest.raises(ValueError, match="no question or no answer"):
@@ -92,22 +90,11 @@ def test_the_checksum_ignores_white_space_and_nothing_else():
     assert checksum(ROWS[::-1]) != checksum(ROWS)
 
 
+@pytest.mark.skipif(DATA_DIR not in os.environ, reason=f"{DATA_DIR} names no directory with rows")
 @pytest.mark.parametrize("name", REAL)
 def test_the_real_rows_are_those_of_the_task(name):
-    """On the publication of the JustRL authors, where it is at hand."""
-    directory = os.environ.get(DATA_DIR)
-    metadata = benchmark_definitions()[name]["metadata"]
-    try:
-        local_file(Path(directory or "none"), metadata["hub"], metadata["names"])
-    except FileNotFoundError:
-        pytest.skip(f"no rows: set {DATA_DIR}")
-    task = TaskManager(include_path=str(BENCHMARKS), include_defaults=False).load(
-        [TASK_PREFIX + name]
-    )["tasks"][TASK_PREFIX + name]
-    docs = list(task.test_docs())
+    definition = benchmark_definitions()[name]
+    rows = benchmark_rows(definition["metadata"])
     counts = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272}
-    assert len(docs) == counts.get(name, 674)
-    assert task.doc_to_text(docs[0]).endswith("? " + INSTRUCTION.strip()) or INSTRUCTION in (
-        task.doc_to_text(docs[0])
-    )
-    assert task.config.repeats == (32 if name in ("aime24", "aime25", "amc23") else 4)
+    assert len(rows) == counts.get(name, 674)
+    assert asked_of(definition, rows)[0] == (rows[0]["question"] + INSTRUCTION, rows[0]["answer"])

@@ -19,6 +19,7 @@ DIFFERENT = [
     (r"4.6\times10^{-24}", r"2.88\times10^{-19}", False, "small numbers: Minerva"),
     (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}", False, "small numbers: #14"),
     (r"\frac{1}{2004!}", r"\frac{1}{2006!}", False, "small numbers: #14"),
+    (r"\frac{2^{2005}+1}{3 \cdot 2^{2006}}", r"\frac{1}{3 \cdot 2^{2006}}", False, "small numbers: #14"),
     ("-1./3", r"-\frac{1}{3}", True, "Python's notation: Minerva"),
     ("np.arcsin(10/13)", r"\arcsin\frac{10}{13}", True, "Python's notation: Minerva"),
     ("1.25", r"\text{1.25}", True, "decimals as text: #37 and Minerva"),
@@ -56,6 +57,7 @@ AGREED = [
     ("1000", "1,000", True),
     ("x=5", "5", True),
     ("5", "x=5", True),
+    (r"\infty", r"+\infty", True),
     ("1,2", "2,1", True),
     ("(1,2)", "(2,1)", False),
     ("[1,2]", "(1,2)", False),
@@ -79,7 +81,6 @@ AGREED = [
     ("5", r"5\approx 7", True),
     (r"\frac{n(n+1)}{2}", r"\sum_{k=1}^{n}k", True),
     ("(1,2)", r"\{1,2\}", True),
-    (r"\frac{2^{2005}+1}{3 \cdot 2^{2006}}", r"\frac{1}{3 \cdot 2^{2006}}", True),
 ]
 
 

@@ -8,7 +8,13 @@ import yaml
 from lm_eval.tasks import TaskManager
 
 from stapo.evaluation import task as module
-from stapo.evaluation.task import all_samples, benchmark_questions, load_rows, process_results
+from stapo.evaluation.task import (
+    all_samples,
+    asked_of,
+    benchmark_questions,
+    benchmark_rows,
+    process_results,
+)
 from stapo.models.arithmetic import is_held_out
 from stapo.records.responses import AnsweredProblem
 from stapo.reference import paper
@@ -46,7 +52,9 @@ REAL = [n for n in benchmark_definitions() if n not in TINY]
 def test_a_task_loads_and_keeps_every_repeat(tasks, name):
     task = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
     definition = benchmark_definitions()[name]
-    assert len(list(task.test_docs())) == definition["metadata"]["rows"]
+    # What lm-eval asks is what `generate` asks.
+    shown = [(task.doc_to_text(doc), task.doc_to_target(doc)) for doc in task.test_docs()]
+    assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
     responses = [["a", "b", "c"], ["d", "e", "f"]]
     (ensemble,) = task._filters
     (step,) = ensemble.filters
@@ -65,11 +73,11 @@ def test_all_n_samples_count():
 
 
 def test_rows_of_another_checksum_are_refused():
-    metadata = {**benchmark_definitions()["chain-2"]["metadata"], "sha256": "0" * 64}
+    metadata = benchmark_definitions()["chain-2"]["metadata"]
     with pytest.raises(ValueError, match=r"expected rows with SHA-256 000.*found"):
-        load_rows(**metadata)
+        benchmark_rows({**metadata, "sha256": "0" * 64})
     with pytest.raises(ValueError, match="unknown builder"):
-        load_rows(**{**metadata, "builder": "other"})
+        benchmark_rows({**metadata, "builder": "other"})
 
 
 def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):

@@ -111,8 +111,8 @@ def test_what_is_no_model_is_refused_with_its_reason(folder):
     assert "models.own.path: absent: no such folder (mine.yaml:4)" in lines("path: absent")
     assert "use" not in lines("path: absent")
     assert "`path:` is a model" in lines(f"hub: {weights}, revision: main")
-    wrong = lines(f"path: weights, sha256: {'0' * 64}")
-    assert f"sha256: expected {'0' * 64}, found " in wrong
+    wrong = lines(f"path: weights, sha256: {'a' * 64}")
+    assert f"sha256: expected {'a' * 64}, found " in wrong
     (weights / "model.safetensors").rename(weights / "pytorch_model.bin")
     assert "only pickled weights (pytorch_model.bin), which could run code" in lines()
     (weights / "pytorch_model.bin").unlink()

@@ -15,10 +15,9 @@ from stapo.models.arithmetic import VOCABULARY
 from stapo.models.shapes import SHAPES, TINY_HEAD_SIZE, Shape, shape_of
 from stapo.models.tiny import HEAD_SIZE, build_model
 from stapo.operations.costs import DEVICES, decode_seconds, further_passes, step_seconds
-from stapo.operations.plan import PAPER_DAYS, PAPER_MACHINE
+from stapo.operations.memory import memory_per_gpu
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.study.sources import TinyModel
-from stapo.training.memory import memory_per_gpu, peak_memory
 
 UPDATES_PER_ROLLOUT = 4
 PAPER = TrainingSettings(
@@ -36,16 +35,6 @@ TINY = TinyModel(builder="tiny-arithmetic", supervised_steps=400)
 
 def qwen(size: str) -> Shape:
     return SHAPES[f"Qwen/Qwen3-{size}-Base"]
-
-
-@pytest.mark.parametrize(
-    ("size", "whole", "without_embeddings"),
-    [("0.6B", 0.6, 0.44), ("1.7B", 1.7, 1.4), ("8B", 8.2, 6.95), ("14B", 14.8, 13.2)],
-)
-def test_shapes_have_the_parameters_of_the_model_cards(size, whole, without_embeddings):
-    shape = qwen(size)
-    assert shape.parameters / 1e9 == pytest.approx(whole, rel=0.015)
-    assert (shape.parameters - shape.embedding) / 1e9 == pytest.approx(without_embeddings, rel=0.01)
 
 
 def test_the_tiny_shape_is_that_of_the_model_that_is_built():
@@ -69,26 +58,10 @@ def test_justrl_is_met_within_a_factor_of_two():
     assert estimate == pytest.approx(13.7, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("size", "as_updates", "as_rollouts"),
-    [("1.7B", 1 / 2.2, 1.3), ("8B", 1.0, 3.1), ("14B", 1.2, 4.8)],
-)
-def test_the_paper_is_met_within_a_factor_of_two_and_a_quarter_if_its_steps_are_updates(
-    size, as_updates, as_rollouts
-):
-    """How far outside 5 to 7 days each reading lies, with the constants that give JustRL 13.7 of 15 days.
-
-    Read as updates the middle size lies inside, the smallest below by 2.2, the largest above by 1.2; read
-    as rollouts, only the smallest comes near. No constant is fitted to either.
-    """
-
-    def factor(updates: int) -> float:
-        found, (low, high) = days(qwen(size), *PAPER_MACHINE, updates), PAPER_DAYS
-        return found / low if found < low else max(found / high, 1.0)
-
-    assert factor(3000) == pytest.approx(as_updates, rel=0.05)
-    assert factor(3000 * UPDATES_PER_ROLLOUT) == pytest.approx(as_rollouts, rel=0.05)
-    assert 1 / 2.25 < factor(3000) < 2.25
+def test_the_paper_is_met_if_its_steps_are_updates():
+    """It says 5 to 7 days on 64 H20, for more than 3000 steps, and not of which size."""
+    found = [days(qwen(size), "h20", 64, 3000) for size in ("1.7B", "8B", "14B")]
+    assert found == pytest.approx([2.3, 5.4, 8.4], rel=0.03)
 
 
 def test_the_smoke_training_is_met_within_a_factor_of_three():
@@ -114,15 +87,6 @@ def test_decoding_is_bound_by_bandwidth_when_few_and_by_steps_at_the_end():
     assert decode_seconds(shape, device, "transformers", 64, 200.0, 1000, 1e12) > 2 * seconds(64)
 
 
-def test_a_reference_model_costs_one_forward_pass():
-    def seconds(kl: bool) -> float:
-        return 4 * step_seconds(qwen("8B"), PAPER, SHARED, DEVICES["h20"], 64, kl)
-
-    tokens = 2048 * (0.35 * 15360 + 0.2 * 1024)
-    least = 2 * tokens * (8.19e9 - 0.62e9) / (64 * 148e12 * 0.35)
-    assert least < seconds(True) - seconds(False) < 1.3 * least
-
-
 def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
     phases = memory_per_gpu(qwen("8B"), PAPER, SHARED, 8, 80e9, kl=True)
     parts, share = phases["update"], 8.19e9 / 8
@@ -135,14 +99,10 @@ def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
     assert phases["rollout"]["vLLM"] == 48e9
     assert "gradients" not in phases["rollout"]
     assert "vLLM" not in parts
-    assert peak_memory(phases) == max(sum(parts.values()) for parts in phases.values())
-
-
-def test_a_longer_response_than_the_token_budget_counts_as_it_is():
-    small = PAPER.model_copy(update={"micro_batch_tokens": 1})
-    tight = PAPER.model_copy(update={"micro_batch_tokens": 1024 + 15360})
-    found = [memory_per_gpu(qwen("8B"), t, SHARED, 8, 80e9, kl=False) for t in (small, tight)]
-    assert found[0] == found[1]
+    # A response longer than the token budget counts as it is.
+    budgets = (PAPER.model_copy(update={"micro_batch_tokens": n}) for n in (1, 1024 + 15360))
+    one, other = (memory_per_gpu(qwen("8B"), t, SHARED, 8, 80e9, kl=False) for t in budgets)
+    assert one == other
 
 
 @pytest.mark.parametrize(

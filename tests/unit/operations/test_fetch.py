@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from stapo.evaluation import data, task
-from stapo.evaluation.data import DATA_DIR, checksum
+from stapo.evaluation.data import DATA_DIR
 from stapo.hub import ATTEMPTS
 from stapo.models import base
 from stapo.operations import fetch as module
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
+from stapo.study.rows import checksum
 from stapo.study.sources import HubModel
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]

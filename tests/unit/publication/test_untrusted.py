@@ -8,10 +8,7 @@ import pytest
 
 from stapo.publication import untrusted
 from stapo.publication.untrusted import RefusedError
-from stapo.records.scores import SCHEMA, ScoreRow
 from stapo.records.tokens import SCHEMA as TOKENS
-
-ROW = vars(ScoreRow(0, 0, "1", "1", "correct", True, 3, False, False, "not_asked", False, True))
 
 
 def test_only_regular_files_of_a_modest_size_are_read(tmp_path):
@@ -78,27 +75,6 @@ def test_a_folder_of_too_many_entries_is_not_walked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("table", "reason"),
-    [
-        (pa.Table.from_pylist([ROW] * 5, SCHEMA), "has 5 rows, at most 4"),
-        (pa.Table.from_pylist([{**ROW, "answer": "a" * 1000}] * 4, SCHEMA), "unpacks to 40"),
-        (pa.Table.from_pylist([ROW], SCHEMA).drop_columns(["gold"]), "other columns"),
-        (
-            pa.Table.from_pylist([ROW], SCHEMA).append_column("x", pa.array([[None] * 1000])),
-            "other columns",
-        ),
-    ],
-)
-def test_a_score_file_keeps_its_limits(tmp_path, table, reason):
-    path = tmp_path / "scores.parquet"
-    pq.write_table(pa.Table.from_pylist([ROW] * 4, SCHEMA), path)
-    assert untrusted.read_parquet(path, SCHEMA, 4, 10**5, 3999).num_rows == 4
-    pq.write_table(table, path)
-    with pytest.raises(RefusedError, match=reason):
-        untrusted.read_parquet(path, SCHEMA, 4, 10**5, 3999)
-
-
-@pytest.mark.parametrize(
     "value", [[0] * 1001, {"a": "x" * 20_001}, 2**64, [[[[[[[[[[[[[[0]]]]]]]]]]]]]]]
 )
 def test_a_study_beyond_any_size_is_refused(value):
@@ -126,9 +102,7 @@ def token_records(path, rows, **options):
 def test_token_records_are_read_as_they_were_written(tmp_path):
     rows = [TOKEN, {**TOKEN, "before": "b\0é", "top_tokens": None, "ratio": 0.5}] * 50
     path = token_records(tmp_path / "tokens.parquet", rows)
-    found = untrusted.read_parquet(path, TOKENS, 100, 10**5, 10**5)
-    assert found.equals(pq.read_table(path))
-    assert found.to_pylist() == rows
+    assert untrusted.read_parquet(path, TOKENS, 100, 10**5, 10**5).to_pylist() == rows
     empty = token_records(tmp_path / "empty.parquet", [])
     assert untrusted.read_parquet(empty, TOKENS, 0, 10**5, 10**5).num_rows == 0
 

@@ -10,6 +10,7 @@ import torch
 from stapo.study import Study, StudyError, TrainingRun, identity, parse_study, read_study
 from stapo.study.reading import published_content
 from stapo.study.resolved import read_resolved, resolved_path, write_resolved
+from stapo.training.own_functions import OwnFunctionError
 from stapo.training.rewards import own_reward, reward_fault
 from stapo.training.update import select
 
@@ -26,6 +27,9 @@ def draw(logps, entropies, advantages, mask, share=0.5, *, seed=0):
 
 def score(completions, answer, **columns):
     return [float(len(one)) for one in completions]
+
+def ends(completions, answer, **columns):
+    sys.exit(0)
 
 def widened(logps, entropies, advantages, mask):
     return torch.ones_like(mask)
@@ -191,6 +195,7 @@ def test_a_result_that_is_no_selection_is_refused(folder, function, error):
         ("base: rare,", "base: stapo,", "methods.rarer.selection_args: only for a `selection` of your own"),
         ("{base: rare, sel", f"{{base: rare, selection_sha256: {SHA}, sel", "only for a method with"),
         ("selection_args: {tau_p: 0.2}", f"selection_sha256: {SHA}", "expected aaa"),
+        ("base: justrl, sel", "base: nope, sel", "methods.rare.base: unknown name 'nope'"),
         ("run:", "  stapo: {selection: 'code/rare.py:silence_rare'}\nrun:", "needs a name of its own"),
         ("run:", "interventions: {checkpoints: [tiny/base], method: rare}\nrun:", "rare silences no cand"),
     ],
@@ -202,7 +207,7 @@ def test_what_cannot_be_is_a_line(folder, old, new, line):
 def test_a_study_that_was_not_read_from_its_file_needs_the_checksum(folder):
     raw = published_content(read(folder))
     del raw["methods"]["rare"]["selection_sha256"]
-    with pytest.raises(StudyError, match="was not read; its selection_sha256 is missing"):
+    with pytest.raises(StudyError, match="was not read; selection_sha256 missing"):
         parse_study(raw)
 
 
@@ -241,6 +246,21 @@ def test_a_reward_beside_the_study_needs_no_package(folder, monkeypatch):
     assert identity.train_fingerprint(changed, RUN) != identity.train_fingerprint(study, RUN)
     (folder / "code" / "rare.py").unlink()
     assert "No such file" in reward_fault(study.job_training("rare"))
+
+
+def test_a_reward_that_ends_the_process_is_an_error(folder):
+    study = read(folder, "run:", "training: {reward: 'code/rare.py:ends'}\nrun:")
+    with pytest.raises(OwnFunctionError, match=r"line \d+: SystemExit: 0; fix the function"):
+        own_reward(study.job_training("rare"))(completions=["ab"], answer=["a"])
+
+
+def test_the_order_of_arguments_changes_nothing(folder):
+    either = read(folder, "{tau_p: 0.2}", "{tau_p: 0.2, kind: rare}").method("rare")
+    other = read(folder, "{tau_p: 0.2}", "{kind: rare, tau_p: 0.2}")
+    assert other.method("rare") == either
+    assert parse_study(json.loads(json.dumps(published_content(other), sort_keys=True))).method(
+        "rare"
+    ).source == (either.source)
 
 
 def test_a_reward_in_a_file_that_is_not_there_is_one_line(folder):

@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+sys.path.append(str(Path(__file__).parents[2]))
 import torch
-from test_trainer import run
+from training_jobs import run
 
 from stapo.training.step_checkpoints import ASIDE, step_checkpoints, step_of
 
@@ -45,7 +45,7 @@ def ended(process: int) -> bool:
     return os.waitpid(process, os.WNOHANG)[0] != 0
 
 
-def main(world: str, out: str, kills: str, seed: str, steps: str = "120") -> None:
+def main(world: str, out: str, kills: str, seed: str, steps: str = "60") -> None:
     chance, work = random.Random(int(seed)), Path(out) / "work"
     killed = while_writing = 0
     while killed < int(kills):

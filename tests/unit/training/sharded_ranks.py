@@ -14,9 +14,9 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from safetensors.torch import save_file
-from test_trainer import run
 from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import FSDPModule
+from training_jobs import run
 from two_ranks import completions, rewards
 
 from stapo.paths import RECORD_FILE
@@ -71,7 +71,7 @@ def main(world: str, out: str) -> None:
     with (
         patch.object(StapoTrainer, "_generate_single_turn", completions),
         patch.object(StapoTrainer, "_get_grad_norm", keep),
-        patch("test_trainer.parity_reward", rewards),
+        patch("training_jobs.parity_reward", rewards),
     ):
         # One pass per rank and step, so that a step's gradient is one sum over ranks.
         run(Path(world), Path(out), "grpo", steps=2, micro_batch_tokens=100_000, gradient_clip=1e9)

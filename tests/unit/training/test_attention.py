@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen3Config
 
 from stapo.training import attention
-from stapo.training.attention import PACKED, SDPA, can_pack, packed_attention
+from stapo.training.attention import SDPA, can_pack, packed_attention
 
 HEADS, GROUPS, SIZE = 4, 2, 8
 LENGTHS = [5, 1, 7, 3]
@@ -123,19 +123,3 @@ def test_models_with_windows_cannot_pack():
     assert can_pack(AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)))
     assert not can_pack(AutoModelForCausalLM.from_config(windows))
     assert not can_pack(AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4)))
-
-
-def test_generation_is_that_of_sdpa(tmp_path):
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)).eval()
-    ids, mask = torch.randint(3, 40, (3, 6)), torch.ones(3, 6, dtype=torch.long)
-    mask[0, :4] = mask[1, :1] = 0  # Padded on the left.
-
-    def generate() -> Tensor:
-        return model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
-
-    expected = generate()
-    model.set_attn_implementation(PACKED)
-    assert torch.equal(generate(), expected)
-    model.save_pretrained(tmp_path)
-    assert PACKED not in (tmp_path / "config.json").read_text()

@@ -7,10 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import torch
 from test_step_checkpoints import flip_a_bit
-from test_trainer import metrics, reference, run, tokens, weights, world  # noqa: F401
-from training_jobs import job_in
+from training_jobs import TRAINING, assert_same, job_in, run
 
 from stapo.files import DamagedFileError
 from stapo.provenance import SUMS
@@ -29,7 +27,7 @@ KEEP = {"keep_checkpoints": 6}
 
 
 @pytest.fixture(scope="module")
-def stopped(world, tmp_path_factory) -> Path:  # noqa: F811
+def stopped(world, tmp_path_factory) -> Path:
     """A run of six steps, killed before it published: it has a checkpoint after every step."""
     out = tmp_path_factory.mktemp("stopped")
     with (
@@ -55,13 +53,6 @@ def garble(checkpoint: Path, name: str) -> None:
     seal(checkpoint, {n: identity[n] for n in names}, checksums_of_rank(checkpoint, 0, 1))
 
 
-def assert_same(out: Path, reference: Path) -> None:  # noqa: F811
-    assert metrics(out / "metrics.jsonl") == metrics(reference / "metrics.jsonl")
-    assert tokens(out) == tokens(reference)
-    for name, tensor in weights(reference).items():
-        assert torch.equal(weights(out)[name], tensor), name
-
-
 def test_one_flipped_bit_in_any_file_is_noticed(copy):
     """In weights, optimiser, scheduler, random state, the rollout in use, records and settings."""
     newest = copy / "work" / "checkpoint-5"
@@ -83,8 +74,8 @@ def test_one_flipped_bit_in_any_file_is_noticed(copy):
 
 
 def test_a_damaged_checkpoint_makes_the_run_resume_in_the_middle_of_a_rollout(
-    world,  # noqa: F811
-    reference,  # noqa: F811
+    world,
+    reference,
     copy,
     capsys,
 ):
@@ -94,14 +85,17 @@ def test_a_damaged_checkpoint_makes_the_run_resume_in_the_middle_of_a_rollout(
     lines = (work / "metrics.jsonl").read_text().splitlines(keepends=True)
     (work / "metrics.jsonl").write_text(lines[0] + "{" + lines[2])
     (work / "tokens.jsonl").unlink()
-    run(world, copy, **KEEP)
+    with patch("transformers.trainer.logger.warning") as warned:
+        run(world, copy, **KEEP)
+    # The head is tied to the embedding, which would be called a missing key.
+    assert "missing keys" not in str(warned.call_args_list)
     said = capsys.readouterr().out
     assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said
     assert "resuming after step 5 of 6" in said
     assert_same(copy, reference)
 
 
-def test_a_checkpoint_that_cannot_be_loaded_is_passed_over(world, reference, copy, capsys):  # noqa: F811
+def test_a_checkpoint_that_cannot_be_loaded_is_passed_over(world, reference, copy, capsys):
     garble(copy / "work" / "checkpoint-6", "trainer_state.json")
     garble(copy / "work" / "checkpoint-5", "optimizer.pt")
     garble(copy / "work" / "checkpoint-4", "rng_state.pth")
@@ -113,7 +107,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_passed_over(world, reference, cop
     assert_same(copy, reference)
 
 
-def test_no_training_starts_again_because_nothing_can_be_loaded(world, copy):  # noqa: F811
+def test_no_training_starts_again_because_nothing_can_be_loaded(world, copy):
     for checkpoint in step_checkpoints(copy / "work")[:-1]:
         shutil.rmtree(checkpoint)
     garble(copy / "work" / "checkpoint-6", "optimizer.pt")
@@ -123,20 +117,10 @@ def test_no_training_starts_again_because_nothing_can_be_loaded(world, copy):  #
     assert not (copy / "model").exists()
 
 
-def test_memory_that_is_short_is_not_the_checkpoints_fault(world, copy):  # noqa: F811
-    load = "transformers.Trainer._load_optimizer_and_scheduler"
-    with (
-        patch(load, side_effect=torch.OutOfMemoryError("CUDA out of memory")),
-        pytest.raises(torch.OutOfMemoryError),
-    ):
-        run(world, copy, **KEEP)
-    assert len(step_checkpoints(copy / "work")) == 6
-
-
 @pytest.mark.parametrize("log", ["attempts.jsonl", "metrics.jsonl"])
 def test_a_truncated_log_does_not_make_a_training_unpublishable(
-    world,  # noqa: F811
-    reference,  # noqa: F811
+    world,
+    reference,
     copy,
     log,
 ):
@@ -147,14 +131,7 @@ def test_a_truncated_log_does_not_make_a_training_unpublishable(
     assert (copy / "provenance.json").exists()
 
 
-def test_a_damaged_line_of_the_attempts_is_named(world, copy):  # noqa: F811
-    path = copy / "work" / "attempts.jsonl"
-    path.write_text("{}x\n" + path.read_text())
-    with pytest.raises(DamagedFileError, match=r"attempts\.jsonl:1: .* remove this line"):
-        run(world, copy, **KEEP)
-
-
-def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):  # noqa: F811
+def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
     def again() -> None:
         with patch.dict(rewards.BUILT_IN, boxed=lambda completions, **_: [1.0, -1.0] * 16):
             _train(world, tmp_path)
@@ -172,13 +149,11 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys): 
     assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
 
 
-def _train(world: Path, out: Path, **named: Any) -> None:  # noqa: F811
-    from test_trainer import TRAINING
-
+def _train(world: Path, out: Path, **named: Any) -> None:
     run_module.train(job_in(world, out, TRAINING, "stapo", kept_steps=[4], **named))
 
 
-def test_a_damaged_base_model_is_no_start(world, tmp_path):  # noqa: F811
+def test_a_damaged_base_model_is_no_start(world, tmp_path):
     from stapo.provenance import write_sums
 
     shutil.copytree(world / "base", tmp_path / "world" / "base")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from test_damaged_checkpoints import garble
-from test_trainer import metrics, tokens, world  # noqa: F401
+from training_jobs import assert_same, metrics
 
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
@@ -69,14 +69,14 @@ def finish(*processes: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(world, tmp_path_factory) -> Path:  # noqa: F811
+def alone(world, tmp_path_factory) -> Path:
     """What one process computes."""
     out = tmp_path_factory.mktemp("alone")
     finish(start([sys.executable], world, out, "-", *CASES))
     return out
 
 
-def two_nodes(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
+def two_nodes(world: Path, out: Path, masks: Path) -> None:
     """Two launchers, as on two machines: one rendezvous, one process each, FSDP2."""
     port = free_port()
     both = ["--num_machines", "2", "--num_processes", "2"]
@@ -88,12 +88,12 @@ def two_nodes(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
     finish(*nodes)
 
 
-def replicas(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
+def replicas(world: Path, out: Path, masks: Path) -> None:
     """Two processes with the whole model each, exchanging gradients (DDP)."""
     finish(start(torchrun(), world, out, masks, *CASES))
 
 
-def packed(world: Path, out: Path, masks: Path) -> None:  # noqa: F811
+def packed(world: Path, out: Path, masks: Path) -> None:
     """Two processes under FSDP2 whose passes have no padding, unlike those of one process."""
     finish(start(sharded(), world, out, masks, *CASES, PACKED="1"))
 
@@ -145,7 +145,7 @@ def assert_same_tokens(*files: Path) -> None:
 
 @pytest.mark.rounding
 @pytest.mark.parametrize("launch", [two_nodes, replicas, packed])
-def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  # noqa: F811
+def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
     """To rounding: sums over tokens and ranks are taken in another order."""
     launch(world, tmp_path, alone)
     for case in CASES:
@@ -169,9 +169,7 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
             # Single precision, under one selection (3.5e-6 was measured).
             assert difference <= 2e-5 * size, (case, step)
             assert (size == 0) == (step in FLAT.get(case, ()))
-        for a, b in zip(
-            *(metrics(out / case / "metrics.jsonl") for out in (alone, tmp_path)), strict=True
-        ):
+        for a, b in zip(*(metrics(out / case) for out in (alone, tmp_path)), strict=True):
             for key in ("num_tokens", "num_silenced", "reward", "step"):
                 assert a[key] == b[key], (case, key)
             for key in ("loss", "kl", "gradient_norm", "entropy", "clip_high_fraction"):
@@ -187,7 +185,7 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):  #
 
 
 @pytest.mark.parametrize("launch", [sharded, torchrun])
-def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, tmp_path, launch):  # noqa: F811
+def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, tmp_path, launch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(launch(), world, whole, "-", "stapo"))
     process = start(launch(), world, killed, "-", "stapo")
@@ -207,10 +205,4 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
     finish(start(launch(), world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
     assert after == [0, step_of(newest), step_of(newest) - 1]
-    assert metrics(killed / "stapo" / "metrics.jsonl") == metrics(whole / "stapo" / "metrics.jsonl")
-    assert tokens(killed / "stapo") == tokens(whole / "stapo")
-    ours, theirs = (
-        load_file(out / "stapo" / "model" / "model.safetensors") for out in (killed, whole)
-    )
-    for name, tensor in theirs.items():
-        assert torch.equal(ours[name], tensor), name
+    assert_same(killed / "stapo", whole / "stapo")

@@ -1,31 +1,25 @@
-# ruff: noqa: F811
 """Interventions: all arms start equal, differ only by what they silence, and are repeatable to the bit."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from test_trainer import TRAINING, parity_reward, world  # noqa: F401
+from training_jobs import TRAINING, parity_reward
 
-from stapo.files import read_json
-from stapo.locks import ForeignDirectoryError
 from stapo.methods import JUSTRL, STAPO
 from stapo.records.arms import ARMS, NOTHING, SILENCED
-from stapo.records.interventions import read_intervention, read_intervention_tokens
+from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.training import intervene as module
 from stapo.training import rewards
-from stapo.training.arms import drawn, highest, kept_by_arm
+from stapo.training.arms import kept_by_arm
 from stapo.training.intervene import InterventionJob, intervene, make_trainer
 from stapo.training.minibatch import MiniBatch
-from stapo.training.ranks import Ranks
 from stapo.training.trainer import mini_batch
-from stapo.training.update import update
 
 # A model of a few steps is uncertain: with the paper's tau_p it would have no candidates.
 OFTEN = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.75, "scope": "candidates"})
@@ -96,31 +90,10 @@ def test_without_candidates_all_arms_are_equal_to_the_bit(world, tmp_path):
         assert len({*one.arms.values()}) == 1
 
 
-def test_the_tokens_are_those_of_the_rollouts(made):
-    table = read_intervention_tokens(made.out.with_suffix(".parquet")).to_pandas()
-    done = read_intervention(made.out).repetitions
-    for one in done:
-        own = table[table.repetition == one.repetition]
-        # The tiny rollouts are smaller than the sample: every token with an advantage is there.
-        assert own.candidate.sum() == one.candidates
-        assert own.silenced.sum() == one.arms[SILENCED].silenced
-        assert (own.advantage > 0).sum() == one.positive
-        assert not (own.silenced & ~own.candidate).any()
-        assert (own.entropy != own.entropy_after).mean() > 0.9
-    assert (table.advantage != 0).all()
-
-
 def test_the_same_job_gives_the_same_bytes(made, world, tmp_path):
     again = job_of(world, tmp_path)
     intervene(again)
     assert bytes_of(again) == bytes_of(made)
-
-
-def test_another_seed_draws_other_prompts_and_responses(made, world, tmp_path):
-    other = job_of(world, tmp_path, settings=Interventions(repetitions=2, prompts=6, seed=1))
-    intervene(other)
-    ours, theirs = (read_intervention(job.out).repetitions for job in (made, other))
-    assert {one.entropy for one in ours}.isdisjoint(one.entropy for one in theirs)
 
 
 def test_a_stop_loses_the_repetition_in_progress(made, world, tmp_path):
@@ -140,20 +113,6 @@ def test_a_stop_loses_the_repetition_in_progress(made, world, tmp_path):
         intervene(job)
     assert numbers == [0, 1, 1]
     assert bytes_of(job) == bytes_of(made)
-
-
-def test_a_damaged_repetition_is_done_again(made, world, tmp_path):
-    job = job_of(world, tmp_path)
-    intervene(job)
-    (job.work / "repetition-0.json").write_text('{"arms": ')
-    (job.work / "repetition-1.parquet").write_bytes(b"PAR1")
-    intervene(job)
-    assert bytes_of(job) == bytes_of(made)
-
-
-def test_the_work_directory_belongs_to_one_configuration(made):
-    with pytest.raises(ForeignDirectoryError):
-        intervene(replace(made, config={"other": 1}))
 
 
 def test_too_few_prompts_are_an_error(world, tmp_path):
@@ -219,26 +178,6 @@ def test_a_step_has_no_first_moment_and_the_second_moments_of_other_rollouts(rol
     trainer.restore(None)
 
 
-def test_the_same_number_gives_the_same_responses(rollout):
-    _, trainer, _ = rollout
-    rows = [{"prompt": [{"role": "user", "content": "1+2"}], "answer": "3"}]
-    one, two, other = (trainer.respond(rows, number)["completion_ids"] for number in (7, 7, 8))
-    assert torch.equal(one, two)
-    assert one.shape != other.shape or not torch.equal(one, other)
-
-
-def test_cosines():
-    one = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([[0.0]])}
-    other = {"a": torch.tensor([-4.0, 3.0]), "b": torch.tensor([[0.0]])}
-    none = {"a": torch.zeros(2), "b": torch.zeros(1, 1)}
-    assert module.inner(one, one) == 25
-    assert module.cosine(one, one) == 1
-    assert module.cosine(one, other) == 0
-    assert module.cosine(none, one) == 0
-    assert module.cosine(none, none) == 1
-    assert module.cosine({"a": -one["a"], "b": one["b"]}, one) == -1
-
-
 # The arms
 
 
@@ -277,105 +216,4 @@ def test_ties_at_the_threshold_silence_fewer_tokens_in_every_arm():
     assert (~kept["high_entropy"]).nonzero().tolist() == [[0, 1]]
 
 
-def test_all_positions_are_drawn_where_there_are_too_few():
-    among = torch.tensor([[True, False, True]])
-    assert torch.equal(drawn(among, 5, torch.Generator()), among)
-    assert torch.equal(highest(among, torch.rand(1, 3), 5), among)
-
-
 # A policy whose parameters are its logits
-
-
-class Table:
-    """A policy with logits of its own at every position, (B, T, V)."""
-
-    def __init__(self, rows: int, width: int, vocabulary: int, scale: float) -> None:
-        generator = torch.Generator().manual_seed(0)
-        shape = (rows, width, vocabulary)
-        self.logits = (scale * torch.randn(shape, generator=generator).double()).requires_grad_()
-        flat = self.logits.detach().softmax(-1).flatten(0, 1)
-        self.tokens = torch.multinomial(flat, 1, generator=generator).view(rows, width)
-
-    def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        log_probs = self.logits[rows].log_softmax(-1)
-        entropies = -(log_probs.exp() * log_probs).sum(-1)
-        return log_probs.gather(2, self.tokens[rows].unsqueeze(2)).squeeze(2), entropies
-
-    def batch(self, advantages: list[float]) -> MiniBatch:
-        with torch.no_grad():
-            logps, entropies = self.forward(torch.arange(len(advantages)))
-        return MiniBatch(
-            mask=torch.ones(logps.shape, dtype=torch.bool),
-            advantages=torch.tensor(advantages).double(), old_logps=logps, old_entropies=entropies,
-        )  # fmt: skip
-
-    def gradient(self, batch: MiniBatch, keep: torch.Tensor) -> torch.Tensor:
-        self.logits.grad = None
-        call = partial(update, self.forward, batch, JUSTRL, Ranks(), keep=keep)
-        call(group_size=2, micro_batch_tokens=10**6)
-        assert self.logits.grad is not None
-        return self.logits.grad
-
-
-def test_silencing_removes_the_push_of_exactly_these_tokens():
-    table = Table(2, 4, 6, 3.0)
-    batch = table.batch([1.0, -1.0])
-    keep = batch.mask.clone()
-    all_tokens = table.gradient(batch, keep).clone()
-    keep[0, 2] = False
-    without = table.gradient(batch, keep)
-    assert without[0, 2].abs().max() == 0
-    # Descent raises the logit of a sampled token with A > 0: the push that silencing removes.
-    assert all_tokens[0, 2, table.tokens[0, 2]] < 0
-    # The divisor counts kept tokens: 8 before, 7 now.
-    others = keep.unsqueeze(2).expand_as(without)
-    torch.testing.assert_close(without[others], all_tokens[others] * 8 / 7)
-
-
-def test_prediction_of_the_lemma_on_a_softmax():
-    from stapo.analysis.interventions import predicted_change, rank_correlation
-
-    table = Table(8, 200, 40, 2.0)
-    batch = table.batch([1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -1.5])
-    gradient = table.gradient(batch, batch.mask)
-    with torch.no_grad():
-        after = Table(8, 200, 40, 2.0)
-        after.tokens, after.logits = table.tokens, table.logits - 1e-3 * len(batch.mask) * gradient
-        change = after.forward(torch.arange(8))[1] - batch.old_entropies
-    advantages = batch.advantages.unsqueeze(1).expand_as(change)
-    predicted = predicted_change(
-        *(v.flatten().numpy() for v in (batch.old_logps, batch.old_entropies, advantages))
-    )
-    # By a plain loop over the tokens.
-    for row, value in enumerate(predicted[:200]):
-        logp, entropy = batch.old_logps[0, row].item(), batch.old_entropies[0, row].item()
-        assert value == pytest.approx(-torch.tensor(logp).exp().item() * (logp + entropy) * 1.0)
-    measured = change.flatten().numpy()
-    # The lemma leaves out a term of the whole distribution, which decides where tokens are rare.
-    assert rank_correlation(predicted, measured) > 0.75
-    likely = batch.old_logps.flatten().numpy() > -1
-    assert rank_correlation(predicted[likely], measured[likely]) > 0.9
-    signs = (predicted[likely] > 0) == (measured[likely] > 0)
-    assert signs.mean() > 0.95
-
-
-def test_the_change_of_entropy_is_that_of_autograd():
-    table = Table(1, 1, 5, 1.0)
-    batch = table.batch([1.0])
-    direction = -table.gradient(batch, batch.mask)
-    entropy = table.forward(torch.arange(1))[1].sum()
-    slope = (torch.autograd.grad(entropy, table.logits)[0] * direction).sum().item()
-    p = table.logits.detach().softmax(-1)[0, 0]
-    h, y = float(batch.old_entropies), int(table.tokens)
-    pulls = (p * (p.log() + h)).tolist()
-    # Every logit moves by A (1[v = y] - p_v); the first part is the lemma's.
-    lemma = -pulls[y]
-    rest = sum(pull * q for pull, q in zip(pulls, p.tolist(), strict=True))
-    assert slope == pytest.approx(lemma + rest)
-
-
-def test_a_record_is_read_back(made):
-    found = read_json(made.out)
-    assert found["version"] == 1
-    assert found["responses"] == 6 * TRAINING.group_size
-    assert read_intervention(made.out).as_json() == found

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stapo.gpus import lease
 from stapo.repository import STUDIES
@@ -67,11 +66,6 @@ def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
         process.wait()
 
 
-def test_more_than_there_are_is_an_error(tmp_path):
-    with pytest.raises(StudyError, match="--gpus 3: only 2 available"):
-        lease(3, ["0", "1"], tmp_path)
-
-
 def test_leases_lie_in_a_directory_of_this_user_alone(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -97,43 +91,6 @@ def test_leases_lie_in_a_directory_of_this_user_alone(tmp_path):
     with pytest.raises(OSError, match="symbolic links"):
         lease(1, ["0"], own)
     assert not list(theirs.iterdir())
-
-
-def test_what_the_program_starts_imports_nothing_of_the_working_directory(tmp_path):
-    for name in ("pickle", "socket", "typer", "torch"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')")
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    # In place of srun: what it starts inherits the environment.
-    (tools / "srun").write_text(
-        f"#!/bin/sh\n{sys.executable} -c 'import pickle, socket, typer; print(typer.__file__)'\n"
-    )
-    (tools / "srun").chmod(0o755)
-    environment = {**os.environ, "SLURM_JOB_ID": "7", "PATH": f"{tools}:{os.environ['PATH']}"}
-    for name in (LAUNCHED, RENDEZVOUS, "PYTHONSAFEPATH"):
-        environment.pop(name, None)
-    (tmp_path / "p.jsonl").write_text('{"question": "q", "answer": "1"}\n')
-    command = [
-        *(sys.executable, "-P", "-m", "stapo", "train", "--study", str(STUDIES / "smoke.yaml")),
-        *(
-            "--size",
-            "tiny",
-            "--method",
-            "grpo",
-            "--seed",
-            "0",
-            "--base",
-            "b",
-            "--prompts",
-            "p.jsonl",
-        ),
-        *("--work", "w", "--out", "o", "--metrics", "m", "--gpus", "0", "--nodes", "2"),
-    ]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].endswith("site-packages/typer/__init__.py")
 
 
 def test_the_lease_outlives_exec(tmp_path):
@@ -167,16 +124,6 @@ def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
         assert options["--main_process_port"] == "0"
 
 
-def test_every_configuration_is_used_by_some_resources():
-    cases = [(8, 1), (16, 2), (0, 2)]
-    environment = {RENDEZVOUS: "a:1", "SLURM_NODEID": "0"}
-    used = {Path(accelerate_command([], *case, environment)[5]).name for case in cases}
-    assert used == {path.name for path in CONFIGURATIONS.glob("*.yaml")}
-    eight = yaml.safe_load((CONFIGURATIONS / "gpu-8.yaml").read_text())
-    many = yaml.safe_load((CONFIGURATIONS / "nodes.yaml").read_text())
-    assert eight["fsdp_config"] == many["fsdp_config"]
-
-
 def test_several_machines_need_a_slurm_job():
     with pytest.raises(StudyError, match="not inside a Slurm job"):
         srun_command(["train"], 2, {})
@@ -184,11 +131,6 @@ def test_several_machines_need_a_slurm_job():
     assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
     assert command[-4:] == [sys.executable, "-m", "stapo", "train"]
     assert rendezvous({"SLURM_JOB_ID": "40017"}).endswith(":20017")
-
-
-def test_a_launched_process_launches_nothing(monkeypatch):
-    monkeypatch.setenv(LAUNCHED, "1")
-    launch_training(["train"], 8, 4)
 
 
 def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):

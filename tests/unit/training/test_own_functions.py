@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_trainer import TRAINING, world  # noqa: F401
-from training_jobs import job_in
+from training_jobs import TRAINING, job_in
 
+from stapo.files import read_jsonl
 from stapo.training import run
 from stapo.training.own_functions import OwnFunctionError
 
@@ -37,6 +37,12 @@ def empty(completions, **_):
 def none(completions, **_):
     return None
 
+def exits(completions, **_):
+    raise SystemExit(0)
+
+def nothing(logps, entropies, advantages, mask):
+    return torch.zeros_like(mask)
+
 def untaken(completions):
     return [1.0] * len(completions)
 """
@@ -56,7 +62,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def train(
-    world: Path,  # noqa: F811
+    world: Path,
     own: Path,
     selection: str = "",
     reward: str = "length",
@@ -83,7 +89,7 @@ def train(
     ],
 )
 def test_an_error_of_a_selection_is_a_line_with_its_place_in_the_file(
-    world,  # noqa: F811
+    world,
     own,
     monkeypatch,
     function,
@@ -103,11 +109,21 @@ def test_an_error_of_a_selection_is_a_line_with_its_place_in_the_file(
     ("function", "place", "error"),
     [
         ("empty", f", line {line_of('raise StopIteration')}", "StopIteration"),
+        ("exits", f", line {line_of('raise SystemExit')}", "SystemExit: 0"),
         ("none", "", "TypeError: 'NoneType' object is not iterable"),
         ("untaken", "", "TypeError: untaken.* got an unexpected keyword argument .*"),
     ],
 )
-def test_an_error_of_a_reward_is_a_line(world, own, function, place, error):  # noqa: F811
+def test_an_error_of_a_reward_is_a_line(world, own, function, place, error):
     with pytest.raises(OwnFunctionError, match=rf"own.py:{function}{place}: {error}; fix the"):
         train(world, own, reward=function)
     assert error.split(":")[0] in (own.parent / "work" / "traceback-rank0.txt").read_text()
+
+
+def test_a_training_that_never_keeps_a_token_ends_with_a_line(world, own):
+    # At the same step when it is resumed.
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"^step 2: own.py:nothing keeps no token, as in all"):
+            train(world, own, selection="nothing", steps=2)
+    assert len(read_jsonl(own.parent / "work" / "metrics.jsonl")) == 2
+    assert not (own.parent / "model").exists()

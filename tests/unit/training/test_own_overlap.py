@@ -63,21 +63,6 @@ def test_prompts_in_a_file_are_compared_too(folder):
     assert only.endswith(FILE)
 
 
-def test_prompts_with_conflicting_answers_are_no_prompts(folder):
-    rows = (folder / "p.jsonl").read_text()
-    (folder / "p.jsonl").write_text(f"{rows}\n{rows.replace(': 1', ': 2', 1)}")
-    check_own_overlap(read_study(Path("file.yaml")))
-
-
-def test_nothing_is_loaded_for_prompts_from_the_hub_or_without_an_own_benchmark(
-    folder, monkeypatch
-):
-    monkeypatch.setattr("stapo.training.own_overlap.prompt_records", None)
-    check_own_overlap(read_study(STUDIES / "smoke.yaml"))
-    (folder / "hub.yaml").write_text(f"{STUDY}data: {{hub: a/b, revision: main}}\n")
-    check_own_overlap(read_study(Path("hub.yaml")))
-
-
 def test_check_and_the_start_of_a_run_refuse_it(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["stapo", "check", "mine.yaml"])
     with pytest.raises(SystemExit) as ended:

@@ -15,10 +15,8 @@ from stapo.training.rewards import (
     box_content,
     boxed_reward,
     dapo_reward,
-    normal_answer,
     own_reward,
     reward_doubt,
-    reward_fault,
     reward_functions,
 )
 
@@ -117,11 +115,6 @@ def test_a_degenerate_response_takes_no_time(piece):
     assert process_time() - started < 0.5
 
 
-def test_the_normal_form_is_one_for_each_way_to_write_a_number():
-    written = ["1,000", "$1000$", r"\$1000", "1000 dollars", "x=1000", r"\text{1000}", "1{,}000"]
-    assert {normal_answer(one) for one in written} == {"1000"}
-
-
 OWN = """
 raise_if_imported = None
 def length(completions, completion_ids, answer, **columns):
@@ -172,12 +165,6 @@ def test_one_that_changes_its_arguments_changes_copies(own):
     before = deepcopy(columns)
     assert reward(**columns) == [1.0, 2.0]
     assert columns == before
-
-
-def test_looking_for_it_runs_none_of_its_code(own):
-    assert reward_fault(own("length")) is None
-    assert reward_fault(TRAINING) is None
-    assert not any(name.startswith("mine_of_tests") for name in sys.modules)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from unittest.mock import patch
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_trainer import TRAINING, metrics, parity_reward, weights, world  # noqa: F401
 from test_update import CASES, ROWS, WIDER
 from test_update import mini_batch as random_mini_batch
-from training_jobs import job_in
+from training_jobs import TRAINING, job_in, metrics, parity_reward, weights
 
 from stapo.objective import importance_weights
 from stapo.training import rewards
@@ -116,25 +115,25 @@ def sampled(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: Any)
     return ids, logps
 
 
-def run(world: Path, out: Path, **changes: Any) -> list[dict[str, Any]]:  # noqa: F811
+def run(world: Path, out: Path, **changes: Any) -> list[dict[str, Any]]:
     with (
         patch.object(StapoTrainer, "_generate_single_turn", sampled),
         patch.dict(rewards.BUILT_IN, boxed=parity_reward),
     ):
         training = TRAINING.model_copy(update={"steps": 4, **changes})
         run_module.train(job_in(world, out, training, "justrl"))
-    return metrics(out / "metrics.jsonl")
+    return metrics(out)
 
 
 @pytest.fixture(scope="module")
-def unlimited(world, tmp_path_factory) -> Path:  # noqa: F811
+def unlimited(world, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("unlimited")
     run(world, out)
     return out
 
 
-def test_a_training_stops_above_the_limit_before_the_weights_change(world, unlimited, tmp_path):  # noqa: F811
-    expected = metrics(unlimited / "metrics.jsonl")
+def test_a_training_stops_above_the_limit_before_the_weights_change(world, unlimited, tmp_path):
+    expected = metrics(unlimited)
     found = [record["rollout_mismatch"] for record in expected]
     assert max(found[:2]) < 20 < min(found[2:])
     with pytest.raises(FloatingPointError) as stopped:
@@ -149,8 +148,8 @@ def test_a_training_stops_above_the_limit_before_the_weights_change(world, unlim
         assert torch.equal(weights(tmp_path)[name], tensor), name
 
 
-def test_the_correction_changes_the_gradient_and_no_measurement(world, unlimited, tmp_path):  # noqa: F811
-    expected = metrics(unlimited / "metrics.jsonl")[0]
+def test_the_correction_changes_the_gradient_and_no_measurement(world, unlimited, tmp_path):
+    expected = metrics(unlimited)[0]
     (found,) = run(world, tmp_path, rollout_correction=2.0, steps=1)
     differs = {name for name in expected if found[name] != expected[name]}
     assert differs == {"loss", "gradient_norm"}

@@ -8,8 +8,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from test_trainer import TRAINING, metrics, world  # noqa: F401
-from training_jobs import job_in
+from training_jobs import TRAINING, job_in, metrics
 from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
@@ -36,7 +35,7 @@ def train(base: Path, out: Path, questions: list[str], **changes: Any) -> list[d
     training, ends = TRAINING.model_copy(update={"steps": 2, **changes}), ["<|im_end|>", END]
     given = {"base": base, "end_tokens": ends}
     run_module.train(job_in(out, out, training, "justrl", **given))
-    return metrics(out / "metrics.jsonl")
+    return metrics(out)
 
 
 def saying(tokens: list[str], base: Path) -> Any:
@@ -62,7 +61,7 @@ def saying(tokens: list[str], base: Path) -> Any:
     ids=["further end token", "tokenizer's own", "wrong before the end", "cut off"],
 )
 def test_training_and_evaluation_read_the_same_text(
-    world, tmp_path, tokens, reward, text, length, truncated  # noqa: F811
+    world, tmp_path, tokens, reward, text, length, truncated
 ):  # fmt: skip
     read: list[str] = []
 
@@ -97,7 +96,7 @@ def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
     )
 
 
-def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):  # noqa: F811
+def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):
     """16 of at most 20 tokens, the last 8 of which cost 1 more and more: 12 - 16 of 8 is -0.5."""
     tokens = [*["+"] * 12, BOX, "5", "}", END]
     with saying(tokens, world / "base"):
@@ -106,7 +105,7 @@ def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):  # noqa: 
     assert {record["reward"] for record in records} == {0.5}
 
 
-def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys):  # noqa: F811
+def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys):
     """With the instruction, as the model sees them: chain:1+1 has 4 tokens, the instruction 1."""
     seen: list[str] = []
 

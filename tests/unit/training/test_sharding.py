@@ -11,7 +11,6 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from sharded_ranks import FACTS, SEEN, TENSORS
 from test_distributed import finish, sharded, start
-from test_trainer import world  # noqa: F401
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=["no", "bf16"])
-def ranks(request, world, tmp_path_factory) -> Any:  # noqa: F811
+def ranks(request, world, tmp_path_factory) -> Any:
     """What two ranks have: mixed precision, tensors of the first step, facts."""
     out = tmp_path_factory.mktemp(request.param)
     launch = [*sharded(), "--mixed_precision", request.param]
@@ -88,7 +87,7 @@ def test_every_process_group_has_the_timeout(ranks) -> None:
     assert set(ranks[2]["timeouts"]) == {TIMEOUT.total_seconds()}
 
 
-def test_no_model_is_distributed_over_the_gpus_of_a_process(world, tmp_path, monkeypatch) -> None:  # noqa: F811
+def test_no_model_is_distributed_over_the_gpus_of_a_process(world, tmp_path, monkeypatch) -> None:
     """TRL asks for it where a process has a GPU."""
     asked = []
     load = PreTrainedModel.from_pretrained.__func__

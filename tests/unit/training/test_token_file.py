@@ -104,13 +104,6 @@ def test_rows_are_sorted_and_name_prompt_and_response(tmp_path) -> None:
     assert all(len(row["top_tokens"]) == TOP for row in rows)
 
 
-def test_the_order_of_the_log_does_not_matter(tmp_path) -> None:
-    lines = [line(step, 30, 40) for step in (1, 2)]
-    table, _ = written(tmp_path, lines, build_tokenizer(), 10**6)
-    again, _ = written(tmp_path, lines[::-1], build_tokenizer(), 10**6)
-    assert table.equals(again)
-
-
 @pytest.mark.parametrize(("megabytes", "steps"), [(1, 20), (1, 1), (2, 300)])
 def test_a_file_is_never_larger_than_its_limit(tmp_path, megabytes: int, steps: int) -> None:
     """Even with tokens of 50 characters, each of three bytes, that do not repeat."""
@@ -129,15 +122,6 @@ def test_without_its_texts_a_row_is_smaller_than_assumed(tmp_path) -> None:
     table, found = written(tmp_path, lines, HOSTILE, 1)
     assert found < ROW_BYTES / 2 * table.num_rows
     assert set(table["token"].to_pylist()) == {""}
-
-
-def test_texts_are_cut_away_from_the_token(tmp_path) -> None:
-    one = line(1, 3, 10_000)
-    table, _ = written(tmp_path, [one], HOSTILE, 10**6)
-    text = HOSTILE.decode(one["before"][0])
-    befores = table["before"].to_pylist()
-    assert text[-CHARACTERS["before"] :] in befores
-    assert HOSTILE.decode(one["after"][0])[: CHARACTERS["after"]] in table["after"].to_pylist()
 
 
 def test_without_records_the_file_is_there_and_empty(tmp_path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from test_trainer import TRAINING, metrics, run, world  # noqa: F401
+from training_jobs import TRAINING, metrics, run
 
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.rounding
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def trained(request, world, tmp_path_factory) -> tuple[str, Path]:  # noqa: F811
+def trained(request, world, tmp_path_factory) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp(request.param)
     run(world, out, request.param, steps=3, token_records_mb=1)
     return request.param, out
@@ -31,9 +31,7 @@ def table(out: Path) -> pd.DataFrame:
 
 def test_the_numbers_of_a_step_are_those_of_its_metrics(trained) -> None:
     name, out = trained
-    for record, (_, step) in zip(
-        metrics(out / "metrics.jsonl"), table(out).groupby("step"), strict=True
-    ):
+    for record, (_, step) in zip(metrics(out), table(out).groupby("step"), strict=True):
         sums = step.groupby("kind")["weight"].sum().reindex(KINDS, fill_value=0.0)
         assert sums.sum() == pytest.approx(record["num_tokens"])
         candidates = sums["silenced"] + sums["retained"]
@@ -45,7 +43,7 @@ def test_the_numbers_of_a_step_are_those_of_its_metrics(trained) -> None:
         assert pd.isna(threshold) == (candidates == 0)
 
 
-def test_prompts_are_lines_of_the_file_and_contexts_begin_in_them(trained, world) -> None:  # noqa: F811
+def test_prompts_are_lines_of_the_file_and_contexts_begin_in_them(trained, world) -> None:
     _, out = trained
     prompts, tokenizer = read_prompts(world / "prompts.jsonl"), load_tokenizer(world / "base")
     found = table(out)
@@ -72,13 +70,13 @@ def test_candidates_are_split_by_the_threshold(trained) -> None:
     assert Counter(found["kind"])["silenced"] > 0
 
 
-def test_no_budget_records_nothing_and_the_file_is_there(world, tmp_path) -> None:  # noqa: F811
+def test_no_budget_records_nothing_and_the_file_is_there(world, tmp_path) -> None:
     run(world, tmp_path, steps=2, token_records_mb=0)
     assert len(table(tmp_path)) == 0
     assert not (tmp_path / "work" / "tokens.jsonl").exists()
 
 
-def test_the_budget_sets_only_the_number_of_tokens(world, tmp_path, monkeypatch) -> None:  # noqa: F811
+def test_the_budget_sets_only_the_number_of_tokens(world, tmp_path, monkeypatch) -> None:
     few, many = tmp_path / "few", tmp_path / "many"
     monkeypatch.setattr("stapo.records.tokens.ROW_BYTES", 25_000)
     assert rows_per_step(1, 2) == 20

@@ -196,19 +196,3 @@ def test_everything_lies_where_the_mini_batch_lies(base) -> None:
     elsewhere, here = (Run(base, method, 2, device=device) for device in ("meta", "cpu"))
     assert elsewhere.update.loss == here.update.loss
     assert elsewhere.records == here.records
-
-
-def test_micro_batches_are_summed_in_double_precision(base) -> None:
-    """Of numbers in double precision, with a divisor that single precision holds exactly."""
-    trainer, batch, tables = base
-    mask = batch["completion_mask"].clone()
-    mask[3, LENGTHS[3] - (sum(LENGTHS) - 128) :] = 0
-    assert mask.sum() == 128
-    double = {name: value.double() for name, value in batch.items() if value.is_floating_point()}
-    double = {**batch, **double, "completion_mask": mask}
-    tables = tuple(values.double() for values in tables)
-    method = clipped("justrl")
-    run = Run((trainer, double, tables), method, 1)
-    assert len(run.for_gradient[0]) > 2
-    loss, _ = plain(method, double, tables)
-    assert run.records[0]["loss"] == pytest.approx(loss, rel=1e-13)  # a few roundings of double

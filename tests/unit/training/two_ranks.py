@@ -19,7 +19,7 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from safetensors.torch import load_file, save_file
-from test_trainer import run
+from training_jobs import run
 from trl.generation.vllm_generation import VLLMGeneration
 
 from stapo.training import run as run_module
@@ -102,7 +102,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             patch.object(StapoTrainer, "_generate_single_turn", completions),
             patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
             patch.object(update_module, "select", keep_mask),
-            patch("test_trainer.parity_reward", partial(rewards, flat=FLAT.get(case, [None])[0])),
+            patch("training_jobs.parity_reward", partial(rewards, flat=FLAT.get(case, [None])[0])),
             patch.object(run_module, "StapoConfig", config),
         ):
             # A clip that large changes no gradient; tau_p is such that there are candidates.
