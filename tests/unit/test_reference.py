@@ -67,7 +67,6 @@ def test_all_that_is_said_has_a_revision_and_a_confidence():
 def test_the_base_models_are_the_papers():
     content = paper()
     assert set(content["base"]["models"]) == set(content["models"].values())
-    assert set(content["base"]["beside"].values()) <= set(content["benchmarks"])
 
 
 def test_what_is_said_of_single_tokens_has_a_revision_and_a_confidence():

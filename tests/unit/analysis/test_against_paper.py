@@ -1,14 +1,17 @@
 """Ours beside the paper's: each revision's numbers beside that revision's method."""
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 from synthetic import write_score
 
 from stapo.analysis.against_paper import claims_of, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.main_tables import render
+from stapo.analysis.main_tables import print_audit, render
+from stapo.analysis.paper_audit import audit_rows, audit_text, recomputed_headline, stated_headline
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.repository import STUDIES
@@ -38,7 +41,7 @@ def tabulated(raw, root, *, sizes=("1.7B",), methods=ALL, benchmarks=SIX, decodi
 def test_ours_stands_beside_the_papers_cell(raw_study, tmp_path, all_six):
     names = SIX if all_six else ["aime24", "math500"]
     table, against = tabulated(raw_study, tmp_path, benchmarks=names, decoding="t0.7-p0.9")
-    cells = {(cell.title, cell.column): cell for cell in against.cells}
+    cells = {(cell.title, cell.what): cell for cell in against.cells}
     # An average over other benchmarks than the paper's is another quantity.
     assert len(cells) == 4 * (7 if all_six else 2)
     title = METHODS["stapo-v2"].title
@@ -49,13 +52,6 @@ def test_ours_stands_beside_the_papers_cell(raw_study, tmp_path, all_six):
     line = f"| v1 to v3 | 1.7B | {title} | aime24 | {own:.2f} | 16.04 | {own - 16.04:+.2f} |"
     assert line in text
     assert "Against the paper" not in render(table, "md")
-
-
-def test_avg_over_more_benchmarks_than_the_papers_is_not_its_avg(raw_study, tmp_path):
-    names = [*SIX, "chain-2"]
-    _, against = tabulated(raw_study, tmp_path, benchmarks=names)
-    assert not [cell for cell in against.cells if cell.column == "Avg"]
-    assert against.gains == []
 
 
 def test_no_revision_is_judged_by_the_table_of_another(raw_study, tmp_path):
@@ -103,7 +99,7 @@ def test_our_gains_stand_beside_those_of_their_revision(raw_study, tmp_path, dec
     raw_study["compare"] = {"target": "justrl", "baselines": ["grpo"]}
     sizes = ("1.7B", "8B", "14B")
     table, against = tabulated(raw_study, tmp_path, sizes=sizes, decoding=decoding)
-    found = {(gain.revision, gain.where): gain for gain in against.gains}
+    found = {(gain.revision, gain.size): gain for gain in against.gains}
     # Stated to 0.01.
     assert {key: gain.paper for key, gain in found.items()} == pytest.approx(expected, abs=0.005)
     for (revision, where), gain in found.items():
@@ -121,64 +117,10 @@ def test_our_gains_stand_beside_those_of_their_revision(raw_study, tmp_path, dec
     assert line in text
 
 
-def test_a_mean_over_other_sizes_than_the_papers_is_not_its_headline(raw_study, tmp_path):
-    _, against = tabulated(raw_study, tmp_path, sizes=("1.7B", "8B"))
-    assert {gain.where for gain in against.gains} == {"1.7B", "8B"}
-
-
-def test_without_the_papers_three_baselines_there_is_no_gain_of_the_papers(raw_study, tmp_path):
-    _, against = tabulated(raw_study, tmp_path, methods=["grpo", "justrl", "stapo"])
-    assert against.gains == []
-
-
 def test_another_model_of_the_size_is_not_the_papers(raw_study, tmp_path):
     raw_study["models"]["8B"] = {"hub": "somebody/else-8B", "revision": "main"}
     _, against = tabulated(raw_study, tmp_path, sizes=("8B",))
-    assert (against.cells, against.gains, against.bases) == ([], [], [])
-
-
-def test_a_method_that_the_study_changed_says_so_beside_its_number(raw_study, tmp_path):
-    raw_study["methods"] = {"stapo-v2": {"tau_p": 0.01}}
-    table, against = tabulated(raw_study, tmp_path)
-    changed = {cell.title: cell.changed for cell in against.cells}
-    assert "tau_p 0.01" in changed.pop(METHODS["stapo-v2"].title)
-    assert set(changed.values()) == {""}
-    gains = {gain.revision: gain.changed for gain in against.gains}
-    assert "tau_p 0.01" in gains["v1 to v3"]
-    assert gains["v4 and v5"] == ""
-    rows = [line for line in render(table, "md", against).splitlines() if "| 28.22 |" in line]
-    assert len(rows) == 1
-    assert r"tau\_p 0.01" in rows[0]
-
-
-def test_what_the_base_models_authors_publish_stands_beside_ours(raw_study, tmp_path):
-    table, against = tabulated(raw_study, tmp_path)
-    (base,) = against.bases
-    ours = table.rows[0].cells["math500"].value
-    assert (base.published, base.ours) == ({"MATH": 43.50, "GSM8K": 75.44}, {"MATH": ours})
-    text = render(table, "md", against)
-    assert f"MATH 43.50 (our math500: {ours:.2f}), GSM8K 75.44" in text
-    assert "4-shot" in text
-    assert "not comparable digit by digit" in text
-
-
-def test_what_a_revision_says_stands_beside_studies_that_vary_it(raw_study, tmp_path):
-    table, plain = tabulated(raw_study, tmp_path, benchmarks=["aime24"])
-    assert plain.claims == []  # Two revisions differ in q, but neither is varied.
-    raw_study["methods"] = {
-        "rarer": {"base": "stapo", "tau_p": 0.0002},
-        "older": {"base": "stapo-v2", "tau_p": 0.2},
-    }
-    methods = ["stapo", "rarer", "older"]
-    table, varied = tabulated(raw_study, tmp_path, methods=methods, benchmarks=["aime24"])
-    (claim,) = varied.claims
-    assert claim.startswith("v4 and v5 [read in a primary text]")
-    assert "largely insensitive" in claim
-    assert "largely insensitive" in render(table, "md", varied)
-    methods = ["stapo-v2", "older"]
-    _, varied = tabulated(raw_study, tmp_path, methods=methods, benchmarks=["aime24"])
-    (claim,) = varied.claims
-    assert "17.4 to 7.2" in claim
+    assert (against.cells, against.gains) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -205,3 +147,30 @@ def test_a_name_of_the_papers_with_another_base_says_what_it_is(raw_study, tmp_p
     raw_study["methods"] = {"stapo-v2": {"base": "justrl"}}
     _, against = tabulated(raw_study, tmp_path)
     assert {cell.changed for cell in against.cells if cell.title == "stapo-v2"} == {"as JustRL"}
+
+
+def test_the_one_row_of_the_papers_table_that_does_not_add_up_is_named():
+    rows = audit_rows()
+    assert len(rows) == 24
+    (odd,) = [row for row in rows if not row.follows]
+    assert (odd.size, odd.method, odd.stated) == ("14B", "stapo-v2", 64.38)
+    assert odd.recomputed == pytest.approx(64.905)
+    assert "Table of v1 to v3 [from secondary copies that agree]: 23 of 24" in audit_text()
+
+
+def test_headlines_of_a_revision_without_table_are_not_recomputed():
+    for decoding, mean in (("t1.0-p1.0", 7.13), ("t0.7-p0.9", 3.71)):
+        assert stated_headline("v1 to v3", decoding).mean == pytest.approx(mean, abs=0.005)
+        assert stated_headline("v4 and v5", decoding) is None
+        assert recomputed_headline("v4 and v5", decoding) is None
+
+
+def test_the_printed_audit_names_revisions_and_how_sure_it_is():
+    console = Console(width=250, file=io.StringIO())
+    print_audit(console)
+    text = console.file.getvalue()
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    assert lines
+    assert all("[read in" in line or "[from secondary" in line for line in lines)
+    stated = ("largely insensitive", "17.4 to 7.2", "P = 0.2433 %", "63.20", "18.49", "62.02")
+    assert [said for said in stated if said not in text] == []

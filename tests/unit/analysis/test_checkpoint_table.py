@@ -1,8 +1,6 @@
 """Rows that are checkpoints from anywhere: every two are compared, all comparisons are one family."""
 
 import io
-import re
-from dataclasses import replace
 from itertools import combinations
 
 import pyarrow as pa
@@ -77,11 +75,3 @@ def test_rows_have_their_own_sizes_and_titles(table):
         assert "headline" not in text
         assert "training seed" not in text.lower()
     assert "| Size | Checkpoint | Mean tokens |" in render(table, "md")
-
-
-def test_what_does_not_apply_to_checkpoints_of_unknown_size_is_left_out(table):
-    alone = replace(table, rows=[replace(table.rows[0], size="")], comparisons=[])
-    stream = io.StringIO()
-    print_table(alone, Console(file=stream, width=200))
-    for text in (stream.getvalue(), render(alone, "md"), render(alone, "tex")):
-        assert not re.search(r"\b(size|headline|methods)\b", text, re.IGNORECASE)

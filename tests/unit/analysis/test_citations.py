@@ -6,14 +6,12 @@ import subprocess
 from itertools import chain
 
 import pytest
-import yaml
 
-from stapo import paths
-from stapo.analysis.citations import references, write_references
+from stapo.analysis.citations import references
 from stapo.methods import METHODS
 from stapo.reference import bibliography, citations, paper
 from stapo.repository import ROOT, STUDIES
-from stapo.study import parse_study, read_study
+from stapo.study import read_study
 from stapo.tasks import benchmark_definitions
 
 FIELD = re.compile(r"^  (\w+) = (\{.*\}),$", re.DOTALL)
@@ -73,14 +71,6 @@ def keys_of(text):
     return set(re.findall(r"^@\w+\{(.+),$", text, re.MULTILINE))
 
 
-def test_what_has_no_reference_is_named(raw_study, tmp_path):
-    raw_study["models"]["mine"] = {"hub": "someone/model", "revision": "main"}
-    raw_study["run"]["sizes"] = ["mine"]
-    path = write_references(parse_study(raw_study), tmp_path)
-    assert path == tmp_path / paths.REFERENCES.format(study=raw_study["name"])
-    assert "% No reference known: someone/model." in path.read_text()
-
-
 @pytest.mark.skipif(not shutil.which("bibtex"), reason="needs bibtex (texlive-binaries)")
 def test_bibtex_reads_all_entries(tmp_path):
     shutil.copy(ROOT / "stapo" / "reference" / "references.bib", tmp_path / "references.bib")
@@ -91,15 +81,3 @@ def test_bibtex_reads_all_entries(tmp_path):
     assert done.returncode == 0, done.stdout
     assert "Warning" not in done.stdout, done.stdout
     assert (tmp_path / "a.bbl").read_text().count(r"\bibitem") == len(bibliography())
-
-
-def test_the_citation_file_names_the_suite_and_the_paper():
-    found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert found.keys() >= {"cff-version", "message", "title", "authors"}
-    assert found["cff-version"] == "1.2.0"
-    (paper,) = found["references"]
-    assert paper.keys() >= {"type", "title", "authors"}
-    assert paper["url"].endswith(fields_of(bibliography()["stapo"])["eprint"])
-    names = [f"{one['family-names']}, {one['given-names']}" for one in paper["authors"]]
-    stated = " ".join(fields_of(bibliography()["stapo"])["author"].split())
-    assert names == stated.split(" and ")

@@ -1,7 +1,6 @@
 """Every claim of the paper, decided on synthetic studies whose truth is known."""
 
 import shutil
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from synthetic_tokens import population, write_tokens
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.claims import (
-    ALL_QUANTITIES,
     HOLDS,
     OPEN,
     REFUTED,
@@ -19,15 +17,20 @@ from stapo.analysis.claims import (
     Claim,
     decide,
     paper_claims,
-    table,
     verdicts,
 )
+from stapo.analysis.evidence.quadrants import quadrants
+from stapo.analysis.evidence.recorded import recorded
+from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.quantities import (
     POOLED,
+    QUANTITIES,
     Measured,
     UnmeasuredError,
     entropy_below_80th_percentile,
     pooled,
+    spurious_gradient,
+    within_bounds,
 )
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.evaluation.statistics import Interval
@@ -181,7 +184,7 @@ def test_every_claim_is_decided_as_the_truth_is(raw_study, tmp_path, world, expe
     wrong = {row.claim.id: row.reason for row in decided if row.verdict != expected}
     assert wrong == {}
     assert all(row.measured for row in decided)
-    assert {row.claim.quantity for row in rows} == {*ALL_QUANTITIES}
+    assert {row.claim.quantity for row in rows} == {*QUANTITIES}
     # The paper's own numbers: gains are far from them, and only one size is there.
     for row in rows:
         if row.claim.id == "spurious-gradient-16.7":
@@ -190,19 +193,6 @@ def test_every_claim_is_decided_as_the_truth_is(raw_study, tmp_path, world, expe
             assert row.reason == "Not measured: the study has no 8B, 14B."
         if row.claim.id == "gain-v5-1.7B":
             assert row.verdict == REFUTED
-
-
-def test_one_training_seed_decides_nothing_about_a_method(raw_study, tmp_path):
-    everything = verdicts(finished(raw_study, tmp_path, TRUE, seeds=1))
-    of_tokens = [row for row in everything if row.claim.about == "tokens" and row.verdict != OPEN]
-    assert of_tokens
-    assert all("of one training, not about its method" in row.reason for row in of_tokens)
-    rows = of_metrics_and_scores(everything)
-    assert Counter(row.verdict for row in rows) == {OPEN: len(rows)}
-    reasons = {row.reason for row in rows if row.measured}
-    assert reasons == {"One training seed decides nothing about a method."}
-    # What was measured is shown all the same.
-    assert any("lowest entropy of GRPO" in str(row.measured[0]) for row in rows if row.measured)
 
 
 def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
@@ -222,23 +212,6 @@ def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
     assert {row.verdict for row in unmeasured} == {OPEN}
 
 
-def test_a_headline_of_the_papers_sizes_is_compared_with_the_papers(raw_study, tmp_path):
-    change = {"run": {"sizes": ["1.7B", "8B", "14B"], "methods": [*BASELINES, "stapo"]}}
-    artefacts = finished(raw_study, tmp_path, TRUE, seeds=2, **change)
-    rows = {
-        row.claim.id: row
-        for row in of_metrics_and_scores(verdicts(artefacts))
-        if row.claim.method == "stapo"
-    }
-    (measured,) = rows["headline-v5-t1.0"].measured
-    # 5 of 6 benchmarks against 2 of 6.
-    assert measured.found.value == pytest.approx(100 * (5 / 2 - 1))
-    assert measured.where == "mean of 1.7B, 8B, 14B"
-    assert rows["headline-v5-t1.0"].verdict == REFUTED
-    (gain,) = rows["gain-v5-8B"].measured
-    assert (gain.where, gain.found.value) == ("8B", pytest.approx(150))
-
-
 def test_models_that_are_not_the_papers_are_not_compared_with_its_numbers(raw_study, tmp_path):
     change = {
         "run": {"sizes": ["1.7B"], "methods": [*BASELINES, "stapo"]},
@@ -246,7 +219,7 @@ def test_models_that_are_not_the_papers_are_not_compared_with_its_numbers(raw_st
         "methods": {"stapo": {"tau_p": 0.01}},
     }
     artefacts = finished(raw_study, tmp_path, TRUE, seeds=2, **change)
-    grid = table(artefacts)
+    grid = evidence_table(artefacts, "verdicts")
     (row,) = [row for row in grid.rows if row.claim.id == "gain-v5-1.7B"]
     assert row.reason == "Not measured: the model of 1.7B is not the paper's."
     assert any(note.startswith("1.7B: not a model of the paper") for note in grid.notes)
@@ -338,3 +311,23 @@ def test_stated_numbers_are_those_of_the_reference():
         if one.quantity == "gain_at_size":
             gains = stated["gains"][one.arguments["decoding"]]
             assert one.limits == (gains[one.arguments["size"]],)
+
+
+def test_quantities_of_tokens_leave_out_what_is_unknown_or_has_no_gradient(raw_study, tmp_path):
+    raw_study["run"]["methods"] = ["stapo"]
+    raw_study["training"] |= {"steps": 4, "prompts_per_batch": 16}
+    study = parse_study(raw_study | {"name": "demo"})
+    frame = population(np.random.default_rng(0), slips=0.08, steps=4)
+    known = np.arange(len(frame)) % 5 != 0  # The logits of the others did not agree with the pass.
+    for name in ("collision", "gradient_norm_sq"):
+        frame[name] = frame[name].where(known)
+    path = tmp_path / paths.token_paths(study)[0]
+    write_tokens(path, frame)
+    artefacts = Artefacts(study, tmp_path)
+    (found,), ((one,)) = spurious_gradient(artefacts, "stapo"), recorded(artefacts)
+    assert found.found == quadrants(one)[0].against
+    assert np.isfinite([found.found.low, found.found.high]).all()
+    assert within_bounds(artefacts, "stapo")[0].found.value == 100
+    outside = np.where(frame["gradient_norm_sq"] > 0, 2 * frame["upper_bound"] + 1, 0.0)
+    write_tokens(path, frame.assign(gradient_norm_sq=outside))
+    assert within_bounds(Artefacts(study, tmp_path), "stapo")[0].found.value == 0

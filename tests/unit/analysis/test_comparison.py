@@ -7,18 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 from synthetic import PROBLEMS, write_score
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.main_tables import print_table, render
-from stapo.analysis.notes import comparison_text, headline_texts, mark
+from stapo.analysis.main_tables import render
+from stapo.analysis.notes import comparison_text, mark
 from stapo.analysis.rows import AVERAGE
-from stapo.study import StudyError, identity, merge, parse_study
-from stapo.study.reading import published_content
-from stapo.study.resolved import read_resolved, resolved_path, write_resolved
+from stapo.study import StudyError, parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
@@ -92,20 +89,6 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(known):
     assert {row.method: row.marks for row in table.rows} == {"base": "", "theirs": "†", "mine": ""}
 
 
-def test_every_format_names_the_methods_by_their_titles(known):
-    _, table = known
-    (line,) = headline_texts(table)
-    assert line.startswith("Relative gain of Mine's Avg over the strongest baseline's")
-    assert comparison_text(table, table.comparisons[0]).startswith("tiny: Mine minus theirs +6.25")
-    stream = io.StringIO()
-    print_table(table, Console(file=stream, width=200))
-    for text in (render(table, "md"), render(table, "tex"), stream.getvalue()):
-        assert "STAPO" not in text
-        assert "of Mine's Avg" in text.replace("\n", " ")
-    assert any("Avg of Mine differs from this one" in note for note in table.notes)
-    assert r"$\dagger$ Avg of Mine differs" in render(table, "tex")
-
-
 def test_several_targets_are_one_family_and_have_a_mark_each(raw_study, tmp_path):
     methods = {"mine": {"base": "justrl", "title": "Mine"}}
     compare = {"target": ["mine", "stapo"], "baselines": ["grpo", "stapo"]}
@@ -133,38 +116,6 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
     assert study.compared() == (["stapo-v2"], ["stapo"])
     study = parsed(raw_study, ["grpo", "justrl"], {"target": "justrl"})
     assert study.compared() == (["justrl"], ["grpo"])
-
-
-def test_a_study_without_targets_has_neither_differences_nor_marks(raw_study, tmp_path):
-    table = tabulated(parsed(raw_study, ["grpo", "justrl"]), tmp_path)
-    assert (table.comparisons, table.headlines) == ([], {})
-    assert headline_texts(table) == [
-        "No headline: no method of this study is compared with others."
-    ]
-    assert not any("Holm" in note or "†" in note for note in table.notes)
-
-
-def test_a_study_compares_nothing_where_it_says_so(raw_study, tmp_path):
-    """Also if the study that it extends names a comparison, and for a job that reads the resolved study."""
-    parsed(raw_study, ["grpo", "stapo"], {"target": "stapo", "baselines": ["grpo"]})
-    study = parse_study(merge(raw_study, {"compare": None}))
-    assert study.compared() == ([], [])
-    write_resolved(study, tmp_path)
-    job = read_resolved(tmp_path / resolved_path(study))
-    assert job == study == parse_study(published_content(study))
-    assert tabulated(job, tmp_path).comparisons == []
-
-
-def test_a_mark_is_explained_only_where_a_row_has_it(raw_study, tmp_path):
-    study = parsed(raw_study, ["justrl", "stapo"])
-    tabulated(study, tmp_path)
-    for method in study.run.methods:
-        for benchmark in study.run.benchmarks:
-            answer(study, tmp_path, method, benchmark, lambda p: p % 4)
-    table = main_table(study, DECODING, read_scores(study, DECODING, tmp_path))
-    assert table.comparisons
-    assert not any(row.marks for row in table.rows)
-    assert not any("differs from this one" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +148,6 @@ def test_a_comparison_with_nothing_is_refused(raw_study):
         parsed(raw_study, ["grpo", "random"], {"baselines": ["random"]})
 
 
-def test_what_is_compared_determines_tables_and_no_score(raw_study):
-    one = parsed(raw_study, ["grpo", "stapo"])
-    other = parsed(raw_study, ["grpo", "stapo"], {"target": "grpo", "baselines": ["stapo"]})
-    assert identity.score_fingerprints(one, DECODING) == identity.score_fingerprints(
-        other, DECODING
-    )
-    assert identity.table_fingerprint(one, DECODING) != identity.table_fingerprint(other, DECODING)
-    said = parsed(raw_study, ["grpo", "stapo"], {"target": ["stapo"], "baselines": ["grpo"]})
-    assert identity.table_fingerprint(said, DECODING) == identity.table_fingerprint(one, DECODING)
-
-
 def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
     names = ("aime24", "chain-2", "chain-3")
     study = parsed(raw_study, ["grpo", "stapo"], benchmarks=names)
@@ -231,11 +171,3 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert {r["problems"] for r in rows if r["benchmark"] == WITHOUT} == {str(2 * PROBLEMS)}
     assert {r["problems"] for r in rows if r["benchmark"] == AVERAGE} == {str(3 * PROBLEMS)}
-
-
-@pytest.mark.parametrize("names", [("aime24",), ("chain-2", "chain-3")])
-def test_no_second_average_where_it_would_be_the_first_or_none(raw_study, tmp_path, names):
-    table = tabulated(parsed(raw_study, ["grpo", "stapo"], benchmarks=names), tmp_path)
-    assert table.averages == {AVERAGE: [*names]}
-    assert WITHOUT not in table.rows[0].cells
-    assert table.comparisons[0].further == {}

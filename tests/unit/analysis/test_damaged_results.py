@@ -85,15 +85,6 @@ def test_fewer_problems_than_other_checkpoints_have_are_noticed(study, finished)
         read_scores(study, "t1.0-p1.0", finished)
 
 
-def test_an_overlap_that_is_damaged_is_named(study, finished):
-    path = finished / paths.OVERLAP.format(study=study.name)
-    path.parent.mkdir(parents=True)
-    for text in ("{", "{}"):
-        path.write_text(text)
-        with pytest.raises(DamagedFileError, match=r"overlap\.json: .*remove it and run snakemake"):
-            read_scores(study, "t1.0-p1.0", finished)
-
-
 def without_a_line(path: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:5] + lines[6:]))

@@ -7,7 +7,7 @@ from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.show import show_document, show_study
-from stapo.files import DamagedFileError, write_json, write_jsonl
+from stapo.files import write_json, write_jsonl
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -63,12 +63,3 @@ def test_without_the_reason_only_the_weights_are_named(trained, tmp_path):
     record("stapo", 0, "a", silenced=1)
     (note,) = notes(study, tmp_path)
     assert note.startswith("tiny, training seed 0: 20-Entropy and STAPO have the same weights; a")
-
-
-def test_a_damaged_record_is_named(trained, tmp_path):
-    study, record = trained
-    record("stapo", 0, "a")
-    (path,) = tmp_path.rglob("stapo/seed0/provenance.json")
-    path.write_text("{")
-    with pytest.raises(DamagedFileError, match=r"provenance\.json: truncated or corrupt"):
-        notes(study, tmp_path)

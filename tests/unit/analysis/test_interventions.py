@@ -1,7 +1,6 @@
 """Numbers, verdict, figures and table of interventions whose truth is known."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from drawn import panels
 from scipy.stats import spearmanr
 from synthetic_interventions import MOVED, repetition, write_intervention
 
-from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of
@@ -23,14 +21,11 @@ from stapo.analysis.interventions import (
     lemma_correlation,
     lemma_signs,
     lemma_sizes,
-    measured,
     predicted_change,
     rank_correlation,
-    title_of,
 )
 from stapo.analysis.tables.interventions import make as interventions_table
 from stapo.evaluation.statistics import Interval
-from stapo.exhibits import FIGURES, TABLES
 from stapo.files import DamagedFileError
 from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.study import Checkpoint, Study, parse_study
@@ -91,25 +86,6 @@ def test_a_difference_has_its_truth_in_95_of_100_intervals():
     assert 0.92 < inside / 500 < 0.98
 
 
-def test_differences_are_paired(study, tmp_path):
-    done = [repetition(number, MOVED, 1e-4) for number in range(8)]
-    shifted = [
-        replace(
-            one,
-            arms={
-                arm: replace(found, gradient_norm=found.gradient_norm + index)
-                for arm, found in one.arms.items()
-            },
-        )
-        for index, one in enumerate(done)
-    ]
-    for repetitions in (done, shifted):
-        found = difference(repetitions, "gradient_norm", SILENCED)
-        assert found.value == pytest.approx(0.01)
-        assert found.high - found.low < 1e-9
-    assert measured(shifted, "gradient_norm", NOTHING).std() > 2
-
-
 @pytest.mark.parametrize(
     ("moved", "verdict", "reason"),
     [
@@ -123,33 +99,6 @@ def test_checkpoints_of_two_seeds_decide_together(study, tmp_path, moved, verdic
     found = causal_effect(made(study, tmp_path, *moved))
     assert (found.verdict, len(found.effects)) == (verdict, 2)
     assert reason in found.reason
-
-
-@pytest.mark.parametrize("names", [NAMES[:1], ["tiny/base"], ["tiny/base", NAMES[0]]])
-def test_one_training_seed_decides_nothing_about_a_method(raw_study, tmp_path, names):
-    raw_study["run"]["seeds"] = [0, 1]
-    raw_study["interventions"] = {"checkpoints": names}
-    found = causal_effect(made(parse_study(raw_study), tmp_path))
-    assert found.verdict == "cannot be decided"
-    assert {effect.verdict for effect in found.effects} == {"yes"}
-    assert "the answer is yes, but they are not of two training seeds" in found.reason
-
-
-def test_a_study_without_interventions_has_no_effect_and_no_files(raw_study, tmp_path):
-    plain = parse_study(raw_study)
-    found = causal_effect(Artefacts(plain, tmp_path))
-    assert (found.verdict, found.effects) == ("cannot be decided", [])
-    assert paths.intervention_paths(plain) == []
-    assert "interventions" not in [*paths.figure_names(plain), *paths.table_names(plain)]
-
-
-def test_figures_and_table_are_announced_where_a_study_asks(study):
-    assert {"interventions", "entropy_change"} <= {*paths.figure_names(study)}
-    assert "interventions" in paths.table_names(study)
-    for exhibit in (FIGURES["interventions"], TABLES["interventions"], FIGURES["entropy_change"]):
-        assert paths.exhibit_sources(study, exhibit) == paths.intervention_paths(study)
-    assert len(paths.intervention_paths(study)) == 4
-    assert {*paths.intervention_paths(study)} <= {*paths.published_paths(study)}
 
 
 # The lemma
@@ -239,11 +188,6 @@ def test_the_table_says_what_was_found(study, tmp_path):
     assert float(shown["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
     assert shown["Silenced tokens"] == "3.0"
     assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
-
-
-def test_titles_are_as_people_say_them(study):
-    assert title_of(study, Checkpoint("tiny")) == "tiny, Base"
-    assert title_of(study, Checkpoint("tiny", "grpo", 1, 20)) == "tiny, GRPO, seed 1, step 20"
 
 
 # Files

@@ -7,15 +7,14 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from stapo.analysis.grids import Grid
 from synthetic import write_score
 
+from stapo.analysis import formats
 from stapo.analysis.cells import read_scores
-from stapo.analysis.columns import Column, Estimate
 from stapo.analysis.comparison import main_table
-from stapo.analysis.evidence_tables import render_grid
-from stapo.analysis.latex import latex, latex_label
+from stapo.analysis.latex import latex
 from stapo.analysis.main_tables import render
+from stapo.analysis.table import Column, Estimate, Table
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -82,12 +81,12 @@ ENCODINGS = {
 @pytest.mark.parametrize("encoding", ["t1", "ot1"])
 def test_a_pdf_shows_texts_as_they_are(tmp_path, encoding):
     column = Column("Text", lambda row: row, text=True)
-    grids = [Grid(columns=[column], rows=list(TEXTS)), Grid(columns=[column], rows=[HOSTILE])]
+    grids = [Table(columns=[column], rows=list(TEXTS)), Table(columns=[column], rows=[HOSTILE])]
     grids = [
-        Grid(columns=grid.columns, rows=grid.rows, caption=HOSTILE, notes=[HOSTILE])
+        Table(columns=grid.columns, rows=grid.rows, caption=HOSTILE, notes=[HOSTILE])
         for grid in grids
     ]
-    tables = [render_grid("a", "cases", grid, "tex", "f") for grid in grids]
+    tables = [formats.render(grid, "tex", ("a", "cases"), "Cases", "f") for grid in grids]
     shown = squeezed(typeset(tmp_path, tables, ENCODINGS[encoding]))
     for expected in TEXTS.values():
         assert squeezed(expected) in shown, expected
@@ -109,7 +108,7 @@ def test_every_table_of_a_study_with_hostile_titles_compiles(raw_study, tmp_path
     text = render(table, "tex")
     assert rf"\label{{tab:demo-{DECODING}}}" in text
     assert text.index(r"\caption") < text.index(r"\toprule")
-    long = Grid(
+    long = Table(
         columns=[
             Column("Token", lambda row: row[0], text=True),
             Column("Context", lambda row: row[1], text=True),
@@ -119,7 +118,9 @@ def test_every_table_of_a_study_with_hostile_titles_compiles(raw_study, tmp_path
         caption="Cases.",
     )
     shown = typeset(
-        tmp_path, [text, render_grid("demo", "cases", long, "tex", "f")], ENCODINGS["t1"]
+        tmp_path,
+        [text, formats.render(long, "tex", ("demo", "cases"), "Cases", "f")],
+        ENCODINGS["t1"],
     )
     assert squeezed(r"G_R&P|O <b> \input{x} \u4e2d\u6587") in squeezed(shown)
     assert "demo, T = 1.0, top-p = 1.0: accuracy" in shown
@@ -130,29 +131,7 @@ def test_every_table_of_a_study_with_hostile_titles_compiles(raw_study, tmp_path
     assert shown.count("Context") > 1  # On each page of the long table.
 
 
-@needs_pdflatex
-def test_a_table_of_many_rows_loses_none_at_the_end_of_the_page(tmp_path):
-    columns = [
-        Column[int]("Token", lambda row: f"row{row:03d}", text=True),
-        *[Column[int](f"Share {i}", lambda row: Estimate(0.1, -0.2, 0.2), ".4f") for i in range(5)],
-    ]
-    grid = Grid(columns=columns, rows=range(80), caption="Frequencies.", notes=["The end."])
-    shown = typeset(tmp_path, [render_grid("demo", "token_frequencies", grid, "tex", "f")], "")
-    assert [f"row{i:03d}" for i in range(80) if f"row{i:03d}" not in shown] == []
-    assert "The end." in shown
-    log = (tmp_path / "main.log").read_text(errors="replace")
-    assert "too large" not in log
-    assert "Overfull" not in log
-
-
 def test_numbers_get_a_minus_and_words_keep_their_hyphen():
     assert latex("-1.5, [-2, 3-4] a-1 x -y 1e-06") == "$-$1.5, [$-$2, 3-4] a-1 x -y 1e$-$06"
     assert latex("(-3) --5") == "($-$3) -{}-5"
-
-
-def test_spaces_stay():
     assert latex(" a  b ") == r"\ a \ b\ "
-
-
-def test_a_label_has_safe_characters_only():
-    assert latex_label("1.7B+x", "a_b}c\u00e9") == "tab:1.7B+x-a-b-c-"

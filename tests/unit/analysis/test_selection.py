@@ -5,7 +5,7 @@ from synthetic import PROBLEMS, write_score
 
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.selection import Choice, select
+from stapo.analysis.selection import select
 from stapo.study import StudyError, merge, parse_study
 
 SHARES = {32: 0.4, 64: 0.6, 96: 0.6}
@@ -14,12 +14,6 @@ SHARES = {32: 0.4, 64: 0.6, 96: 0.6}
 @pytest.mark.parametrize(("rule", "step"), [("last", 96), ("development", 64), (32, 32)])
 def test_rule(rule, step):
     assert select(rule, list(SHARES), SHARES) == step
-
-
-def test_optimism_is_what_the_test_would_have_added():
-    choice = Choice("tiny", "stapo", 0, {32: 0.7, 64: 0.5, 96: 0.6}, SHARES, 64)
-    assert choice.best_on_test == 32
-    assert choice.optimism == pytest.approx(0.2)
 
 
 def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_study, tmp_path):
@@ -49,21 +43,6 @@ def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_
     own = [c for c in table.choices if c.method == "stapo"]
     assert cell.mean(axis=(1, 2)).tolist() == pytest.approx([c.averages[c.selected] for c in own])
     assert len({c.selected for c in table.choices}) > 1  # Otherwise nothing was chosen here.
-
-
-def test_points_of_the_curve_are_no_choice(raw_study, tmp_path):
-    raw_study["run"] |= {"decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2"]}
-    raw_study["evaluation"]["curve"] = {
-        "every": 16, "benchmarks": ["chain-2"], "decoding": "t1.0-p1.0",
-    }  # fmt: skip
-    for every, steps in ((None, []), (32, [32, 64, 96])):
-        raw_study["training"]["evaluate_every"] = every
-        study = parse_study(raw_study)
-        for checkpoint, benchmark in study.cells("t1.0-p1.0"):
-            write_score(tmp_path, study, checkpoint, benchmark)
-        table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", tmp_path))
-        assert [list(choice.averages) for choice in table.choices] == [steps] * 4 * bool(steps)
-        assert any("Checkpoint of each training" in note for note in table.notes) == bool(steps)
 
 
 @pytest.mark.parametrize(

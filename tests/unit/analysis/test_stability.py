@@ -17,10 +17,10 @@ from stapo.analysis.stability import (
     entropy_numbers,
     late_curve,
     late_degradations,
-    table,
     warm_up_steps,
-    with_interval,
 )
+from stapo.analysis.table import with_interval
+from stapo.analysis.tables.stability import make as table
 from stapo.evaluation.statistics import Interval
 from stapo.files import DamagedFileError, write_jsonl
 from stapo.records.responses import AnsweredProblem, write_responses

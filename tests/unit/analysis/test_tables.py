@@ -18,10 +18,7 @@ from stapo.analysis.comparison import headline, main_table
 from stapo.analysis.main_tables import print_table, render, write_tables
 from stapo.analysis.notes import headline_texts, mark
 from stapo.analysis.rows import AVERAGE
-from stapo.evaluation.statistics import paired_difference
-from stapo.files import write_json
 from stapo.reference import paper
-from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
 
@@ -52,16 +49,6 @@ def test_values_are_the_means_of_the_files(study, finished):
     assert table.comparisons[0].difference.value == pytest.approx(gap)
     assert table.comparisons[0].difference.questions == pytest.approx(gap * 40)
     assert any("1 training seed" in note for note in table.notes)
-
-
-def test_samples_of_a_problem_stay_together_whatever_the_order_of_rows(study, finished):
-    path = paths.SCORES.format(
-        study="demo", checkpoint="tiny/base", decoding=DECODING, benchmark="chain-2"
-    )
-    rows = pq.read_table(finished / path).to_pylist()
-    cell = read_scores(study, DECODING, finished).cells["tiny", "base", "chain-2"]
-    for row in rows:
-        assert cell.correct[0, row["problem"], row["sample"]] == row["correct"]
 
 
 def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finished):
@@ -108,23 +95,6 @@ def test_a_study_that_has_not_been_run_is_one_line(study, tmp_path, finished):
         write_tables(study, DECODING, finished)
 
 
-def test_results_of_an_earlier_version_are_one_line(study, finished):
-    for path in paths.table_score_paths(study, DECODING)[:4]:
-        checkpoint, _, benchmark = path.removeprefix("results/demo/scores/").rpartition(
-            f"/{DECODING}/"
-        )
-        write_score(
-            finished, study, checkpoint, benchmark.removesuffix(".parquet"), fingerprint="old"
-        )
-    with pytest.raises(StaleScoreError) as caught:
-        write_tables(study, DECODING, finished)
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith(
-        "4 score files were made with other settings or by another version, such"
-    )
-    assert line.endswith("; `stapo status` says what changed, and snakemake makes them again")
-
-
 def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_study):
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
     other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
@@ -141,20 +111,6 @@ def test_all_that_is_stale_or_mixed_is_refused_at_once(study, finished, raw_stud
     assert "missing; run snakemake" in lines[1]
     assert "processor z, others with a" in lines[2]
     assert not (finished / "results/demo/tables").exists()
-
-
-def test_a_changed_study_refuses_the_old_scores(finished, study):
-    raw = study.model_dump(exclude_none=True)
-    raw["methods"] = {"stapo": {"quantile": 0.5}}
-    with pytest.raises(StaleScoreError) as caught:
-        read_scores(parse_study(raw), DECODING, finished)
-    assert len(str(caught.value).splitlines()) == 2  # STAPO's two cells and no other.
-
-
-def test_files_are_the_same_bytes_every_time(study, finished):
-    first = [path.read_bytes() for path in write_tables(study, DECODING, finished)]
-    second = [path.read_bytes() for path in write_tables(study, DECODING, finished)]
-    assert first == second
 
 
 def test_names_are_text_in_every_format(study, finished):
@@ -186,18 +142,6 @@ def test_hidden_characters_and_images_in_a_title_are_shown_as_text(study, finish
     assert r"![x\](//y.z)" in shown[0]
 
 
-def test_several_training_seeds_are_averaged_and_widen_the_interval(raw_study, tmp_path):
-    raw_study["run"] |= {"seeds": [0, 1, 2], "decodings": [DECODING], "benchmarks": ["chain-2"]}
-    study = parse_study(raw_study)
-    for checkpoint in study.checkpoints():
-        write_score(tmp_path, study, checkpoint, "chain-2")
-    scores = read_scores(study, DECODING, tmp_path)
-    assert scores.cells["tiny", "stapo", "chain-2"].correct.shape == (3, 20, 4)
-    table = main_table(study, DECODING, scores)
-    assert not any("1 training seed" in note for note in table.notes)
-    assert table.rows[-1].seeds == 3
-
-
 def test_one_draw_of_problems_serves_every_row(study, finished):
     """Two rows with the same answers have the same interval, and no interval of a difference."""
     for benchmark in study.run.benchmarks:
@@ -216,17 +160,6 @@ def test_one_draw_of_problems_serves_every_row(study, finished):
     assert (found.value, found.low, found.high, found.questions) == (0, 0, 0, 0)
     assert (found.detectable, found.p_value) == (0, 1)
     assert not rows["justrl"].marks
-
-
-def test_questions_are_counted_per_benchmark():
-    """One more of 10 and one less of 30 are no question gained, though the average gains."""
-    small, large = np.zeros((1, 10, 1)), np.zeros((1, 30, 1))
-    better, worse = small.copy(), large.copy()
-    better[0, 0], large[0, 0] = 1, 1
-    rng = np.random.default_rng(0)
-    found = paired_difference([better, worse], [small, large], np.zeros(10), rng)
-    assert found.value == pytest.approx((1 / 10 - 1 / 30) / 2)
-    assert found.questions == pytest.approx(0)
 
 
 def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
@@ -278,30 +211,3 @@ def test_numbers_and_marks_are_whole_in_80_columns(study, finished):
     number = f"{cells[AVERAGE].value:.2f}"
     (line,) = [text for text in stream.getvalue().splitlines() if number in text]
     assert line.split()[-7:] == [number] * 6 + [number + mark(0) + mark(1)]
-
-
-def test_problems_that_the_training_has_seen_are_named_under_the_table(study, finished):
-    path = finished / paths.OVERLAP.format(study=study.name)
-    counts = {"chain-2": 0, "linear-equation": 3}
-    write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
-    table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
-    line = table.notes[-1]
-    assert line.startswith("Problems that are training prompts: linear-equation 3; with 13 words")
-    assert line in render(table, "md")
-    counts["linear-equation"] = 0
-    write_json(path, {"prompts": "0", "shared": counts, "sharing_13_words": counts})
-    table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
-    assert "training prompts: none; with" in table.notes[-1]
-
-
-def test_every_table_says_what_was_changed_of_a_method(study, finished):
-    raw = study.model_dump(exclude_none=True)
-    raw["all_methods"] = {"dual_clip": 10.0}
-    changed = parse_study(raw)
-    for checkpoint in changed.checkpoints():
-        for benchmark in changed.run.benchmarks:
-            write_score(finished, changed, checkpoint, benchmark)
-    table = main_table(changed, DECODING, read_scores(changed, DECODING, finished))
-    for suffix in ("md", "tex", "csv"):
-        shown = render(table, suffix).replace("\\", "")
-        assert "v5, Algorithm 1; here dual_clip 10" in shown, suffix

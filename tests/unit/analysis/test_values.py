@@ -1,7 +1,6 @@
 """Tidy data: every number of the tables, one row each, the same in CSV and Parquet."""
 
 import csv
-import math
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -49,21 +48,6 @@ def test_both_files_hold_the_same_rows(written, study, finished):
                 assert text[name] == (value or "")
 
 
-def test_rows_of_the_main_table_have_no_seed_and_no_step(rows, study, finished):
-    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    for row in table.rows:
-        for name, cell in row.cells.items():
-            metric = "avg@N" if name == "Avg" else "avg@4"
-            (found,) = chosen(
-                rows, method=row.method, benchmark=name, metric=metric, step=None, reference=None
-            )
-            assert (found["seed"], found["study"], found["size"]) == (None, "demo", "tiny")
-            assert found["value"] == pytest.approx(cell.value, abs=1e-6)
-            assert found["low"] == pytest.approx(cell.low, abs=1e-6)
-            assert found["high"] == pytest.approx(cell.high, abs=1e-6)
-            assert found["n"] == (40 if name == "Avg" else 20)
-
-
 def test_differences_have_both_p_values_and_a_reference(rows, study, finished):
     table = main_table(study, DECODING, read_scores(study, DECODING, finished))
     found = chosen(rows, metric="difference of avg@N", benchmark="Avg")
@@ -109,10 +93,3 @@ def test_each_checkpoint_has_its_own_accuracy(raw_study, tmp_path):
     assert len(means) == 1
     last = [chosen(rows, method="stapo", seed=s, step=steps)[0]["value"] for s in (0, 7)]
     assert means[0]["value"] == pytest.approx(np.mean(last), abs=1e-5)
-
-
-def test_equal_scores_give_equal_bytes(study, finished, written):
-    first = [path.read_bytes() for path in written]
-    assert [path.read_bytes() for path in write_values(study, finished)] == first
-    assert b"-0," not in first[0]
-    assert not any(math.isnan(v) for v in pq.read_table(written[1])["value"].to_pylist())

@@ -92,32 +92,3 @@ def test_the_csv_has_both_averages_and_the_counts(judged_study):
         assert found["chain-2", "cut"] == "1"
         assert found["chain-2", "judged"] == str(cell.judged)
         assert float(found["chain-2", "avg@4 by the rules"]) == pytest.approx(100 * cell.rule)
-
-
-def test_markdown_shows_the_block_and_whose_words_the_verifier_was_asked_in(judged_study):
-    study, table, _ = judged_study
-    text = render(table, "md")
-    rules, both = averages(table, table.rows[0])
-    line = f"| {rules:.2f} | {both:.2f} | {FLIPS} of "
-    assert line in text
-    assert "asked with CV\\_PROMPT of open-compass/CompassVerifier at 2d7cba6d" in text
-    counts = study.evaluation.verdict == "verifier"
-    assert ("reject count where" in text) == counts
-    assert ("reject are not counted here" in text) != counts
-
-
-def test_the_suites_own_words_are_named(raw_study, tmp_path):
-    raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2"]}
-    raw_study["evaluation"]["verifier"] = {"revision": "1" * 40, "template": "own"}
-    study = parse_study(raw_study)
-    for checkpoint in study.checkpoints():
-        write_score(tmp_path, study, checkpoint, "chain-2")
-    table = main_table(study, DECODING, read_scores(study, DECODING, tmp_path))
-    assert "in this suite's own words, not in those that its authors publish" in render(table, "md")
-
-
-def test_without_a_verifier_there_is_no_such_block(study, finished):
-    table = main_table(study, DECODING, read_scores(study, DECODING, finished))
-    assert not table.verifier
-    for suffix in ("md", "csv"):
-        assert "verifier" not in render(table, suffix)

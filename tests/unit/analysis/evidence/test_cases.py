@@ -4,15 +4,13 @@ import json
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
-from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.browser import token_choice
-from stapo.analysis.evidence.cases import case_table, cases, context_of, drawn_in_order
+from stapo.analysis.evidence.cases import cases, context_of, drawn_in_order
 from stapo.analysis.evidence.cells import literal, top_text
 from stapo.analysis.evidence.estimates import sample_of
-from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
+from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.records.tokens import KINDS
 
 
@@ -28,16 +26,6 @@ def test_cases_are_the_largest_norms_and_others_at_random(artefacts):
         assert {row.kept for row in rows} == {one.method == "justrl"}
 
 
-def test_the_case_in_which_the_paper_contradicts_itself_is_named(artefacts):
-    assert any("0.2433 %" in note for note in case_table(artefacts).notes)
-
-
-def test_no_silenced_token_is_said(without_candidates):
-    grid = case_table(without_candidates)
-    assert grid.rows == []
-    assert NO_SILENCED in grid.notes
-
-
 def test_tokens_are_drawn_in_proportion_to_their_weights():
     places = np.arange(4000)
     frame = pd.DataFrame(
@@ -49,15 +37,6 @@ def test_tokens_are_drawn_in_proportion_to_their_weights():
     # Three of four draws, with a standard error of 0.022.
     assert first.mean() == pytest.approx(0.75, abs=0.06)
     assert sorted(drawn_in_order(one, places)) == places.tolist()
-
-
-def test_the_choice_is_the_same_in_any_order_of_the_records(artefacts, study, tmp_path):
-    chosen = token_choice(artefacts, 50_000)
-    for path in (tmp_path / "results").rglob("tokens.parquet"):
-        table = pq.read_table(path)
-        order = np.random.default_rng(0).permutation(len(table))
-        pq.write_table(table.take(order), path)
-    assert token_choice(Artefacts(study, tmp_path), 50_000) == chosen
 
 
 @pytest.mark.parametrize("limit", [0, 3000, 20_000, 10**7])
@@ -93,10 +72,6 @@ def test_what_the_choice_says_of_a_token_is_what_was_recorded(complete):
         assert one["top_tokens"] == found.top_tokens
         assert (one["category"] is None) == (found.kind == "other")
         assert (one["quadrant"] is None) == (found.advantage <= 0)
-
-
-def test_nothing_recorded_gives_an_empty_choice(empty):
-    assert token_choice(empty, 1000) == []
 
 
 def test_white_space_is_visible():

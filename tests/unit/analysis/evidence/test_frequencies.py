@@ -7,7 +7,6 @@ from stapo.analysis.evidence.frequencies import (
     SHOWN,
     clouds_of,
     frequencies,
-    frequency_table,
 )
 from stapo.analysis.evidence.positions import (
     by_absolute_position,
@@ -47,12 +46,6 @@ def test_shares_are_those_of_the_tokens_if_all_were_recorded(complete):
             assert shares == sorted(shares, reverse=True)
             assert shares == pytest.approx((counts / counts.sum()).tolist()[: len(found)])
             assert all(row.share.low < row.share.value < row.share.high for row in found)
-
-
-def test_white_space_is_visible_in_bars_and_rows(complete):
-    tokens = {row.token for row in frequency_table(complete[0]).rows}
-    assert tokens & {"\u2423", "\u21b5", "\u2423so\u2423", "\u2423wait\u2423", "\u2423Let"}
-    assert not any(token.isspace() for token in tokens)
 
 
 def test_silenced_shares_by_position_are_those_of_the_tokens(complete):

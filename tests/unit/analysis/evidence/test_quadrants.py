@@ -7,11 +7,10 @@ import pytest
 
 from stapo.analysis.evidence.quadrants import (
     NAMES,
-    paper_note,
-    quadrant_table,
     quadrants,
 )
-from stapo.analysis.evidence.recorded import NO_SILENCED, ONE_SEED, _thresholds, recorded
+from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded
+from stapo.analysis.evidence_tables import evidence_table
 
 
 def true_quadrants(frame):
@@ -42,11 +41,6 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
             assert found.gradient_share.value == pytest.approx(
                 (norm[mask] ** 2).sum() / (norm[positive] ** 2).sum(), rel=1e-6
             )
-
-
-def test_the_first_quadrant_is_what_s2t_silences(artefacts):
-    for one in recorded(artefacts):
-        assert quadrants(one)[0].tokens.records == one.silenced.sum() > 0
 
 
 def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
@@ -85,18 +79,4 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
         # Nothing recorded does not say that nothing is there.
         assert rows[0].gradient_share.value == 0
         assert np.isnan([rows[0].gradient_share.low, rows[0].gradient_share.high]).all()
-    assert NO_SILENCED in quadrant_table(without_candidates).notes
-
-
-def test_the_table_of_every_kind_of_study(artefacts, several, empty):
-    for study, rows in ((artefacts, 8), (several, 16), (empty, 8)):
-        grid = quadrant_table(study)
-        assert len(grid.rows) == rows
-        shown = [[column.shown(row) for column in grid.columns] for row in grid.rows]
-        assert {row[2] for row in shown} == {*NAMES}
-        assert (ONE_SEED in grid.notes) == (study is not several)
-
-
-def test_the_papers_number_is_named():
-    assert "+16.7 %" in paper_note()
-    assert "v1 to v3" in paper_note()
+    assert NO_SILENCED in evidence_table(without_candidates, "quadrants").notes

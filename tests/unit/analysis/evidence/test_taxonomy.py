@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from stapo.analysis.evidence.quadrants import quadrants
-from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.analysis.evidence.taxonomy import taxonomy, taxonomy_table, taxonomy_v2_table
+from stapo.analysis.evidence.recorded import recorded
+from stapo.analysis.evidence.taxonomy import taxonomy
 
 
 def test_the_eight_classes_are_those_of_their_definition(complete):
@@ -28,30 +27,6 @@ def test_the_eight_classes_are_those_of_their_definition(complete):
                 assert row.entropy_change.value == pytest.approx(change[mask].mean(), rel=1e-4)
 
 
-def test_the_four_classes_are_the_quadrants(artefacts):
-    for one in recorded(artefacts):
-        for row, quadrant in zip(taxonomy(one, ["> 0"]), quadrants(one), strict=True):
-            assert row.share == quadrant.density
-            assert row.norm == quadrant.norm
-
-
 def test_what_s2t_does_is_said_of_candidates_only(artefacts):
     rows = taxonomy(recorded(artefacts)[0], ["> 0", "< 0"])
     assert [row.role for row in rows] == ["silenced: spurious", "retained", *["no candidate"] * 6]
-
-
-def test_tables_of_every_kind_of_study(several, empty, without_candidates):
-    for study, sizes in ((several, 2), (empty, 1), (without_candidates, 1)):
-        for table, classes in ((taxonomy_table, 4), (taxonomy_v2_table, 8)):
-            grid = table(study)
-            assert len(grid.rows) == sizes * 2 * classes
-            assert all(
-                column.shown(row) is not None for row in grid.rows for column in grid.columns
-            )
-            assert (NO_SILENCED in grid.notes) == (study is not several)
-
-
-def test_the_learning_potential_is_said_to_be_unknown(empty):
-    notes = " ".join(taxonomy_v2_table(empty).notes)
-    assert "Learning potential" in notes
-    assert "not known" in notes

@@ -1,0 +1,99 @@
+"""One table as data, the same in Markdown, LaTeX, CSV and the terminal."""
+
+import csv
+import io
+from math import nan
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from stapo import exhibits, paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence_tables import evidence_table, write_evidence
+from stapo.analysis.formats import csv_text, render, terminal_table
+from stapo.analysis.table import UNMEASURED, Column, Estimate, Table
+
+TABLE = Table(
+    columns=[
+        Column("Method", lambda row: row[0], text=True),
+        Column("Count", lambda row: row[1], ",d"),
+        Column("Norm", lambda row: row[2], ".3f"),
+        Column("Share [%]", lambda row: row[3]),
+    ],
+    rows=[
+        ("G_R|P", 12345, Estimate(-0.12345678901, -0.25, 0.5), 1.5),
+        ("A & B <b>", 3, Estimate(2.0), nan),
+    ],
+    caption="What is | seen.",
+    notes=["p < 0.05"],
+)
+
+
+def written(suffix: str) -> str:
+    return render(TABLE, suffix, ("demo", "token_frequencies"), "A title", "f00d")
+
+
+def test_markdown_has_a_cell_per_value_and_escapes_text():
+    text = written("md")
+    assert text.startswith("# demo, A title\n\nWhat is \\| seen.\n")
+    assert r"| G\_R\|P | 12,345 | -0.123<br>[-0.250, 0.500] | 1.5 |" in text
+    assert "| A &amp; B &lt;b&gt; | 3 | 2.000 | \u2013 |" in text
+    assert "\n\np &lt; 0.05\n\n\u2013: not measured.\n\nConfiguration f00d.\n" in text
+    assert UNMEASURED not in "".join(
+        Table(columns=TABLE.columns, rows=TABLE.rows[:1]).noted().notes
+    )
+
+
+def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
+    rows = list(csv.reader(io.StringIO(written("csv"))))
+    assert rows[0] == ["Method", "Count", "Norm", "Norm, low", "Norm, high", "Share [%]"]
+    assert rows[1] == ["G_R|P", "12345", "-0.12345679", "-0.25", "0.5", "1.5"]
+    assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+x", "-x+1", "@sum(1)", "\tx", "=A1"])
+def test_no_text_of_a_csv_is_a_formula(text):
+    assert next(csv.reader(io.StringIO(csv_text([[text]])))) == [f"'{text}"]
+
+
+@pytest.mark.parametrize("text", ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"])
+def test_numbers_of_a_csv_stay(text):
+    assert next(csv.reader(io.StringIO(csv_text([["x", text]])))) == ["x", text]
+
+
+def test_latex_has_a_label_a_short_caption_and_minus_signs():
+    text = written("tex")
+    assert r"\label{tab:demo-token-frequencies}" in text
+    assert r"\caption[{demo: A title}]{What is" in text
+    assert r"G\_R\textbar{}P & 12,345 & $-$0.123 & 1.5 \\" in text
+    assert r" &  & {\scriptsize [$-$0.250, 0.500]} &  \\" in text
+    assert r"A \& B \textless{}b\textgreater{} & 3 & 2.000 & \textendash{} \\" in text
+    assert "Configuration f00d" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_no_number_is_cut_in_the_terminal(width):
+    columns = [Column("A long heading" * 2, lambda row: row[0], text=True)]
+    columns += [Column(f"benchmark-{i}", lambda row: row[1]) for i in range(9)]
+    rows = [("A title of words " * 3, Estimate(71.29, marks="†‡")), ("x" * 60, Estimate(100.0))]
+    console = Console(file=io.StringIO(), width=width)
+    console.print(terminal_table(columns, [rows], Text("[red]")), crop=False)
+    text = console.file.getvalue()
+    assert (text.count("71.29†‡"), text.count("100.00")) == (9, 9)
+    assert "[red]" in text
+
+
+def test_every_table_of_the_folder_is_declared_and_written(study, finished):
+    declared = exhibits.declared("tables")
+    assert declared == exhibits.TABLES
+    assert [one.order for one in declared.values()] == sorted(o.order for o in declared.values())
+    for name in paths.table_names(study):
+        files = write_evidence(study, name, finished)
+        assert [str(path.relative_to(finished)) for path in files] == [
+            paths.TABLE.format(study="demo", table=name, suffix=suffix)
+            for suffix in ("md", "tex", "csv")
+        ]
+        table = evidence_table(Artefacts(study, finished), name)
+        assert table.rows
+        assert len(list(csv.reader(files[2].open()))) == len(table.rows) + 1
