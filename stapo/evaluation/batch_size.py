@@ -1,4 +1,4 @@
-"""The default batch size of an evaluation with Transformers, by a rule that only reads the configuration."""
+"""The default batch size of an evaluation with Transformers, from the configuration of the models."""
 
 import json
 import os
@@ -11,8 +11,7 @@ import torch
 UNKNOWN = 64
 """Batch size for a model of unknown shape; with vLLM, which forms its own batches, it has no effect."""
 MOST = 512
-"""On two busy CPU cores, the smoke study's model gave 8 responses per second in batches of 64, 50 in batches
-of 512, and no more in larger ones."""
+"""Larger batches gave no more responses per second on two CPU cores."""
 PROMPT_TOKENS = 1024
 """Assumed length of a prompt; the longest of the paper's benchmarks is shorter."""
 SAMPLING_BYTES = 32
@@ -29,33 +28,24 @@ def default_batch_size(models: Iterable[Path], max_response_tokens: int) -> int:
         models: directories of the models.
         max_response_tokens: maximum tokens of a response.
     """
-    gpu = torch.cuda.is_available()
-    if gpu:
-        memory = torch.cuda.get_device_properties(0).total_memory
+    if torch.cuda.is_available():
+        memory, value_bytes = torch.cuda.get_device_properties(0).total_memory, 2
     else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory, value_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 4
     tokens = max_response_tokens + PROMPT_TOKENS
-    return min(_fitting(model, tokens, memory, 2 if gpu else 4) for model in models)
-
-
-def _fitting(model: Path, tokens: int, memory: int, value_bytes: int) -> int:
-    """Return the batch size of one model.
-
-    Args:
-        model: directory of the model.
-        tokens: tokens of a sequence.
-        memory: bytes of the device.
-        value_bytes: bytes of a value of weights and cache.
-    """
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        config = json.loads((model / "config.json").read_text())
-        heads = config["num_attention_heads"]
-        head_dim = config.get("head_dim") or config["hidden_size"] // heads
-        kv_heads = config.get("num_key_value_heads") or heads
-        values = 2 * config["num_hidden_layers"] * kv_heads * head_dim
-        sequence = values * tokens * value_bytes + SAMPLING_BYTES * config["vocab_size"]
-        # Weights are stored in 16 or 32 bits; in 32, this counts them twice on a CPU.
-        stored = sum(file.stat().st_size for file in model.glob("*.safetensors"))
-        fitting = (memory - stored * value_bytes // 2) // 2 // sequence
-        return min(MOST, 2 ** max(int(fitting).bit_length() - 1, 0)) if fitting > 0 else 1
-    return UNKNOWN
+    found = []
+    for model in models:
+        size = UNKNOWN
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            config = json.loads((model / "config.json").read_text())
+            heads = config["num_attention_heads"]
+            width = config.get("head_dim") or config["hidden_size"] // heads
+            kv_heads = config.get("num_key_value_heads") or heads
+            values = 2 * config["num_hidden_layers"] * kv_heads * width
+            sequence = values * tokens * value_bytes + SAMPLING_BYTES * config["vocab_size"]
+            # Weights are stored in 16 or 32 bits; in 32, this counts them twice on a CPU.
+            stored = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+            fitting = max((memory - stored * value_bytes // 2) // 2 // sequence, 1)
+            size = min(MOST, 2 ** (int(fitting).bit_length() - 1))
+        found.append(size)
+    return min(found)
