@@ -67,7 +67,7 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
             take_gpus(how.gpus)
             if errors := training_errors(study, size, how.gpus, 1):
                 raise StudyError(errors)
-            for line in training_warnings(study, size, how.gpus, 1):
+            for line in training_warnings(study, size, how.gpus):
                 print(f"warning: {line}", file=sys.stderr)
         intervene(
             InterventionJob(
