@@ -1,7 +1,6 @@
 """Options and helper functions of several commands."""
 
 import json
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from stapo.study.resolved import read_resolved
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
     "Around a study": ("verify", "compare", "paper", "schema"),
-    "Evaluation": ("evaluate", "regrade"),
+    "Evaluation": ("evaluate",),
     "Other trainers": ("conformance",),
 }
 """Heading in `stapo --help` to its commands."""
@@ -109,17 +108,6 @@ def study_here(file: Path) -> Study:
         for line in error.errors:
             typer.echo(f"warning: {line}", err=True)
     return found
-
-
-def require(option: str, name: str, known: Iterable[str]) -> None:
-    """Check that a name is known.
-
-    Raises:
-        StudyError: it is unknown; the message lists the known names.
-    """
-    names = list(known)
-    if name not in names:
-        raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
 
 
 def list_paths(paths: list[Path]) -> None:

@@ -119,7 +119,7 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
         if errors := training_errors(study, this.size, how.gpus, how.nodes):
             raise StudyError(errors)
-        for line in training_warnings(study, this.size, how.gpus, how.nodes):
+        for line in training_warnings(study, this.size, how.gpus):
             print(f"warning: {line}", file=sys.stderr)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False

@@ -297,7 +297,8 @@ class Run(Strict):
         min_length=1, max_length=1000, description="Names of base models in `models`"
     )
     methods: list[Name] = Field(
-        min_length=1, max_length=1000, description="Methods of the suite, or variants in `methods`"
+        max_length=1000,
+        description="Methods of the suite, or variants in `methods`; without any, base models are evaluated",
     )
     seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
     decodings: list[Name] = Field(
