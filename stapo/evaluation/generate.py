@@ -41,8 +41,6 @@ class Benchmark:
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""
-    limit: int | None = None
-    """Number of problems, the first ones; None: all. The configuration of `generate` must contain it."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,9 @@ def _prepare(
     work: Path,
 ) -> _Asked:
     """Return a benchmark with its requests; weights, template and end tokens determine the store."""
-    rows = _rows(benchmark)[: benchmark.limit]
+    task = benchmark.config["task"]
+    found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    rows = asked_of(task, found)
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # In the order of samples, so that more samples add batches and change few of them.
     requests = [
@@ -143,41 +143,8 @@ def _prepare(
     ]
     # The name does not depend on the number of samples, so that more samples use the same store. It depends
     # on the weights: retraining with the same configuration may not reproduce them bit for bit.
-    store = f"{benchmark.name}-{fingerprint([determined_by, benchmark.config['task']])}.jsonl"
+    store = f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
     return _Asked(benchmark, rows, requests, work / store)
-
-
-def _rows(benchmark: Benchmark) -> list[tuple[str, str]]:
-    """Return the question, as the model reads it, and the gold answer of each problem."""
-    task = benchmark.config["task"]
-    rows = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
-    return asked_of(task, rows)
-
-
-def prompt_faults(
-    models: Sequence[Path], benchmarks: Sequence[Benchmark], end_tokens: Sequence[str]
-) -> list[str]:
-    """Return a line for each model and benchmark whose questions its tokenizer cannot encode.
-
-    Args:
-        models: directories of the models.
-        benchmarks: the benchmarks.
-        end_tokens: end tokens of the study.
-    """
-    only_ours()
-    questions = {one.name: [question for question, _ in _rows(one)] for one in benchmarks}
-    faults = []
-    for model in models:
-        where = str(model)
-        try:
-            prompter = Prompter(model, end_tokens)
-            for name, texts in questions.items():
-                where = f"{model}, {name}"
-                for text in texts:
-                    prompter.prompt_ids(text)
-        except (OSError, ValueError) as error:
-            faults.append(f"{where}: {' '.join(str(error).split())}")
-    return faults
 
 
 def _parts(

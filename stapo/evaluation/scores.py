@@ -89,28 +89,30 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
         problems: problems with their responses.
         grades: grades of `gold_and_responses`.
     """
-    graded, rows = iter(grades), []
-    for problem in problems:
-        repeated = duplicates(problem.responses)
-        for sample, response in enumerate(problem.samples()):
-            grade = next(graded)
-            rows.append(
-                ScoreRow(
-                    problem=problem.problem,
-                    sample=sample,
-                    gold=problem.gold,
-                    answer=grade.answer,
-                    verdict=grade.verdict,
-                    correct=grade.correct,
-                    num_tokens=response.num_tokens,
-                    truncated=response.truncated,
-                    duplicate=repeated[sample],
-                    verifier="not_asked",
-                    verifier_cut=False,
-                    correct_with_verifier=grade.correct,
-                )
-            )
-    return rows
+    samples = [
+        (problem, sample, response, repeated)
+        for problem in problems
+        for sample, (response, repeated) in enumerate(
+            zip(problem.samples(), duplicates(problem.responses), strict=True)
+        )
+    ]
+    return [
+        ScoreRow(
+            problem=problem.problem,
+            sample=sample,
+            gold=problem.gold,
+            answer=grade.answer,
+            verdict=grade.verdict,
+            correct=grade.correct,
+            num_tokens=response.num_tokens,
+            truncated=response.truncated,
+            duplicate=repeated,
+            verifier="not_asked",
+            verifier_cut=False,
+            correct_with_verifier=grade.correct,
+        )
+        for (problem, sample, response, repeated), grade in zip(samples, grades, strict=True)
+    ]
 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
@@ -129,7 +131,6 @@ def score(
     output: Path,
     judge: Judge | None = None,
     task: Mapping[str, Any] | None = None,
-    limit: int | None = None,
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
@@ -141,23 +142,21 @@ def score(
         output: parquet file, written atomically.
         judge: verifier for the responses that the rules reject.
         task: lm-eval task of the benchmark; None for that of `benchmarks/`.
-        limit: number of problems, the first ones; None: all of the benchmark.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
     task = task or benchmark_definitions().get(identity.get("benchmark", ""), {})
-    rows_of_task = task.get("metadata", {}).get("rows")
-    rows_expected = min(limit, rows_of_task) if limit and rows_of_task else rows_of_task
-    problems = read_responses(completions, rows_expected, identity.get("samples"))
+    rows = task.get("metadata", {}).get("rows")
+    problems = read_responses(completions, rows, identity.get("samples"))
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     grades = grade_all(gold_and_responses(problems), progress=True)
     _check_failures(completions, grades)
-    rows = score_rows(problems, grades)
+    scored = score_rows(problems, grades)
     if judge is not None:
-        rows = _judged(rows, problems, task, judge)
+        scored = _judged(scored, problems, task, judge)
     differing = sum(grade.correct != grade.plain for grade in grades)
     if differing:
         about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
@@ -168,8 +167,8 @@ def score(
         "engine": engines_of(problems)[0],
         "provenance": provenance(),
     }
-    write_score_file(output, rows, cast("ScoreIdentity", found))
-    return sum(row.correct for row in rows) / len(rows)
+    write_score_file(output, scored, cast("ScoreIdentity", found))
+    return sum(row.correct for row in scored) / len(scored)
 
 
 def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:

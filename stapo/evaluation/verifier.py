@@ -87,9 +87,9 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     # A score job has one GPU.
     alone = by.engine.model_copy(update={"vllm_tensor_parallel": 1})
     answer = load_engine(by.backend, by.path, sampling, alone)
-    texts = {r.problem: found.text for part in _batches(requests, by) for r, found in answer(part)}
+    replies = {r.problem: told.text for part in _batches(requests, by) for r, told in answer(part)}
     return [
-        Judgement(MEANING.get(texts[i].strip(), "invalid"), cut)
+        Judgement(MEANING.get(replies[i].strip(), "invalid"), cut)
         for i, (_, cut) in enumerate(prompts)
     ]
 
@@ -136,13 +136,12 @@ def _prompt(
     response = tokenizer.encode(
         question.response, add_special_tokens=False, split_special_tokens=True
     )
-    keep = len(response) - (len(ids) - limit)
-    while keep > 0:
+    keep = len(response)
+    while (keep := keep - (len(ids) - limit)) > 0:
         # Removing text changes the tokens of the rest slightly, so a few rounds may be needed.
         ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
-        keep -= len(ids) - limit
     raise ValueError(
         f"verifier.max_prompt_tokens: {limit} is too small for problem and reference answer; increase it"
     )
