@@ -12,7 +12,7 @@ import re
 import shlex
 import signal
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from snakemake.utils import min_version
@@ -21,7 +21,7 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import locks, paths, stages
-from stapo.operations import limits, runs
+from stapo.operations import runs
 from stapo.study.checks import slug
 from stapo.study.origin import check_origin, named, write_origin
 from stapo.study.resolved import (
@@ -30,7 +30,7 @@ from stapo.study.resolved import (
     resolved_path,
     write_resolved,
 )
-from stapo.study import Checkpoint, StudyError, TrainingRun, read_study
+from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
 from stapo.training.own_overlap import check_own_overlap
 

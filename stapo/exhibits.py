@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from stapo.study import Study
 
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
@@ -55,6 +58,30 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
         file.stem: import_module(f"stapo.analysis.{folder}.{file.stem}").EXHIBIT for file in files
     }
     return dict(sorted(found.items(), key=lambda one: one[1].order))
+
+
+def figure_names(study: "Study") -> list[str]:
+    """Return the figures of a study for which it has data, in the order of the report."""
+    return _shown(declared("figures"), study)
+
+
+def table_names(study: "Study") -> list[str]:
+    """Return the tables of evidence of a study for which it has data, in the order of the report."""
+    return _shown(declared("tables"), study)
+
+
+def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
+    from stapo.study.families import families
+
+    has: dict[Need | None, bool] = {
+        None: True,
+        "vllm": study.training.rollouts != "transformers",
+        "checkpoints": bool(study.kept_steps()),
+        "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
+        "ablation": bool(families(study)),
+        "interventions": bool(study.intervened()),
+    }
+    return [name for name, one in exhibits.items() if has[one.needs]]
 
 
 FIGURES: dict[str, Exhibit]

@@ -46,19 +46,26 @@ def offline_if_unreachable() -> None:
     """
     if any(os.environ.get(name) for name in (*OFFLINE, *PROXIES)):
         return
+    if reason := reason_unreachable():
+        os.environ.update(dict.fromkeys(OFFLINE, "1"))
+        _say(f"{reason}; only what is in its cache is used")
+
+
+def reason_unreachable() -> str:
+    """Return why no connection to the Hub can be made; empty if one can."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     parts = urlsplit(endpoint)
+    reason = ""
     for look in range(LOOKS):
+        if look:
+            time.sleep(1.0)
         try:
             port = parts.port or (80 if parts.scheme == "http" else 443)
             socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
-            return
+            return ""
         except (OSError, ValueError) as error:
             reason = plain(str(error))
-        if look < LOOKS - 1:
-            time.sleep(1.0)
-    os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    _say(f"{plain(endpoint)} cannot be reached ({reason}); only what is in its cache is used")
+    return f"{plain(endpoint)} cannot be reached ({reason})"
 
 
 def with_retries(get: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from studies import outputs
 from synthetic import write_score
 from synthetic_tokens import population, write_tokens
 
@@ -30,7 +31,7 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 texts = [HOSTILE] * 4
                 answered = AnsweredProblem(0, shown, "7", texts, [9] * 4, [False] * 4, ["e"])
                 write_responses(tmp_path / path, [answered])
-    for i, metrics in enumerate(paths.metrics_paths(study)):
+    for i, metrics in enumerate(outputs(study, "train", "metrics.jsonl")):
         records = [
             {
                 **dict.fromkeys(FIGURES, 1.0),
@@ -47,6 +48,6 @@ def finish(study: Study, tmp_path: Path) -> Path:
         write_jsonl(tmp_path / metrics, records)
     tokens = population(np.random.default_rng(0), steps=2, length=10, slips=0.1)
     tokens.loc[tokens["kind"] != "other", ["token", "before"]] = HOSTILE
-    for path in paths.token_paths(study):
+    for path in outputs(study, "train", "tokens.parquet"):
         write_tokens(tmp_path / path, tokens)
     return tmp_path

@@ -7,6 +7,8 @@ import yaml
 from hypothesis import strategies as st
 
 from stapo.repository import ROOT
+from stapo.stages import jobs_of
+from stapo.study import Study
 
 SMOKE: dict[str, Any] = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
 FAMILIES = SMOKE["run"]["benchmarks"]
@@ -214,3 +216,9 @@ def broken_studies(draw: st.DrawFn) -> dict[str, Any]:
             if change == "move":
                 section[key + draw(st.sampled_from("sx_"))] = value
     return raw
+
+
+def outputs(study: Study, stage: str, ending: str = "") -> list[str]:
+    """Return the published files of a stage, or those with an ending."""
+    found = [path for job in jobs_of(study).all(stage) for path in job.outputs]
+    return [path for path in found if path.endswith(ending)]

@@ -22,7 +22,7 @@ from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
 from stapo.analysis.table import UNMEASURED, Column, Table
 from stapo.evaluation.statistics import Difference, Interval
-from stapo.exhibits import FIGURES, TABLES
+from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
 from stapo.methods import Method
 from stapo.study import Study, identity
@@ -151,7 +151,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         policy=document.policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
-        figures=[_figure(artefacts, name) for name in paths.figure_names(study)],
+        figures=[_figure(artefacts, name) for name in figure_names(study)],
         grids=grids,
         evidence=evidence,
         many_rows=MANY_ROWS,
@@ -211,7 +211,7 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
 
 def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Table]]:
     """Return title and content of the tables of evidence, by name."""
-    names = paths.table_names(artefacts.study)
+    names = table_names(artefacts.study)
     return {name: (TABLES[name].title, evidence_table(artefacts, name).noted()) for name in names}
 
 

@@ -1,7 +1,6 @@
 """Options and helper functions of several commands."""
 
 import json
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from stapo.study.resolved import read_resolved
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
     "Around a study": ("verify", "compare", "paper", "schema"),
-    "Evaluation": ("evaluate", "regrade"),
+    "Evaluation": ("evaluate",),
     "Other trainers": ("conformance",),
 }
 """Heading in `stapo --help` to its commands."""
@@ -41,9 +40,11 @@ class GroupedCommands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the lists of commands."""
+        others = self.commands.keys() - {name for names in GROUPS.values() for name in names}
         lists = {
             heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
-            for heading, names in GROUPS.items()
+            for heading, names in {**GROUPS, "Others": others}.items()
+            if names
         }
         lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
         width = max(len(name) for names in lists.values() for name in names)
@@ -109,17 +110,6 @@ def study_here(file: Path) -> Study:
         for line in error.errors:
             typer.echo(f"warning: {line}", err=True)
     return found
-
-
-def require(option: str, name: str, known: Iterable[str]) -> None:
-    """Check that a name is known.
-
-    Raises:
-        StudyError: it is unknown; the message lists the known names.
-    """
-    names = list(known)
-    if name not in names:
-        raise StudyError([f"{option}: unknown name {name!r}; known: {', '.join(names)}"])
 
 
 def list_paths(paths: list[Path]) -> None:

@@ -14,13 +14,11 @@ from stapo.cli.common import (
     app,
     list_paths,
     print_json,
-    require,
     study_here,
 )
 from stapo.methods import CONFORMANCE_METHODS
 from stapo.operations.costs import DEVICES
 from stapo.study import StudyError, read_study, study_schema
-from stapo.tasks import benchmark_definitions
 
 
 @app.command()
@@ -50,10 +48,10 @@ def plan(
         typer.Option(help=f"{', '.join(DEVICES)}; default: h200, for tiny models cpu (two cores)"),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(help="GPUs of one training; default: the fewest that fit")
+        int | None, typer.Option(min=1, help="GPUs of one training; default: the fewest that fit")
     ] = None,
     total_gpus: Annotated[
-        int | None, typer.Option(help="All available GPUs; default: those of one training")
+        int | None, typer.Option(min=1, help="All available GPUs; default: those of one training")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,17 +81,15 @@ def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from rich.console import Console
 
-    from stapo.operations.doctor import print_diagnosis
-    from stapo.operations.documents import doctor_document
-    from stapo.operations.plan import disk_needed
+    from stapo.operations.doctor import doctor_document, print_diagnosis
 
     found = study_here(study)
     if as_json:
-        document = doctor_document(found, disk_needed(found))
+        document = doctor_document(found)
         print_json(document)
         failed = document["failed"]
     else:
-        failed = print_diagnosis(found, Console(), disk_needed(found))
+        failed = print_diagnosis(found, Console())
     if failed:
         raise typer.Exit(1)
 
@@ -108,8 +104,7 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from rich.console import Console
 
-    from stapo.operations.documents import status_document
-    from stapo.operations.status import print_status
+    from stapo.operations.status import print_status, status_document
 
     found = study_here(study)
     if as_json:
@@ -165,71 +160,35 @@ def evaluate(
         ),
     ],
     benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
-    decoding: Annotated[
-        list[str],
-        typer.Option(help="Decoding in the catalogue, or greedy (temperature 0, one response)"),
-    ] = ["t0.7-p0.9"],  # noqa: B006
+    decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
     backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
     max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
     samples: Annotated[
         int | None, typer.Option(help="Responses to each problem; default: those of the benchmark")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first problems of each benchmark")
-    ] = None,
     seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
-    study: Annotated[
-        Path | None, typer.Option(help="Study whose benchmarks from files are known too")
-    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Responses that hf generates together")] = 64,
     name: Annotated[
         str | None,
-        typer.Option(help="Folder below results/; default: named after checkpoints and settings"),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Responses that hf generates together; default: the largest power of two up to 512 whose "
-            "key-value cache fits into half of the memory that the weights leave free"
-        ),
+        typer.Option(help="Name of the study and of its folder; default: with a fingerprint"),
     ] = None,
 ) -> None:
-    """Evaluate checkpoints with the code and tables of the pipeline, in one table; a second run resumes.
+    """Evaluate checkpoints as a study without trainings, in one table; a second run resumes.
 
-    Below the table, every two checkpoints are compared, paired by problem, with p-values adjusted by Holm.
+    Every two checkpoints are compared, paired by problem, with p-values adjusted by Holm. The study is
+    written to results/NAME/study.yaml; to change what has no option here, copy and edit it.
 
     Example: stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --backend vllm
     """
-    from stapo.operations.evaluate import Asked
-    from stapo.operations.evaluate import evaluate as run
+    from stapo.operations.evaluate import evaluate as evaluated
 
-    asked = Asked(
-        benchmark,
-        decoding,
-        backend=backend,
-        batch_size=batch_size,
-        max_response_tokens=max_response_tokens,
-        seed=seed,
-        samples=samples,
-        limit=limit,
-        name=name,
-        beside=study_here(study) if study else None,
-    )
-    list_paths(run(models, asked))
-
-
-@app.command()
-def regrade(
-    completions: Annotated[Path, typer.Argument(help="Responses of a study")],
-    benchmark: Annotated[str, typer.Option(help="Benchmark of the responses")],
-) -> None:
-    """Print avg@N of stored responses as lm-eval computes it; no model is needed.
-
-    Example: stapo regrade results/smoke/completions/tiny/base/t1.0-p1.0/chain-3.jsonl --benchmark chain-3
-    """
-    from stapo.evaluation.replay import regrade as run
-
-    require("--benchmark", benchmark, benchmark_definitions())
-    typer.echo(f"{100 * run(completions, benchmark):.2f} %")
+    section = {
+        "backend": backend,
+        "batch_size": batch_size,
+        "max_response_tokens": max_response_tokens,
+        "seed": seed,
+    }
+    list_paths(evaluated(models, benchmark, decoding, section, samples, name))
 
 
 @app.command()

@@ -37,14 +37,6 @@ DRAIN = 0.7
 once; fitted to a simulated continuous batching: within 5 % of it at five sizes and machines."""
 START_SECONDS = {"vllm": 60.0, "transformers": 5.0}
 """Imports and loading, per job; 5 s is TRL's import on two CPU cores, 60 s our assumption."""
-JOB_SECONDS = 2.0
-"""Start and end of a job that loads no model; measured on two CPU cores."""
-GRADED_PER_SECOND = 1000.0
-"""Responses that one process grades, our assumption; 7,000 were measured with many repeated answers."""
-REJECTED = 0.5
-"""Share of the responses that a verifier judges, our assumption."""
-REPLY_TOKENS = 2
-"""Tokens of a verifier's reply: a letter and the end token, below any limit."""
 SAVED_BYTES_PER_SECOND = 5e8
 """Of a step checkpoint, with its checksums, our assumption."""
 WEIGHT_BYTES = 4.0
@@ -65,8 +57,8 @@ ASSUMPTIONS = (
     "2 more for old log-probs, 2 for the KL reference, and up to 2 for `statistics: current`; responses "
     "with zero advantage are counted, although they are skipped",
     f"a job starts in {START_SECONDS['transformers']:.0f} s, with vLLM in {START_SECONDS['vllm']:.0f} s; "
-    f"{GRADED_PER_SECOND:.0f} responses are graded per second, and a verifier judges {REJECTED} of them; "
-    f"step checkpoints are written at {SAVED_BYTES_PER_SECOND / 1e9:.1f} GB/s; downloads take no time",
+    f"step checkpoints are written at {SAVED_BYTES_PER_SECOND / 1e9:.1f} GB/s; downloads and grading "
+    "take no time",
 )  # fmt: skip
 
 
@@ -199,13 +191,8 @@ def training_seconds(study: Study, size: str, method: str, steps: int, step: flo
     """Return the seconds of a training that does some steps of `step` seconds, with its checkpoints."""
     training = study.training_of(method)
     start = START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
-    return start + steps * (step + saving_seconds(study, size) / training.checkpoint_every)
-
-
-def saving_seconds(study: Study, size: str) -> float:
-    """Return the seconds to write a step checkpoint."""
-    parameters = shape_of(study.model(size)).parameters
-    return WEIGHT_BYTES * parameters * STATES_PER_PARAMETER / SAVED_BYTES_PER_SECOND
+    state = WEIGHT_BYTES * shape_of(study.model(size)).parameters * STATES_PER_PARAMETER
+    return start + steps * (step + state / SAVED_BYTES_PER_SECOND / training.checkpoint_every)
 
 
 def intervene_seconds(study: Study, size: str, device: Device) -> float:
@@ -220,39 +207,19 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
 
 
 def answer_seconds(study: Study, size: str, device: Device, responses: int) -> float:
-    """Return the seconds in which one checkpoint answers under one decoding, on all its replicas.
+    """Return the seconds in which one checkpoint answers under one decoding.
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
     shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
     name, joined, cache = "transformers", device, inf
-    own = ceil(responses / engine.data_parallel)
     batch = min(evaluation.batch_size, responses)
     if evaluation.backend == "vllm":
-        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), own
+        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), responses
         cache = _cache(shape, joined, engine.vllm_evaluation_memory)
-    limit, prompt = evaluation.max_response_tokens, prompt_tokens(study)
+    limit, prompt = evaluation.max_response_tokens, PROMPT_LENGTH * study.training.max_prompt_tokens
     one_batch = decode_seconds(shape, joined, name, batch, prompt, limit, cache)
-    return START_SECONDS[name] + ceil(own / batch) * one_batch
-
-
-def score_seconds(study: Study, device: Device, responses: int) -> float:
-    """Return the seconds in which one process grades responses, with the verifier if there is one."""
-    evaluation, seconds = study.evaluation, JOB_SECONDS + responses / GRADED_PER_SECOND
-    if (verifier := evaluation.verifier) is None:
-        return seconds
-    shape, asked = shape_of(verifier), REJECTED * responses
-    length = prompt_tokens(study) + MEAN_LENGTH * evaluation.max_response_tokens
-    length = min(length, verifier.max_prompt_tokens)
-    steps = ceil(asked / verifier.batch_size) * REPLY_TOKENS
-    reading = shape.forward(asked * length, length / 2) / (device.flops * COMPUTE_UTILISATION)
-    start = START_SECONDS["vllm" if evaluation.backend == "vllm" else "transformers"]
-    return seconds + start + reading + steps * shape.layers * STEP_SECONDS_PER_LAYER["transformers"]
-
-
-def prompt_tokens(study: Study) -> float:
-    """Return the mean number of tokens of a study's prompts."""
-    return PROMPT_LENGTH * study.training.max_prompt_tokens
+    return START_SECONDS[name] + ceil(responses / batch) * one_batch
 
 
 def _context(prompt: float, limit: int) -> float:

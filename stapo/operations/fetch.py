@@ -7,14 +7,15 @@ Models go to the Hub's cache, where an interrupted download continues. Benchmark
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stapo.files import replace_file
 from stapo.hub import REMEDY, offline_if_unreachable, with_retries
 from stapo.study import Study
 from stapo.study.schema import Template
 from stapo.study.sources import HubData, HubModel
-from stapo.tasks import benchmark_definitions
 from stapo.text import plain
 
 Item = tuple[str, Callable[[], object]]
@@ -23,42 +24,35 @@ Item = tuple[str, Callable[[], object]]
 
 def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
-    for size in study.run.sizes:
-        model = study.models[size]
-        if isinstance(model, HubModel):
-            yield f"model {size}: {model.hub} at {model.revision[:8]}", _model(model)
+    models = {f"model {size}": study.models[size] for size in study.run.sizes}
     verifier = study.evaluation.verifier
     if verifier:
-        pinned = HubModel(hub=verifier.hub, revision=verifier.revision)
-        yield f"verifier: {verifier.hub} at {verifier.revision[:8]}", _model(pinned)
-        if (wording := verifier.template) != "own":
-            at = f"{wording.github} at {wording.revision[:8]}"
-            yield f"verifier's template: {wording.name} of {at}", _template(wording)
+        models["verifier"] = HubModel(hub=verifier.hub, revision=verifier.revision)
+    for what, model in models.items():
+        if isinstance(model, HubModel):
+            yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_model, model)
+    if verifier and (wording := verifier.template) != "own":
+        at = f"{wording.github} at {wording.revision[:8]}"
+        yield f"verifier's template: {wording.name} of {at}", partial(_template, wording)
     if isinstance(study.data, HubData):
         data = study.data
-        yield f"prompts: {data.hub} at {data.revision[:8]}", lambda: _prompts(data)
+        yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_prompts, data)
     for name in study.evaluated():
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
-            yield f"benchmark {name}: {metadata['hub']}", _rows(name)
+            yield f"benchmark {name}: {metadata['hub']}", partial(_rows, metadata)
 
 
-def _model(model: HubModel) -> Callable[[], object]:
-    def get() -> object:
-        from stapo.models.base import cached
+def _model(model: HubModel) -> object:
+    from stapo.models.base import cached
 
-        return cached(model)
-
-    return get
+    return cached(model)
 
 
-def _template(template: Template) -> Callable[[], object]:
-    def get() -> object:
-        from stapo.models.template import template_text
+def _template(template: Template) -> object:
+    from stapo.models.template import template_text
 
-        return template_text(template)
-
-    return get
+    return template_text(template)
 
 
 def _prompts(data: HubData) -> object:
@@ -67,31 +61,25 @@ def _prompts(data: HubData) -> object:
     return with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
 
 
-def _rows(name: str) -> Callable[[], object]:
-    metadata = benchmark_definitions()[name]["metadata"]
+def _rows(metadata: dict[str, Any]) -> object:
+    """Load the rows of a benchmark, after writing them to `STAPO_DATA_DIR` if they are not there."""
+    from stapo.evaluation.data import DATA_DIR, local_file
+    from stapo.evaluation.task import load_rows
 
-    def get() -> object:
-        from stapo.evaluation.data import DATA_DIR, local_file
-        from stapo.evaluation.task import load_rows
-
-        directory = os.environ.pop(DATA_DIR, None)
+    if directory := os.environ.get(DATA_DIR):
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
         try:
-            if directory is None:
-                return load_rows(**metadata)
-            path = Path(directory)
+            local_file(path, metadata["hub"], metadata["names"])
+        except FileNotFoundError:
+            del os.environ[DATA_DIR]
             try:
-                path.mkdir(parents=True, exist_ok=True)
-                local_file(path, metadata["hub"], metadata["names"])
-            except FileNotFoundError:
                 rows = load_rows(**metadata)["test"]
-                with replace_file(path / f"{metadata['names'][0]}.jsonl") as stream:
-                    stream.writelines(json.dumps(row) + "\n" for row in rows)
-        finally:
-            if directory is not None:
+            finally:
                 os.environ[DATA_DIR] = directory
-        return load_rows(**metadata)
-
-    return get
+            with replace_file(path / f"{metadata['names'][0]}.jsonl") as stream:
+                stream.writelines(json.dumps(row) + "\n" for row in rows)
+    return load_rows(**metadata)
 
 
 def prepare_network(study: Study) -> None:

@@ -5,7 +5,6 @@ Files that are truncated, corrupt or malicious are treated as missing, and never
 
 import os
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from stapo.locks import holders
 from stapo.text import COLOURS, plain
 
 SLURM_LOGS = ".snakemake/slurm_logs"
-"""Log directory of snakemake-executor-plugin-slurm 2.8, with files `rule_NAME/WILDCARDS/JOB.log`."""
+"""Log directory of snakemake-executor-plugin-slurm."""
 LOG_BYTES, LOG_LINES = 65536, 40
 """Size of the end of a log in which errors are searched."""
 ERROR = re.compile(
@@ -27,8 +26,9 @@ RANKS_FAILED = "ChildFailedError:"
 REPORT = re.compile(rf"(?<={RANKS_FAILED}).*?^=+$.*?^=+$", re.MULTILINE | re.DOTALL)
 """Report of the launcher of several ranks: some lines for each of them, without the reason of a failure."""
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
-HEAD_BYTES = 4096
-"""Size of the start of a log, in which its job writes the fingerprint of its configuration."""
+"""Line that a job writes when it starts, with its fingerprint."""
+HEAD_BYTES = 16384
+"""Size of the start of a log in which that line is searched; Snakemake writes before it on a cluster."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class Owner:
     """Time of the locking in seconds since 1970, like all times here."""
     holds: bool
     """Whether the process still holds the lock, on this host."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The newest log of a job."""
+
+    path: Path
+    written: float
 
 
 def owner_of(lock: Path) -> Owner | None:
@@ -56,47 +64,33 @@ def owner_of(lock: Path) -> Owner | None:
     return Owner(host, status.st_mtime, holds)
 
 
-def logs_of(root: Path, output: str, rule: str, wildcards: str) -> list[Path]:
-    """Return the files that may contain the errors of a job: its log, and Slurm's logs of it."""
-    slurm = root / SLURM_LOGS / f"rule_{rule}" / wildcards.replace("/", "_")
-    return [root / (re.sub(r"^results/", "logs/", output) + ".log"), *slurm.glob("*.log")]
+def logs_of(root: Path, study: str) -> dict[str, Log]:
+    """Return fingerprint -> newest log of the job that has it: those of the study, and Slurm's."""
+    found: dict[str, Log] = {}
+    for folder in (root / "logs" / study, root / SLURM_LOGS):
+        for path in folder.rglob("*.log"):
+            log = Log(path, modified(path))
+            with suppress(OSError), path.open("rb") as stream:
+                for made_by in STARTED.findall(stream.read(HEAD_BYTES).decode(errors="replace")):
+                    found[made_by] = max(log, found.get(made_by, log), key=lambda one: one.written)
+    return found
 
 
-def error_in(logs: Iterable[Path], since: float, made_by: str) -> str | None:
-    """Return the line with the reason why a job failed, from the newest log that has one.
-
-    Args:
-        logs: candidate logs.
-        since: time; older logs are ignored.
-        made_by: fingerprint of the job; logs with another fingerprint are ignored.
-    """
-    for written, path in sorted(((modified(path), path) for path in logs), reverse=True):
-        if written and written >= since and _of(path) in (None, made_by):
-            # A progress bar separates its states by carriage returns.
-            text = REPORT.sub("", COLOURS.sub("", text_of(path, LOG_BYTES)))
-            lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
-            errors = [line for line in lines if line][-LOG_LINES:]
-            errors = [line for line in errors if ERROR.search(line)]
-            said = [line for line in errors if line.startswith("stapo: ")]
-            if errors:
-                # After one rank has failed, others say that they lost it, and the launcher that all ended.
-                own = [line for line in errors if RANKS_FAILED not in line]
-                return plain((said[:1] or own[-1:] or errors)[0])
-    return None
-
-
-def last_line(log: Path) -> str:
-    """Return the last line of a log, which says how far its job is; empty without one."""
-    lines = re.split(r"[\r\n]+", COLOURS.sub("", text_of(log, LOG_BYTES)))
-    return plain(next((line for line in reversed(lines) if line.strip()), ""))
-
-
-def _of(log: Path) -> str | None:
-    """Return the fingerprint that a job wrote at the start of its log, None without one."""
-    with suppress(OSError), log.open("rb") as stream:
-        named = STARTED.search(stream.read(HEAD_BYTES).decode(errors="replace"))
-        return named[1] if named else None
-    return None
+def error_in(log: Log | None, since: float) -> str | None:
+    """Return the line with the reason why a job failed; None without one, or in a log older than `since`."""
+    if log is None or log.written < since:
+        return None
+    # A progress bar separates its states by carriage returns.
+    text = REPORT.sub("", COLOURS.sub("", text_of(log.path, LOG_BYTES)))
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    errors = [line for line in lines if line][-LOG_LINES:]
+    errors = [line for line in errors if ERROR.search(line)]
+    if not errors:
+        return None
+    said = [line for line in errors if line.startswith("stapo: ")]
+    # After one rank has failed, others say that they lost it, and the launcher that all ended.
+    own = [line for line in errors if RANKS_FAILED not in line]
+    return plain((said[:1] or own[-1:] or errors)[0])
 
 
 def modified(path: Path) -> float:

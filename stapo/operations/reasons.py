@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stapo.canonical import canonical, leaves
-from stapo.operations.current import recorded
 from stapo.operations.job_logs import modified
-from stapo.stages import Job, jobs_of
+from stapo.stages import Job, jobs_of, module
 from stapo.study import Study, StudyError
 from stapo.study.resolved import RESOLVED, read_resolved
 from stapo.text import plain, shorten
@@ -23,6 +22,13 @@ SHOWN = 3
 MAX_VALUE = 60
 """Characters of a value that a reason shows."""
 UNKNOWN = "other settings, which are recorded nowhere here"
+
+
+def recorded(job: Job, root: Path) -> str | None:
+    """Return the fingerprint that the results of a job contain, None where none is recorded or there."""
+    look = getattr(module(job.stage), "recorded", None)
+    found: str | None = look(job, root) if look else None
+    return found
 
 
 def changes(before: Any, now: Any) -> str:

@@ -47,10 +47,10 @@ def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
 
 def first_lines(study: Study, file: str, root: Path = Path()) -> list[str]:
     """Return what is made again and why, and where the progress of a run is; arguments as of `last_lines`."""
-    from stapo.operations.status import outdated_lines
+    from stapo.operations.status import outdated_lines, progress
 
     watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
-    return [*outdated_lines(study, root), watch]
+    return [*outdated_lines(progress(study, root)), watch]
 
 
 def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) -> list[str]:
@@ -62,14 +62,14 @@ def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) ->
         succeeded: whether all jobs of the run succeeded.
         root: working directory.
     """
-    from stapo.operations.current import outputs
+    from stapo.operations.status import is_finished
 
     if not succeeded:
         return [
             f"not finished; what failed or was stopped: stapo status {file}; logs: logs/{study.name}/",
             "the same command continues",
         ]
-    if set(outputs(study, root).values()) != {"there"}:
+    if not is_finished(study, root):
         return [f"made what was asked for; what is left: stapo status {file}"]
     found = {
         **paths.results_of(study),

@@ -11,6 +11,7 @@ from stapo import paths
 from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
+from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study, TrainingRun, identity
 from stapo.study.reading import published_content
 
@@ -76,7 +77,7 @@ def layout(study: Study) -> Layout:
     models = [place_of(study, checkpoint) for checkpoint in study.checkpoints()]
     if study.evaluation.verifier:
         models.append(paths.VERIFIER.format(study=study.name).removeprefix(base))
-    files = (path.removeprefix(base) for path in paths.published_paths(study))
+    files = (path.removeprefix(base) for path in jobs_of(study).published())
     return Layout(frozenset(files), frozenset(models))
 
 

@@ -1,5 +1,6 @@
 """Check of what the trainings and the interventions recorded against the study, the files and each other."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ from stapo.publication import untrusted
 from stapo.publication.commands import command_faults
 from stapo.publication.folder import Results
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
-from stapo.records.interventions import intervention_of
+from stapo.records.interventions import Intervention
+from stapo.records.reading import record_of
 from stapo.records.step import PHASES
 from stapo.records.tokens import rows_per_step
 from stapo.study import TrainingRun, identity
@@ -117,7 +119,7 @@ def _intervention_errors(results: Results) -> Iterator[str]:
     for checkpoint in study.intervened():
         at = {"study": study.name, "checkpoint": checkpoint, "suffix": "json"}
         path = paths.INTERVENTION.format(**at)
-        found = intervention_of(untrusted.read_json(results.root / path))
+        found = record_of(Intervention, json.dumps(untrusted.read_json(results.root / path)))
         settings = study.interventions
         responses = settings.prompts * study.training_of(settings.method).group_size
         stated = (found.checkpoint, found.method, found.responses, len(found.repetitions))

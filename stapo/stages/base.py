@@ -17,7 +17,7 @@ VERIFIER = "verifier"
 
 def model_settings(model: Model) -> dict[str, Any]:
     """Return the settings of a base model; of one in a folder, its content and not its place."""
-    settings = model.model_dump(mode="json", exclude={"path"})
+    settings = model.constants() | model.model_dump(mode="json", exclude={"path"})
     for name in ("slip_rate", "connecting_word_rate"):
         if settings.get(name) == TinyModel.model_fields[name].default:
             del settings[name]  # Models from before this setting keep their fingerprint.

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stapo import paths
+from stapo.exhibits import table_names
 from stapo.stages import Job, Jobs, Resources
 from stapo.stages.tables import shown
 
@@ -25,8 +26,12 @@ def jobs(of: Jobs) -> Iterator[Job]:
         {**shown(study), "cited": cited(of)},
         all_results(of),
         (
-            *paths.evidence_paths(study),
-            *paths.value_paths(study),
+            *(
+                paths.TABLE.format(study=study.name, table=table, suffix=suffix)
+                for table in table_names(study)
+                for suffix in paths.SUFFIXES
+            ),
+            *(paths.VALUES.format(study=study.name, suffix=one) for one in paths.VALUE_SUFFIXES),
             paths.REFERENCES.format(study=study.name),
         ),
     )
@@ -52,6 +57,6 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     from stapo.analysis.evidence_tables import write_evidence
     from stapo.analysis.values import write_values
 
-    for name in paths.table_names(of.study):
+    for name in table_names(of.study):
         print(*write_evidence(of.study, name))
     print(*write_values(of.study), write_references(of.study))

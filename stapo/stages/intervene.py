@@ -29,7 +29,8 @@ def jobs(of: Jobs) -> Iterator[Job]:
                 "method": method_settings(study.method(settings.method)),
                 "training": training_settings(study.training_of(settings.method), UNUSED),
                 "end_tokens": sorted(set(study.end_tokens)),
-                "interventions": settings.model_dump(exclude={"checkpoints", "method"}),
+                "interventions": settings.constants()
+                | settings.model_dump(exclude={"checkpoints", "method"}),
             },
             {"checkpoint": of_checkpoint(of, checkpoint), "data": of.one("prompts", "")},
             tuple(
@@ -66,7 +67,7 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
             take_gpus(how.gpus)
             if errors := training_errors(study, size, how.gpus, 1):
                 raise StudyError(errors)
-            for line in training_warnings(study, size, how.gpus, 1):
+            for line in training_warnings(study, size, how.gpus):
                 print(f"warning: {line}", file=sys.stderr)
         intervene(
             InterventionJob(

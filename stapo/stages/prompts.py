@@ -21,7 +21,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
     yield Job(
         "prompts",
         "",
-        {"recipe": RECIPE, "data": study.data.model_dump(exclude=without)},
+        {"recipe": RECIPE, "data": study.data.constants() | study.data.model_dump(exclude=without)},
         outputs=tuple(p.format(study=study.name) for p in (paths.PROMPTS, paths.PROMPTS_RECORD)),
         also=study.data.model_dump(include=checks - place),
     )

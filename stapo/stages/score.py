@@ -22,7 +22,10 @@ ENGINE_SETTINGS = ("backend", "batch_size")
 def judge_settings(study: Study) -> dict[str, Any] | None:
     """Return what determines the verifier's verdicts, None without a verifier."""
     verifier = study.evaluation.verifier
-    return verifier.model_dump(exclude={"batch_size"}) if verifier else None
+    if verifier is None:
+        return None
+    constants = {k: v for k, v in verifier.constants().items() if k != "batch_size"}
+    return constants | verifier.model_dump()
 
 
 def jobs(of: Jobs) -> Iterator[Job]:

@@ -20,7 +20,7 @@ from stapo.study.schema import TrainingSettings
 
 AFTER = ("prompts", "base")
 RECIPE = 4
-NAMES_OF_METHODS = ("title", "source", "revision")
+NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")
 """What of a method changes no weights."""
 WITHOUT_EFFECT = (
     "checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit", "token_records_mb",
@@ -119,7 +119,7 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
         if errors := training_errors(study, this.size, how.gpus, how.nodes):
             raise StudyError(errors)
-        for line in training_warnings(study, this.size, how.gpus, how.nodes):
+        for line in training_warnings(study, this.size, how.gpus):
             print(f"warning: {line}", file=sys.stderr)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False

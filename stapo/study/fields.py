@@ -36,6 +36,10 @@ class Strict(BaseModel):
         required = {key for key, one in cls.model_fields.items() if one.is_required()}
         return {**dict.fromkeys(required), **known}
 
+    def constants(self) -> dict[str, Any]:
+        """Return what no study can set and results depend on like on settings: the class variables."""
+        return {name: getattr(self, name) for name in sorted(self.__class_vars__)}
+
     @field_validator("*", mode="wrap")
     @classmethod
     def _valid_part(cls, value: Any, handler: Any, info: ValidationInfo) -> Any:

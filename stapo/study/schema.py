@@ -145,7 +145,6 @@ class EngineSettings(Strict):
     vllm_evaluation_memory: OpenUnit = Field(
         0.9, description="Share of a GPU's memory for vLLM in evaluation"
     )
-    data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
     sizes: dict[Name, SizeEngine] = Field(
         {}, description="Settings of single sizes in training, before those above"
     )
@@ -298,7 +297,8 @@ class Run(Strict):
         min_length=1, max_length=1000, description="Names of base models in `models`"
     )
     methods: list[Name] = Field(
-        min_length=1, max_length=1000, description="Methods of the suite, or variants in `methods`"
+        max_length=1000,
+        description="Methods of the suite, or variants in `methods`; without any, base models are evaluated",
     )
     seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
     decodings: list[Name] = Field(

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from stapo.operations.current import outputs
 from world import World
 
 from stapo import paths
-from stapo.operations.current import outputs
 from stapo.operations.plan import found_of, machine, plan
 from stapo.operations.status import answers, print_status, trainings
 from stapo.stages import jobs_of

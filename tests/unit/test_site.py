@@ -16,6 +16,7 @@ from stapo.records.scores import SCHEMA as SCORES
 from stapo.records.step import StepRecord
 from stapo.records.tokens import SCHEMA as TOKENS
 from stapo.repository import ROOT
+from stapo.stages import jobs_of
 from stapo.study import Study, read_study, study_schema
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
@@ -126,7 +127,7 @@ def test_every_file_of_a_study_has_an_entry():
     patterns = [
         re.sub(r"\\\{\w+\\\}", "[^/]+", one.replace(r"\{checkpoint\}", ".+")) for one in entries
     ]
-    written = [*paths.published_paths(study), paths.CHECKSUMS.format(study="smoke")]
+    written = [*jobs_of(study).published(), paths.CHECKSUMS.format(study="smoke")]
     weights = [paths.checkpoint_path("smoke", one) for one in study.checkpoints()]
     for path in {*written, *weights}:
         inner = path.removeprefix("results/smoke/")

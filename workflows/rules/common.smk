@@ -50,11 +50,6 @@ def checkpoint_of(w):
     return Checkpoint.parse(w.checkpoint)
 
 
-def run_of(w):
-    """The training of a job."""
-    return TrainingRun(w.size, w.method, int(w.seed))
-
-
 def in_profile(name, rule, default=None):
     """What a profile or the command line says about a resource of a rule, or of all rules."""
     for resources in (
@@ -66,13 +61,5 @@ def in_profile(name, rule, default=None):
     return default
 
 
-def retries(attempts):
-    """Retries of a job that needs several attempts, three more for errors; of one, what `--retries` says."""
-    return attempts + 2 if attempts > 1 else None
-
-
-CLUSTER = limits.Cluster(
-    gpu=in_profile("gpu_kind", "train", limits.Cluster.gpu),
-    gpus=in_profile("gpu", "train", STUDY.gpus_of("train")),
-    max_hours=in_profile("max_hours", "train"),
-)
+# Seconds before the time limit of a training at which Slurm tells it to save and end; at most half of the limit.
+NOTICE_SECONDS = min(3600, 30 * int(in_profile("runtime", "train", 24 * 60)))

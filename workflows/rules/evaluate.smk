@@ -5,8 +5,6 @@
 CURVE = STUDY.evaluation.curve
 FULL = [one for one in STUDY.checkpoints() if STUDY.is_full(one)]
 CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
-generate_minutes = cache(partial(limits.generate_minutes, STUDY, CLUSTER))
-score_minutes = cache(partial(limits.score_minutes, STUDY, CLUSTER))
 
 
 rule generate:
@@ -18,10 +16,8 @@ rule generate:
         log_of(paths.RESPONSES),
     wildcard_constraints:
         checkpoint=one_of(FULL),
-    retries: retries(limits.generate_attempts(STUDY, CLUSTER))
     resources:
         gpu=STUDY.gpus_of("generate"),
-        runtime=lambda w: generate_minutes(checkpoint_of(w), w.decoding),
     params:
         made_by=made_by("generate", "{checkpoint}/{decoding}"),
     shell:
@@ -47,7 +43,6 @@ rule score:
         checkpoint=one_of(FULL),
     resources:
         gpu=STUDY.gpus_of("score"),
-        runtime=sum(score_minutes(name) for name in STUDY.evaluated()),
     params:
         made_by=made_by("score", "{checkpoint}/{decoding}"),
     shell:

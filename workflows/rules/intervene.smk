@@ -1,7 +1,5 @@
 # Single updates of checkpoints with and without silencing, where the study asks for them.
 
-intervene_minutes = cache(partial(limits.intervene_minutes, STUDY, CLUSTER))
-
 if STUDY.intervened():
 
     rule intervene:
@@ -20,7 +18,6 @@ if STUDY.intervened():
             checkpoint=one_of(STUDY.intervened()),
         resources:
             gpu=STUDY.gpus_of("intervene"),
-            runtime=lambda w: intervene_minutes(checkpoint_of(w)),
         params:
             made_by=made_by("intervene", "{checkpoint}"),
         shell:

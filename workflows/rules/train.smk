@@ -3,10 +3,6 @@
 # nothing, and studies that have the same training share it.
 
 
-train_minutes = cache(partial(limits.train_minutes, STUDY, CLUSTER))
-notice_seconds = cache(partial(limits.notice_seconds, STUDY, CLUSTER))
-
-
 rule train:
     input:
         at(paths.BASE_MODEL),
@@ -17,12 +13,10 @@ rule train:
         at(paths.RUN_PROVENANCE),
     log:
         log_of(paths.MODEL),
-    retries: retries(limits.train_attempts(STUDY, CLUSTER))
     resources:
         gpu=STUDY.gpus_of("train"),
         nodes=1,
-        runtime=lambda w: train_minutes(run_of(w)),
-        slurm_extra=lambda w: f"--signal={NOTICE.name[3:]}@{notice_seconds(run_of(w))}",
+        slurm_extra=f"--signal={NOTICE.name[3:]}@{NOTICE_SECONDS}",
     params:
         made_by=made_by("train", "{size}/{method}/seed{seed}"),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.

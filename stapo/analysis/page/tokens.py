@@ -19,7 +19,9 @@ def token_records(artefacts: Artefacts) -> list[dict[str, Any]]:
     Raises:
         DamagedFileError: a file of token records is damaged.
     """
-    if not all((artefacts.root / path).exists() for path in paths.token_paths(artefacts.study)):
+    runs = artefacts.study.runs()
+    files = (paths.TOKENS.format(study=artefacts.study.name, **run.wildcards) for run in runs)
+    if not all((artefacts.root / path).exists() for path in files):
         return []
     return token_choice(artefacts, MAX_BYTES)
 

@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from studies import outputs
 from synthetic import write_score
 from synthetic_tokens import population, write_tokens
 
@@ -144,7 +145,7 @@ def test_without_quantiles_on_both_sides_nothing_is_said_of_the_80th(raw_study, 
     raw_study["run"] |= {"methods": ["stapo"], "seeds": [0, 1]}
     study = parse_study(raw_study)
     for path, own in zip(
-        paths.metrics_paths(study), ({"0.5": 0.1, "0.95": 1.0}, levels), strict=True
+        outputs(study, "train", "metrics.jsonl"), ({"0.5": 0.1, "0.95": 1.0}, levels), strict=True
     ):
         steps = range(1, study.training.steps + 1)
         write_jsonl(tmp_path / path, [{"step": step, "entropy_quantiles": own} for step in steps])
@@ -321,7 +322,7 @@ def test_quantities_of_tokens_leave_out_what_is_unknown_or_has_no_gradient(raw_s
     known = np.arange(len(frame)) % 5 != 0  # The logits of the others did not agree with the pass.
     for name in ("collision", "gradient_norm_sq"):
         frame[name] = frame[name].where(known)
-    path = tmp_path / paths.token_paths(study)[0]
+    path = tmp_path / outputs(study, "train", "tokens.parquet")[0]
     write_tokens(path, frame)
     artefacts = Artefacts(study, tmp_path)
     (found,), ((one,)) = spurious_gradient(artefacts, "stapo"), recorded(artefacts)

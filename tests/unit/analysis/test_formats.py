@@ -13,6 +13,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence_tables import evidence_table, write_evidence
 from stapo.analysis.formats import csv_text, render, terminal_table
 from stapo.analysis.table import UNMEASURED, Column, Estimate, Table
+from stapo.exhibits import table_names
 
 TABLE = Table(
     columns=[
@@ -88,7 +89,7 @@ def test_every_table_of_the_folder_is_declared_and_written(study, finished):
     declared = exhibits.declared("tables")
     assert declared == exhibits.TABLES
     assert [one.order for one in declared.values()] == sorted(o.order for o in declared.values())
-    for name in paths.table_names(study):
+    for name in table_names(study):
         files = write_evidence(study, name, finished)
         assert [str(path.relative_to(finished)) for path in files] == [
             paths.TABLE.format(study="demo", table=name, suffix=suffix)

@@ -17,6 +17,7 @@ from stapo.analysis.notes import headline_texts
 from stapo.analysis.page.document import json_block, vega
 from stapo.analysis.report import write_report
 from stapo.analysis.table import Column, Estimate, Table
+from stapo.exhibits import figure_names
 from stapo.study import parse_study
 
 MEGABYTES = 8
@@ -43,7 +44,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     shown = without_scripts(page)
     table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
     assert headline_texts(table)[0].split(":")[1].split("%")[0].strip() in page
-    names = paths.figure_names(study)
+    names = figure_names(study)
     for name in names:
         assert f'href="figures/{name}.pdf"' in shown
         assert data_of(page, f"data-{name}")["datasets"]

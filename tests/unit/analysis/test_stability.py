@@ -5,6 +5,7 @@ from math import exp, isnan, log
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from studies import outputs
 from synthetic import write_score
 
 from stapo import paths
@@ -90,7 +91,7 @@ def test_without_entropy_nothing_is_said_of_a_collapse(raw_study, tmp_path):
 def test_an_entropy_that_is_no_number_is_damage(raw_study, tmp_path, entropy):
     study = several(raw_study)
     artefacts = write(study, tmp_path, lambda run, step: 0.5)
-    path = tmp_path / paths.metrics_paths(study)[1]
+    path = tmp_path / outputs(study, "train", "metrics.jsonl")[1]
     path.write_text(path.read_text().replace("0.5}", f"{entropy}}}", 1))
     with pytest.raises(DamagedFileError, match="entropy is not a number everywhere"):
         table(artefacts)
@@ -125,7 +126,7 @@ def write(study, root, entropy, text="a b c d"):
             for step in range(1, study.training.steps + 1)
         ]
         write_jsonl(root / paths.METRICS.format(study=study.name, **run.wildcards), records)
-    for path in paths.completion_paths(study, study.run.decodings):
+    for path in outputs(study, "generate"):
         answered = AnsweredProblem(0, "q", "7", [text] * 4, [9] * 4, [True] * 4, ["e"])
         write_responses(root / path, [answered])
     return Artefacts(study, root)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from studies import outputs
 from synthetic import write_score
 
 from stapo import paths
@@ -80,14 +81,14 @@ def test_the_best_of_each_column_is_bold_and_ties_all(study, finished):
 def test_a_study_that_has_not_been_run_is_one_line(study, tmp_path, finished):
     with pytest.raises(StaleScoreError) as caught:
         write_tables(study, DECODING, tmp_path / "elsewhere")
-    files = len(paths.table_score_paths(study, DECODING))
+    files = len([path for path in outputs(study, "score") if DECODING in path])
     lines = str(caught.value).splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(
         f"{files} score files are missing, such as results/demo/scores/tiny/base"
     )
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
-    for path in paths.table_score_paths(study, DECODING)[-4:]:
+    for path in [path for path in outputs(study, "score") if DECODING in path][-4:]:
         (finished / path).unlink()
     with pytest.raises(
         StaleScoreError, match=r"(?s)made by configuration old.*\n4 score files are"

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from finished_study import finish
 from rich.console import Console
+from stapo.operations.file_system import Check
 
 from stapo.cli import main
 from stapo.operations import doctor
-from stapo.operations.file_system import Check
 from stapo.publication import verify
 from stapo.repository import ROOT, STUDIES
 from stapo.study import parse_study

@@ -4,7 +4,6 @@ from math import ceil
 from pathlib import Path
 
 import pytest
-
 from stapo.operations.limits import (
     LEAST_MINUTES,
     MARGIN,
@@ -17,6 +16,7 @@ from stapo.operations.limits import (
     train_attempts,
     train_minutes,
 )
+
 from stapo.operations.plan import found_of, machine, plan
 from stapo.repository import STUDIES
 from stapo.study import Checkpoint, StudyError, TrainingRun, parse_study, read_study

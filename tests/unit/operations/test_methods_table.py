@@ -5,10 +5,10 @@ from io import StringIO
 import pytest
 import yaml
 from rich.console import Console
+from stapo.operations.methods_table import HEADINGS, method_rows, print_methods
 from typer.testing import CliRunner
 
 from stapo.cli.common import app
-from stapo.operations.methods_table import HEADINGS, method_rows, print_methods
 from stapo.repository import STUDIES
 from stapo.study import read_study
 

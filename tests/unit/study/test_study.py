@@ -10,7 +10,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stapo import paths
+from stapo.exhibits import figure_names
 from stapo.methods import METHODS
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
@@ -302,7 +302,7 @@ def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
         run = {"methods": ["stapo", "half"]}
         study = parse_study(merge(raw_study, {"methods": methods, "run": run}))
         assert len(families(study)) == (0 if other else 1)
-        assert ("ablation" in paths.figure_names(study)) == (not other)
+        assert ("ablation" in figure_names(study)) == (not other)
 
 
 def test_another_study_of_the_same_name_is_refused(raw_study, tmp_path):

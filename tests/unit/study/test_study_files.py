@@ -23,6 +23,7 @@ from stapo.evaluation.sampling import Sampling
 from stapo.methods import METHODS
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
+from stapo.stages import jobs_of
 from stapo.study import Study, StudyError, identity, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
@@ -66,7 +67,7 @@ def paths_of(study: Study) -> list[str]:
     models = (paths.VERIFIER, paths.VERIFIER_RECORD)
     return [
         *dict.fromkeys(
-            [*paths.published_paths(study), *(path.format(study=study.name) for path in models)]
+            [*jobs_of(study).published(), *(path.format(study=study.name) for path in models)]
         ),
         *(paths.checkpoint_path(study.name, one) for one in study.checkpoints()),
         "results/README.md",

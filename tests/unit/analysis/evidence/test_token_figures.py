@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 from drawn import caption, panels
+from studies import outputs
 
-from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of, image
@@ -103,7 +103,7 @@ def test_a_range_without_a_silenced_token_has_no_point_on_the_logarithmic_axis(c
 
 def write_metrics(artefacts, **changed):
     levels = {"0.5": 0.1, "0.8": 1.0, "0.95": 2.0} | changed
-    for path in paths.metrics_paths(artefacts.study):
+    for path in outputs(artefacts.study, "train", "metrics.jsonl"):
         records = [
             {"step": step, "entropy_quantiles": {k: v and v * step for k, v in levels.items()}}
             for step in range(1, artefacts.study.training.steps + 1)
