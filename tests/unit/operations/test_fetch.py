@@ -13,7 +13,6 @@ from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR
 from stapo.hub import ATTEMPTS
 from stapo.models import base
-from stapo.operations import fetch as module
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.rows import checksum
@@ -31,7 +30,7 @@ def study(raw_study, monkeypatch):
             "rows": 3, "sha256": checksum(ROWS), "version": 1,
         },
     }  # fmt: skip
-    for place in ("stapo.study.reading", "stapo.study.study", "stapo.operations.fetch"):
+    for place in ("stapo.study.reading", "stapo.study.study"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
     monkeypatch.setattr("stapo.models.template.template_text", lambda template: template.name)
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
@@ -82,10 +81,7 @@ def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch,
     # Without the network now: the file is all that is read.
     monkeypatch.setattr(data, "load_dataset", real)
     assert fetch(study, lambda _: None)
-    assert (
-        task.load_rows(**module.benchmark_definitions()["made"]["metadata"])["test"].to_list()
-        == ROWS
-    )
+    assert task.load_rows(**study.task("made")["metadata"])["test"].to_list() == ROWS
 
 
 def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
