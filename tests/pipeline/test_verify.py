@@ -396,10 +396,6 @@ def test_a_change_of_a_summary_is_found_even_if_its_checksum_is_renewed(publishe
     assert not right, said
 
 
-def study_of(**training: Any) -> Change:
-    return study_changed(lambda study: study["training"].update(training))
-
-
 def replaced(name: str, put: Change) -> Change:
     def apply(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)

@@ -1,13 +1,9 @@
 """Everything is got or named as missing; rows land where clusters without internet look for them."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR
@@ -95,16 +91,3 @@ def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
     assert (out / "model.safetensors").read_text() == "weights"
     assert not (out / "model.safetensors").is_symlink()
     assert base.cached(HubModel(hub="some/model", revision="1" * 40)) == cache
-
-
-def test_check_looks_offline_and_says_what_is_missing(raw_study, tmp_path):
-    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
-    raw_study["run"]["sizes"] = ["hub"]
-    path: Path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(raw_study))
-    done = subprocess.run(
-        [sys.executable, "-m", "stapo", "fetch", str(path), "--check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("missing  model hub: some/model at 11111111: ")
