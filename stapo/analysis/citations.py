@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stapo import paths
 from stapo.files import replace_file
+from stapo.methods import METHODS
 from stapo.reference import bibliography, citations
 from stapo.stages import jobs_of
 from stapo.stages.evidence import cited
@@ -28,17 +29,18 @@ def references(study: Study) -> str:
         unknown += [] if found else [what]
     lines = [f"% What to cite with results of the study {study.name}; see docs/authors.md."]
     lines += [f"% No reference known: {what}." for what in unknown]
-    entries = (bibliography()[key] for key in dict.fromkeys(keys))
+    entries = (bibliography().get(key, key) for key in dict.fromkeys(keys))
     return "\n\n".join(["\n".join(lines), *entries]) + "\n"
 
 
 def _cited(study: Study) -> Iterator[tuple[str, list[str]]]:
-    """Yield what a study uses with the keys of its references; none are known of what is the study's own."""
+    """Yield what a study uses with its references, as keys or entries; what is its own has none."""
     known, uses = citations(), cited(jobs_of(study))
+    own = {name: [one.bibtex] for name, one in METHODS.items() if one.bibtex}
     yield "the suite", known["always"]
     for kind in ("methods", "benchmarks"):
         for name in uses[kind]:
-            yield f"{name} ({kind})", known[kind].get(name, [])
+            yield f"{name} ({kind})", known[kind].get(name) or own.get(name, [])
     for hub in uses["hub"]:
         found = [keys for start, keys in known["hub"].items() if hub.startswith(start)]
         yield hub, found[0] if found else []

@@ -40,9 +40,11 @@ class GroupedCommands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the lists of commands."""
+        others = self.commands.keys() - {name for names in GROUPS.values() for name in names}
         lists = {
             heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
-            for heading, names in GROUPS.items()
+            for heading, names in {**GROUPS, "Others": others}.items()
+            if names
         }
         lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
         width = max(len(name) for names in lists.values() for name in names)

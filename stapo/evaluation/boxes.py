@@ -39,17 +39,14 @@ def final_answer(gold: str, response: str) -> str | None:
     wanted = parts(gold)
     run = [boxes[-1]]
     for box in reversed(boxes[-wanted - 1 : -1]):
-        if not _are_joined(response[box[1] + 1 : run[0][0] - len(r"\boxed{")]):
+        between = response[box[1] + 1 : run[0][0] - len(r"\boxed{")]
+        if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
             break
         run.insert(0, box)
     found = [response[slice(*box)].strip() for box in run]
     if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
         return ", ".join(found)
     return response[slice(*boxes[-1])]
-
-
-def _are_joined(gap: str) -> bool:
-    return len(gap) <= LONGEST_GAP and BETWEEN.fullmatch(gap) is not None
 
 
 def parts(text: str) -> int:

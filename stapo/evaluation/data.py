@@ -85,9 +85,7 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
 
 
 def _answer(row: Mapping[str, Any], column: str) -> str:
-    if row.get(column) is None:
-        return ""
-    text = _text(row[column])
+    text = "" if row.get(column) is None else _text(row[column])
     # A worked solution without a box has no answer; other columns are the answer themselves.
     boxed = last_boxed(text)
     return boxed if boxed is not None else "" if column == "solution" else text

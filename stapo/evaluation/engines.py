@@ -2,19 +2,12 @@
 
 An engine is a function from requests to pairs of request and response, in the order in which they are
 finished, so that a kill loses only what is being generated. Each request has its own seed, so that a
-response does not depend on the rest of the batch or on the replica (except for rounding).
+response does not depend on the rest of the batch (except for rounding).
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from importlib import metadata
-from multiprocessing import current_process, get_context
-from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
 import torch
@@ -34,12 +27,8 @@ from stapo.provenance import processor
 from stapo.records.responses import Response
 from stapo.study.schema import EngineSettings
 
-Answered = tuple[Request, Response]
-Engine = Callable[[Sequence[Request]], Iterable[Answered]]
+Engine = Callable[[Sequence[Request]], Iterable[tuple[Request, Response]]]
 """From requests that are answered together to their responses, in any order."""
-Answers = Callable[[Iterable[list[Request]]], Iterable[Answered]]
-"""The same for several lists, on one or several replicas."""
-SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
@@ -72,7 +61,14 @@ def gumbel_noise(uniform: Tensor) -> Tensor:
     return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
 
 
-def hf_engine(model: str, sampling: Sampling) -> Callable[[Sequence[Request]], list[Response]]:
+def load_engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Engine:
+    """Return an engine of a backend, which is `hf` or `vllm`, with the model loaded."""
+    if backend == "vllm":
+        return _vllm_engine(str(model), sampling, settings)
+    return hf_engine(str(model), sampling)
+
+
+def hf_engine(model: str, sampling: Sampling) -> Engine:
     """Return a function that answers a batch with Transformers, with the model loaded."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -83,12 +79,11 @@ def hf_engine(model: str, sampling: Sampling) -> Callable[[Sequence[Request]], l
         max_new_tokens=sampling.max_response_tokens,
         eos_token_id=list(sampling.eos_token_ids),
         pad_token_id=sampling.eos_token_ids[0],
-        repetition_penalty=sampling.repetition_penalty,
     )
     # Otherwise the checkpoint's own generation_config would set the remaining fields.
     loaded.generation_config = settings
 
-    def answer(requests: Sequence[Request]) -> list[Response]:
+    def answer(requests: Sequence[Request]) -> Iterator[tuple[Request, Response]]:
         longest = max(len(request.prompt_ids) for request in requests)
         ids = torch.full((len(requests), longest), sampling.eos_token_ids[0])
         attended = torch.zeros_like(ids)
@@ -104,26 +99,21 @@ def hf_engine(model: str, sampling: Sampling) -> Callable[[Sequence[Request]], l
                 generation_config=settings,
                 logits_processor=LogitsProcessorList(draw),
             )
-        return [_cut(tokenizer, row, sampling) for row in output[:, longest:].tolist()]
+        for request, row in zip(requests, output[:, longest:].tolist(), strict=True):
+            yield request, _cut(tokenizer, row, sampling)
 
     return answer
 
 
 def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
     """Return the response before its end token, which is counted in its number of tokens."""
-    for place, token in enumerate(tokens):
-        if token in sampling.eos_token_ids:
-            return Response(_text(tokenizer, tokens[:place]), place + 1, False)
-    return Response(_text(tokenizer, tokens), len(tokens), True)
+    ends = (place for place, token in enumerate(tokens) if token in sampling.eos_token_ids)
+    end = next(ends, None)
+    text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
+    return Response(text, len(tokens) if end is None else end + 1, end is None)
 
 
-def _text(tokenizer: Any, tokens: list[int]) -> str:
-    text: str = tokenizer.decode(tokens, skip_special_tokens=True)
-    return text
-
-
-def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
-    """Return a vLLM engine with the model loaded, prefix caching on."""
+def _vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
     from vllm import LLM, SamplingParams
 
     cpu = not torch.cuda.is_available()
@@ -141,7 +131,7 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
     )
     tokenizer = load_tokenizer(model)
 
-    def answer(requests: Sequence[Request]) -> Iterator[Answered]:
+    def answer(requests: Sequence[Request]) -> Iterator[tuple[Request, Response]]:
         parameters = [
             SamplingParams(
                 n=1,
@@ -149,8 +139,8 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k or -1,
-                min_p=sampling.min_p,
-                repetition_penalty=sampling.repetition_penalty,
+                min_p=0.0,
+                repetition_penalty=1.0,
                 max_tokens=sampling.max_response_tokens,
                 stop=None,
                 stop_token_ids=list(sampling.eos_token_ids),
@@ -173,85 +163,8 @@ def vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Eng
     return answer
 
 
-def load(backend: str, model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
-    """Return an engine of a backend, which is `hf` or `vllm`."""
-    if backend == "vllm":
-        return vllm_engine(model, sampling, settings)
-    answer = hf_engine(model, sampling)
-    return lambda requests: zip(requests, answer(requests), strict=True)
-
-
-@contextmanager
-def engine(
-    backend: str, model: Path, sampling: Sampling, settings: EngineSettings
-) -> Iterator[Answers]:
-    """Yield a function that answers lists of requests, on one or several replicas.
-
-    With `data_parallel` above 1, each of as many processes has a replica on its own GPUs. Responses are
-    yielded as soon as they are finished.
-    """
-    start = partial(load, backend, str(model), sampling, settings)
-    if settings.data_parallel == 1:
-        loaded = start()
-        yield lambda parts: (pair for part in parts for pair in loaded(part))
-        return
-    context = get_context("spawn")
-    finished: Queue[Answered] = context.Queue()
-    with ProcessPoolExecutor(
-        settings.data_parallel,
-        mp_context=context,
-        initializer=_load_replica,
-        initargs=(start, settings.data_parallel, settings.vllm_tensor_parallel, finished),
-    ) as pool:
-        yield lambda parts: _from_replicas(pool, parts, finished)
-
-
-def _from_replicas(
-    pool: ProcessPoolExecutor, parts: Iterable[list[Request]], finished: "Queue[Answered]"
-) -> Iterator[Answered]:
-    """Yield the responses of all replicas to all parts.
-
-    Raises:
-        Exception: a replica's own, or that it is gone.
-    """
-    running = {pool.submit(_answer_on_replica, part): len(part) for part in parts}
-    left = sum(running.values())
-    while left:
-        try:
-            yield finished.get(timeout=SECONDS_BETWEEN_LOOKS)
-            left -= 1
-        except Empty:
-            for one in running:
-                if one.done():
-                    one.result()
-
-
 def label(backend: str) -> str:
     """Return the label that is stored with every response: engine, version, device."""
     package = {"hf": "transformers", "vllm": "vllm"}[backend]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
     return f"{package} {metadata.version(package)} on {device}"
-
-
-_replica: Engine | None = None
-_finished: "Queue[Answered] | None" = None
-
-
-def _load_replica(
-    start: Callable[[], Engine], replicas: int, gpus_each: int, finished: "Queue[Answered]"
-) -> None:
-    """Load the engine of this process on its share of the visible GPUs."""
-    global _replica, _finished
-    number = (current_process()._identity[0] - 1) % replicas
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = visible.split(",") if visible else [str(i) for i in range(replicas * gpus_each)]
-    own = devices[number * gpus_each : (number + 1) * gpus_each]
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(own)
-    _replica, _finished = start(), finished
-
-
-def _answer_on_replica(requests: list[Request]) -> None:
-    assert _replica is not None
-    assert _finished is not None
-    for pair in _replica(requests):
-        _finished.put(pair)

@@ -6,15 +6,15 @@ Each response is written immediately as one line of the store of its benchmark, 
 evaluation generates only responses that are missing or damaged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stapo.bars import bar, only_ours
 from stapo.canonical import fingerprint
-from stapo.evaluation.engines import Answers, engine, label
-from stapo.evaluation.sampling import Prompter, Request, chunks, sample_seed
+from stapo.evaluation.engines import label, load_engine
+from stapo.evaluation.sampling import Prompter, Request, sample_seed
 from stapo.evaluation.task import asked_of, benchmark_rows
 from stapo.files import DamagedFileError
 from stapo.locks import work_directory
@@ -41,12 +41,10 @@ class Benchmark:
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""
-    limit: int | None = None
-    """Number of problems, the first ones; None: all. The configuration of `generate` must contain it."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Asked:
     """A benchmark with its rows and the requests that its samples need."""
 
     benchmark: Benchmark
@@ -54,6 +52,13 @@ class Asked:
     """Question, as the model reads it, and gold answer."""
     requests: list[Request]
     store: Path
+
+    def have(self) -> dict[Key, StoredResponse]:
+        return stored(self.store, lambda line: print(line, flush=True))  # noqa: T201
+
+    def missing(self) -> list[Request]:
+        have = self.have()
+        return [r for r in self.requests if (r.problem, r.sample) not in have]
 
 
 def generate(
@@ -88,15 +93,23 @@ def generate(
         prompter = Prompter(model, end_tokens)
         determined_by = [config, sums_of(model), prompter.identity()]
         asked = [_prepare(prompter, determined_by, evaluation, b, work) for b in benchmarks]
-        missing = [(one, set(_missing(one))) for one in asked]
-        total = sum(len(requests) for _, requests in missing)
+        missing = {one.benchmark.name: (one, set(one.missing())) for one in asked}
+        total = sum(len(requests) for _, requests in missing.values())
         if total:
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
-            settings = settings or EngineSettings()
-            with engine(evaluation.backend, model, sampling, settings) as answer:
-                _answer(missing, answer, by, evaluation, settings.data_parallel)
+            answer = load_engine(evaluation.backend, model, sampling, settings or EngineSettings())
+            with bar("generating", total, "response") as shown:
+                for part in _parts(list(missing.values()), evaluation):
+                    for request, response in answer(part):
+                        one, wanted = missing[request.benchmark]
+                        if request not in wanted:
+                            continue
+                        at = request.problem, request.sample, request.seed
+                        store(one.store, StoredResponse(*at, by, **vars(response)))
+                        shown.set_postfix_str(request.benchmark, refresh=False)
+                        shown.update()
         for one in asked:
-            if lost := len(_missing(one)):
+            if lost := len(one.missing()):
                 raise DamagedFileError(
                     f"{one.store}: lost {lost} responses; run the same command again"
                 )
@@ -110,17 +123,11 @@ def _prepare(
     evaluation: Evaluation,
     benchmark: Benchmark,
     work: Path,
-) -> Asked:
-    """Return a benchmark with its requests.
-
-    Args:
-        prompter: prompter of the checkpoint.
-        determined_by: configuration, weights, template and end tokens.
-        evaluation: settings with the seed.
-        benchmark: benchmark to answer.
-        work: directory of the stores.
-    """
-    rows = _rows(benchmark)[: benchmark.limit]
+) -> _Asked:
+    """Return a benchmark with its requests; weights, template and end tokens determine the store."""
+    task = benchmark.config["task"]
+    found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    rows = asked_of(task, found)
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     # In the order of samples, so that more samples add batches and change few of them.
     requests = [
@@ -136,97 +143,33 @@ def _prepare(
     ]
     # The name does not depend on the number of samples, so that more samples use the same store. It depends
     # on the weights: retraining with the same configuration may not reproduce them bit for bit.
-    store = f"{benchmark.name}-{fingerprint([determined_by, benchmark.config['task']])}.jsonl"
-    return Asked(benchmark, rows, requests, work / store)
-
-
-def _rows(benchmark: Benchmark) -> list[tuple[str, str]]:
-    """Return the question, as the model reads it, and the gold answer of each problem."""
-    task = benchmark.config["task"]
-    rows = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
-    return asked_of(task, rows)
-
-
-def prompt_faults(
-    models: Sequence[Path], benchmarks: Sequence[Benchmark], end_tokens: Sequence[str]
-) -> list[str]:
-    """Return a line for each model and benchmark whose questions its tokenizer cannot encode.
-
-    Args:
-        models: directories of the models.
-        benchmarks: the benchmarks.
-        end_tokens: end tokens of the study.
-    """
-    only_ours()
-    questions = {one.name: [question for question, _ in _rows(one)] for one in benchmarks}
-    faults = []
-    for model in models:
-        where = str(model)
-        try:
-            prompter = Prompter(model, end_tokens)
-            for name, texts in questions.items():
-                where = f"{model}, {name}"
-                for text in texts:
-                    prompter.prompt_ids(text)
-        except (OSError, ValueError) as error:
-            faults.append(f"{where}: {' '.join(str(error).split())}")
-    return faults
-
-
-def _answer(
-    missing: Sequence[tuple[Asked, set[Request]]],
-    answer: Answers,
-    by: str,
-    evaluation: Evaluation,
-    replicas: int,
-) -> None:
-    """Generate the missing responses, and store each when it is finished; `by` is the label of the engine."""
-    of = {one.benchmark.name: (one, wanted) for one, wanted in missing}
-    total = sum(len(wanted) for _, wanted in missing)
-    with bar("generating", total, "response") as shown:
-        for request, response in answer(_parts(missing, evaluation, replicas)):
-            one, wanted = of[request.benchmark]
-            if request in wanted:
-                at = request.problem, request.sample, request.seed
-                store(one.store, StoredResponse(*at, by, **vars(response)))
-                shown.set_postfix_str(request.benchmark, refresh=False)
-                shown.update()
+    store = f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
+    return _Asked(benchmark, rows, requests, work / store)
 
 
 def _parts(
-    missing: Sequence[tuple[Asked, set[Request]]], evaluation: Evaluation, replicas: int
-) -> list[list[Request]]:
-    """Return the lists of requests that are answered together.
+    missing: Sequence[tuple[_Asked, set[Request]]], evaluation: Evaluation
+) -> Iterator[list[Request]]:
+    """Yield the lists of requests that are answered together.
 
     With Transformers, rounding depends on the rest of the batch. A batch with any missing response is
     therefore generated completely, so that the same machine gives the same responses as without a kill.
-    vLLM forms its own batches and says what is finished, so each replica gets its share of all that is
-    missing: between two lists it would wait for the longest response.
+    vLLM forms its own batches: between two lists it would wait for the longest response.
     """
     if evaluation.backend == "vllm":
-        left = [r for one, wanted in missing for r in one.requests if r in wanted]
-        return [part for i in range(replicas) if (part := left[i::replicas])]
-    return [
-        part
-        for one, wanted in missing
-        for part in chunks(one.requests, evaluation.batch_size)
-        if not wanted.isdisjoint(part)
-    ]
+        yield [r for one, wanted in missing for r in one.requests if r in wanted]
+        return
+    size = evaluation.batch_size
+    for one, wanted in missing:
+        for start in range(0, len(one.requests), size):
+            part = one.requests[start : start + size]
+            if not wanted.isdisjoint(part):
+                yield part
 
 
-def _missing(asked: Asked) -> list[Request]:
-    have = _have(asked)
-    return [r for r in asked.requests if (r.problem, r.sample) not in have]
-
-
-def _have(asked: Asked) -> dict[Key, StoredResponse]:
-    return stored(asked.store, lambda line: print(line, flush=True))  # noqa: T201
-
-
-def _collect(asked: Asked) -> list[AnsweredProblem]:
+def _collect(asked: _Asked) -> list[AnsweredProblem]:
     """Return every problem with its samples in order."""
-    have = _have(asked)
-    samples = range(asked.benchmark.config["samples"])
+    have, samples = asked.have(), range(asked.benchmark.config["samples"])
     collected = []
     for problem, (question, gold) in enumerate(asked.rows):
         own = [have[problem, sample] for sample in samples]

@@ -9,7 +9,6 @@ The limit is processor time, so that a verdict does not depend on the load of th
 on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
 """
 
-import atexit
 import json
 import os
 import re
@@ -23,17 +22,14 @@ from dataclasses import dataclass
 from stapo.bars import bar
 from stapo.evaluation.boxes import final_answer
 from stapo.evaluation.boxes import last_boxed as last_boxed
-from stapo.records.verdicts import FAILURES, Verdict
+from stapo.records.verdicts import Verdict
 
-MAX_FAILURE_FRACTION = 0.05
-"""Largest accepted share of timeouts and crashes; above it, the likely cause is the machine."""
 SECONDS = 10.0
 """Limit of processor time per answer; most answers need some hundredths of a second."""
 MEMORY_BYTES = 2 * 2**30
 """Limit of a worker's address space."""
 LONGEST = 2000
 """Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
-WORKER = "stapo.evaluation.grading_worker"
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 _idle: list["subprocess.Popen[str]"] = []
@@ -67,8 +63,7 @@ def grade_all(
 ) -> list[Grade]:
     """Return the grade of each (gold, response), in the same order.
 
-    Equal pairs of gold and answer are graded once. Workers start when needed and run until `close` or the
-    end of the process.
+    Equal pairs of gold and answer are graded once. Workers start when needed and end with this process.
 
     Args:
         pairs: trusted gold answers and untrusted responses.
@@ -92,21 +87,6 @@ def grade_all(
     ]
 
 
-def failure_fraction(grades: Sequence[Grade]) -> float:
-    """Return the share of responses on which the grader itself failed."""
-    failed = sum(grade.verdict in FAILURES for grade in grades)
-    return failed / max(len(grades), 1)
-
-
-def close() -> None:
-    """End all workers; the next answers start new ones."""
-    while _idle:
-        _stop(_idle.pop())
-
-
-atexit.register(close)
-
-
 def _obvious(gold: str, answer: str) -> Grade | None:
     """Return the grade if no worker is needed: equal texts, whole numbers, texts that are too long."""
     ours, theirs = gold.strip(), answer.strip()
@@ -123,18 +103,16 @@ def _judged(pair: tuple[str, str]) -> Grade:
     try:
         used = _idle.pop()
     except IndexError:
-        pass
-    else:
-        grade = _ask(used, pair)
-        if grade.verdict != "crash":
-            return grade
-    return _ask(_start(), pair)
+        return _ask(_start(), pair)
+    grade = _ask(used, pair)
+    return _ask(_start(), pair) if grade.verdict == "crash" else grade
 
 
 def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
     """Return the grade of a worker, which is then idle or has ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
+    verdict: Verdict
     try:
         worker.stdin.write(json.dumps(pair) + "\n")
         worker.stdin.flush()
@@ -154,10 +132,10 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
 def _start() -> "subprocess.Popen[str]":
     """Return a new worker that has finished its imports, so that they do not count as an answer's time."""
     # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
+    command = [sys.executable, "-P", "-m", "stapo.evaluation.judge"]
     # The hash seed fixes the order of sympy's sets, on which rare verdicts depend.
-    command = [sys.executable, "-P", "-m", WORKER, str(MEMORY_BYTES), str(SECONDS)]
     worker = subprocess.Popen(
-        command,
+        [*command, str(MEMORY_BYTES), str(SECONDS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -167,9 +145,8 @@ def _start() -> "subprocess.Popen[str]":
     assert worker.stdout is not None
     if worker.stdout.readline() != "ready\n":
         _stop(worker)
-        raise RuntimeError(
-            f"the grading worker does not start or misjudges known answers; run {' '.join(command)}"
-        )
+        told = "the grading worker does not start or misjudges known answers; run"
+        raise RuntimeError(f"{told} {' '.join(command)} {MEMORY_BYTES} {SECONDS}")
     return worker
 
 

@@ -1,27 +1,40 @@
-r"""Judgement of one answer by math-verify 0.9.0, with our own rules of grading.
+r"""Worker process that judges answers by math-verify 0.9.0, with our own rules of grading.
 
 A rule exists only for a gold answer of the six benchmarks or a published failure of math-verify, which it
 names (`#14` is an issue of huggingface/Math-Verify). `tests/unit/evaluation/test_judge.py` has a pair for
-each. This module parses untrusted text: call it only in the worker process of `grading`.
+each. This module parses untrusted text: only `grading` starts it, in a process that limits its own memory and
+processor time. Linux only.
 """
 
+import json
 import logging
+import os
 import re
+import resource
+import signal
+import sys
 from contextlib import suppress
 from typing import Any
 
 import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
+from sympy.core.cache import clear_cache
+from sympy.core.random import seed
 
 from stapo.records.verdicts import Verdict
 
 # math-verify warns that its own time limits are off; the worker has one of its own.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
+KNOWN = {r"\frac{2x}{2}": "correct", r"\frac{x}{2}": "wrong"}
+"""Answers to x and their verdicts. A broken environment must not grade: all answers would be wrong."""
+START_SECONDS = 60.0
+
 SCIENTIFIC = re.compile(
     r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]\+?(-?)0*([0-9]+)(?!\.?\w)"
 )
+DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
 REWRITING = (
     # Full stop of a sentence: math-verify reads "12." as text.
     (re.compile(r"(?<=[^\s.\\])\s*\.\s*$"), ""),
@@ -42,8 +55,6 @@ REWRITING = (
     (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
     # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
     (re.compile(r"_\s*\{\s*\\(max|min|odot)\s*\}"), r"_{\1}"),
-    # An empty text joins the digits around it: 1\text{ }2 is read as 12.
-    (re.compile(r"\\text\s*\{\s*\}"), " "),
 )
 """Patterns in golds and answers -> what math-verify reads in the same way."""
 
@@ -51,30 +62,21 @@ INDEXED = re.compile(r"([0-9A-Z]+)\)?\s*_\s*\{?([0-9]+)\}?")
 """A number and its base: MATH 2516_8. math-verify drops the base."""
 VARIABLE = re.compile(r"[0-9][a-zA-Z](?![a-zA-Z])")
 r"""OlympiadBench 6m: math-verify takes the m for a unit, as in \frac{37}{4} m of MATH."""
-AS_TEXT = re.compile(r"[0-9]:[0-9]|\\[lcvd]?dots(?![a-zA-Z])|\.\.\.")
+AS_TEXT = re.compile(r"[0-9]:[0-9]|" + DOTS)
 """Times and unfinished lists (#14), of which math-verify drops the words and the dots."""
-STATEMENT = re.compile(r"\\text\s*\{[^{}]*\b(?:is|are|not)\b")
-r"""A statement about a number, not a number: math-verify reads n \text{ is anything} as n."""
 RELATIVE_TOLERANCE = 1e-4
 """Numbers further apart are unequal: math-verify drops differences below 1e-6 (Minerva 4.6e-24, #14), and
 tries for minutes to simplify those of large numbers (Minerva 7e37)."""
-WORD = re.compile(r"[a-zA-Z]|\\text\s*\{[^{}]*\}")
-r"""MATH \text{(C)}: math-verify takes the last side of A=B=C for a choice."""
-EQUALS = re.compile(r"(?<![<>!:\\])=")
 
 
 def judge(gold: str, answer: str) -> tuple[Verdict, bool]:
     """Return our verdict on an answer, and whether math-verify alone accepts it."""
-    plain = bool(verify(_plain(gold), _plain(answer), timeout_seconds=None))
+    plain = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
+    accepted = bool(verify(*plain, timeout_seconds=None))
     try:
-        return _verdict(_rewritten(gold), _rewritten(answer)), plain
+        return _verdict(_rewritten(gold), _rewritten(answer)), accepted
     except Exception:  # As in math-verify, an error of sympy means that the two are not equal.
-        return "wrong", plain
-
-
-def _plain(text: str) -> list[Any]:
-    found: list[Any] = parse(rf"\boxed{{{text}}}", parsing_timeout=None)
-    return found
+        return "wrong", accepted
 
 
 def _rewritten(text: str) -> str:
@@ -87,10 +89,6 @@ def _rewritten(text: str) -> str:
 def _verdict(gold: str, answer: str) -> Verdict:
     if AS_TEXT.search(gold):
         return "correct" if _bare(gold) == _bare(answer) else "wrong"
-    if STATEMENT.search(answer) and not STATEMENT.search(gold):
-        return "wrong"
-    if WORD.fullmatch(gold) and len(EQUALS.findall(answer)) > 1:
-        return "wrong"
     # An answer without a base has that of the question.
     if (bases := INDEXED.findall(answer)) and INDEXED.search(gold):
         return "correct" if bases[-1] == INDEXED.findall(gold)[-1] else "wrong"
@@ -104,11 +102,8 @@ def _verdict(gold: str, answer: str) -> Verdict:
 
 def _bare(text: str) -> str:
     r"""Return text without spaces, dollar signs, full stops and the frames of \text and \ldots."""
-    text = re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}", r"\1", AS_TEXT_DOTS.sub("…", text))
+    text = re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}", r"\1", re.sub(DOTS, "…", text))
     return re.sub(r"[\s$.~]|\\[,;:! ]", "", text).lower()
-
-
-AS_TEXT_DOTS = re.compile(r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\.")
 
 
 def _read(text: str, units: bool) -> list[Any]:
@@ -158,3 +153,38 @@ def _positive(value: Any) -> Any:
     if not isinstance(value, sympy.Expr):
         return value
     return value.xreplace({s: sympy.Symbol(s.name, positive=True) for s in value.free_symbols})
+
+
+def main(memory_bytes: int, seconds: float) -> None:
+    """Write the judgement of each pair of gold and answer on standard input as a line of JSON.
+
+    Args:
+        memory_bytes: limit of the address space.
+        seconds: limit of processor time per answer.
+    """
+    # Output of libraries goes to stderr, so that it cannot be taken as a verdict.
+    verdicts = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Without a handler, the kernel ends this process at its limit, even within one multiplication.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
+    if {answer: judge("x", answer)[0] for answer in KNOWN} != KNOWN:
+        sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
+    print("ready", file=verdicts, flush=True)
+    for line in sys.stdin:
+        # Reset sympy's cache and random numbers, so that a verdict does not depend on earlier answers.
+        clear_cache()
+        seed(0)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        judgement = judge(*json.loads(line))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(judgement), file=verdicts, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]))

@@ -14,7 +14,6 @@ from stapo.canonical import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, Evaluation
-from stapo.text import shorten
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,6 @@ class Sampling:
     """Number of likeliest tokens to sample from; 0 means all."""
     max_response_tokens: int
     eos_token_ids: tuple[int, ...]
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
 
 
 def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
@@ -91,23 +88,12 @@ class Prompter:
             # Tokenizers raise a plain Exception, with "Missing [UNK]" or "`unk_id` is missing".
             if "unk" not in str(error).lower():
                 raise
-            about = f"the tokenizer has no token for {self._unknown(text)!r} (in {text[:40]!r})"
+            about = f"the tokenizer has no token for a character of {text[:100]!r}"
             line = (
                 f"{about}, and none for unknown characters; choose another benchmark or tokenizer"
             )
             raise StudyError([line]) from error
         return tuple(ids)
-
-    def _unknown(self, text: str) -> str:
-        """Return the beginning of the first piece of a text that cannot be encoded."""
-        splitter = self.tokenizer.backend_tokenizer.pre_tokenizer
-        pieces = [piece for piece, _ in splitter.pre_tokenize_str(text)] if splitter else [text]
-        for piece in pieces:
-            try:
-                self.tokenizer.encode(piece, add_special_tokens=False)
-            except Exception:
-                return shorten(piece, 20)
-        return shorten(text, 20)
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
         """Return the sampling parameters for a decoding."""
@@ -118,8 +104,3 @@ class Prompter:
             max_response_tokens=evaluation.max_response_tokens,
             eos_token_ids=self.eos_token_ids,
         )
-
-
-def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
-    """Return the requests in consecutive batches of `size`."""
-    return [list(requests[start : start + size]) for start in range(0, len(requests), size)]

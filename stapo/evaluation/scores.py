@@ -6,17 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from stapo.evaluation.grading import MAX_FAILURE_FRACTION, Grade, failure_fraction, grade_all
+from stapo.evaluation.grading import Grade, grade_all
+from stapo.evaluation.task import rows_of
 from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.records.scores import ScoreIdentity, ScoreRow, write_score_file
-from stapo.records.verdicts import Opinion
+from stapo.records.verdicts import FAILURES, Opinion
 from stapo.tasks import benchmark_definitions
 
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""
 MAX_DUPLICATE_FRACTION = 0.01
 """Maximum share of duplicates among long responses; with more, samples were not drawn independently."""
+MAX_FAILURE_FRACTION = 0.05
+"""Largest accepted share of timeouts and crashes; above it, the likely cause is the machine."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +46,7 @@ Judge = Callable[[Sequence[Question]], Sequence[Judgement]]
 
 def duplicates(responses: Sequence[str]) -> list[bool]:
     """Return for each response to a problem whether an earlier one has the same text."""
-    seen: set[str] = set()
-    found = []
-    for response in responses:
-        found.append(response in seen)
-        seen.add(response)
-    return found
-
-
-def long_duplicate_fraction(problems: Sequence[AnsweredProblem]) -> float:
-    """Return the share of duplicates among the long responses, 0 without long responses."""
-    long = [
-        duplicate
-        for problem in problems
-        for duplicate, tokens in zip(duplicates(problem.responses), problem.num_tokens, strict=True)
-        if tokens >= LONG
-    ]
-    return sum(long) / len(long) if long else 0.0
+    return [text in responses[:sample] for sample, text in enumerate(responses)]
 
 
 def engines_of(problems: Sequence[AnsweredProblem]) -> list[str]:
@@ -69,7 +56,13 @@ def engines_of(problems: Sequence[AnsweredProblem]) -> list[str]:
 
 def refusal(problems: Sequence[AnsweredProblem]) -> str:
     """Return why responses must not be scored, empty if they may be."""
-    copied = long_duplicate_fraction(problems)
+    long = [
+        duplicate
+        for problem in problems
+        for duplicate, tokens in zip(duplicates(problem.responses), problem.num_tokens, strict=True)
+        if tokens >= LONG
+    ]
+    copied = sum(long) / max(len(long), 1)
     if copied > MAX_DUPLICATE_FRACTION:
         return (
             f"{copied:.1%} of the responses with at least {LONG} tokens are copies of another to the same "
@@ -96,29 +89,30 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
         problems: problems with their responses.
         grades: grades of `gold_and_responses`.
     """
-    graded = iter(grades)
-    rows = []
-    for problem in problems:
-        repeated = duplicates(problem.responses)
-        for sample, response in enumerate(problem.samples()):
-            grade = next(graded)
-            rows.append(
-                ScoreRow(
-                    problem=problem.problem,
-                    sample=sample,
-                    gold=problem.gold,
-                    answer=grade.answer,
-                    verdict=grade.verdict,
-                    correct=grade.correct,
-                    num_tokens=response.num_tokens,
-                    truncated=response.truncated,
-                    duplicate=repeated[sample],
-                    verifier="not_asked",
-                    verifier_cut=False,
-                    correct_with_verifier=grade.correct,
-                )
-            )
-    return rows
+    samples = [
+        (problem, sample, response, repeated)
+        for problem in problems
+        for sample, (response, repeated) in enumerate(
+            zip(problem.samples(), duplicates(problem.responses), strict=True)
+        )
+    ]
+    return [
+        ScoreRow(
+            problem=problem.problem,
+            sample=sample,
+            gold=problem.gold,
+            answer=grade.answer,
+            verdict=grade.verdict,
+            correct=grade.correct,
+            num_tokens=response.num_tokens,
+            truncated=response.truncated,
+            duplicate=repeated,
+            verifier="not_asked",
+            verifier_cut=False,
+            correct_with_verifier=grade.correct,
+        )
+        for (problem, sample, response, repeated), grade in zip(samples, grades, strict=True)
+    ]
 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
@@ -137,7 +131,6 @@ def score(
     output: Path,
     judge: Judge | None = None,
     task: Mapping[str, Any] | None = None,
-    limit: int | None = None,
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
@@ -149,51 +142,48 @@ def score(
         output: parquet file, written atomically.
         judge: verifier for the responses that the rules reject.
         task: lm-eval task of the benchmark; None for that of `benchmarks/`.
-        limit: number of problems, the first ones; None: all of the benchmark.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
     task = task or benchmark_definitions().get(identity.get("benchmark", ""), {})
-    rows_of_task = task.get("metadata", {}).get("rows")
-    rows_expected = min(limit, rows_of_task) if limit and rows_of_task else rows_of_task
-    problems = read_responses(completions, rows_expected, identity.get("samples"))
+    rows = task.get("metadata", {}).get("rows")
+    problems = read_responses(completions, rows, identity.get("samples"))
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     grades = grade_all(gold_and_responses(problems), progress=True)
-    _judge_failures(completions, grades)
-    rows = score_rows(problems, grades)
+    _check_failures(completions, grades)
+    scored = score_rows(problems, grades)
     if judge is not None:
-        rows = _judged(rows, problems, task, judge)
+        scored = _judged(scored, problems, task, judge)
     differing = sum(grade.correct != grade.plain for grade in grades)
     if differing:
-        line = f"{completions}: {differing} of {len(grades)} verdicts differ from math-verify's\n"
-        sys.stderr.write(line)
+        about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
+        sys.stderr.write(f"{completions}: {about}\n")
     found = {
         **identity,
         "differs_from_math_verify": differing,
         "engine": engines_of(problems)[0],
         "provenance": provenance(),
     }
-    write_score_file(output, rows, cast("ScoreIdentity", found))
-    return sum(row.correct for row in rows) / len(rows)
+    write_score_file(output, scored, cast("ScoreIdentity", found))
+    return sum(row.correct for row in scored) / len(scored)
 
 
-def _judge_failures(completions: Path, grades: Sequence[Grade]) -> None:
+def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
     """Print a warning if the grader failed on some answers; raise an error if it failed on too many.
 
     Each worker has first judged known answers, so a few failures are caused by the answers. Models write few
     answers that are too hard to evaluate: a large share means that the workers lack memory or are killed by
     something else, and this must not become a score of zero.
     """
-    timeouts = sum(grade.verdict == "timeout" for grade in grades)
-    crashes = sum(grade.verdict == "crash" for grade in grades)
+    timeouts, crashes = (sum(g.verdict == name for g in grades) for name in FAILURES)
     found = (
         f"{completions}: of {len(grades)} responses, {timeouts} reached the grader's time limit "
         f"and {crashes} its memory limit or crashed it"
     )
-    if failure_fraction(grades) > MAX_FAILURE_FRACTION:
+    if timeouts + crashes > MAX_FAILURE_FRACTION * len(grades):
         raise RuntimeError(
             f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
             "machine and score again; if they are sufficient, look at the answers"
@@ -209,22 +199,13 @@ def _judged(
     judge: Judge,
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
+    bare = [row["question"] for row in rows_of(task, problems)] if task else None
     questions = [
-        Question(question, problem.gold, text)
-        for question, problem in zip(_bare_questions(problems, task), problems, strict=True)
+        Question(bare[at] if bare else problem.question, problem.gold, text)
+        for at, problem in enumerate(problems)
         for text in problem.responses
     ]
     asked = [i for i, row in enumerate(rows) if not row.correct]
     judgements = judge([questions[i] for i in asked])
     found = dict(zip(asked, judgements, strict=True))
     return [with_judgement(row, found[i]) if i in found else row for i, row in enumerate(rows)]
-
-
-def _bare_questions(problems: Sequence[AnsweredProblem], task: Mapping[str, Any]) -> list[str]:
-    """Return the questions of a benchmark's rows, without the instruction that responses contain."""
-    if not task:
-        return [problem.question for problem in problems]
-    # Imported here, since it loads `datasets`, which takes seconds and is only needed with a verifier.
-    from stapo.evaluation.task import rows_of
-
-    return [row["question"] for row in rows_of(task, problems)]

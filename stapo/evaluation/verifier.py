@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stapo.evaluation.engines import engine
+from stapo.evaluation.engines import load_engine
 from stapo.evaluation.sampling import Request, Sampling
 from stapo.evaluation.scores import Judgement, Question
 from stapo.files import read_json
@@ -84,14 +84,12 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
         max_response_tokens=by.settings.max_response_tokens,
         eos_token_ids=(tokenizer.eos_token_id,),
     )
-    # One replica, since a score job has one GPU.
-    alone = by.engine.model_copy(update={"data_parallel": 1, "vllm_tensor_parallel": 1})
-    texts: dict[int, str] = {}
-    with engine(by.backend, by.path, sampling, alone) as answer:
-        for request, response in answer(_batches(requests, by)):
-            texts[request.problem] = response.text
+    # A score job has one GPU.
+    alone = by.engine.model_copy(update={"vllm_tensor_parallel": 1})
+    answer = load_engine(by.backend, by.path, sampling, alone)
+    replies = {r.problem: told.text for part in _batches(requests, by) for r, told in answer(part)}
     return [
-        Judgement(MEANING.get(texts[i].strip(), "invalid"), cut)
+        Judgement(MEANING.get(replies[i].strip(), "invalid"), cut)
         for i, (_, cut) in enumerate(prompts)
     ]
 
@@ -101,17 +99,11 @@ def _template(by: JudgeModel) -> str:
     if by.settings.template == "own":
         return PROMPT
     path = by.path / VERIFIER_TEMPLATE
-    try:
-        found = read_json(path)
-    except FileNotFoundError:
-        found = {}
-    if {k: v for k, v in found.items() if k != "text"} != by.settings.template.model_dump():
-        raise StudyError(
-            [
-                f"{path}: missing, or not the study's template; remove {by.path} and run snakemake again"
-            ]
-        )
-    text: str = found["text"]
+    found = read_json(path) if path.exists() else {}
+    text: str = found.pop("text", "")
+    if found != by.settings.template.model_dump():
+        remedy = f"remove {by.path} and run snakemake again"
+        raise StudyError([f"{path}: missing, or not the study's template; {remedy}"])
     return text
 
 
@@ -144,13 +136,12 @@ def _prompt(
     response = tokenizer.encode(
         question.response, add_special_tokens=False, split_special_tokens=True
     )
-    keep = len(response) - (len(ids) - limit)
-    while keep > 0:
+    keep = len(response)
+    while (keep := keep - (len(ids) - limit)) > 0:
         # Removing text changes the tokens of the rest slightly, so a few rounds may be needed.
         ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
-        keep -= len(ids) - limit
     raise ValueError(
         f"verifier.max_prompt_tokens: {limit} is too small for problem and reference answer; increase it"
     )

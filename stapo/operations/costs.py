@@ -206,20 +206,19 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
 
 
 def answer_seconds(study: Study, size: str, device: Device, responses: int) -> float:
-    """Return the seconds in which one checkpoint answers under one decoding, on all its replicas.
+    """Return the seconds in which one checkpoint answers under one decoding.
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
     shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
     name, joined, cache = "transformers", device, inf
-    own = ceil(responses / engine.data_parallel)
     batch = min(evaluation.batch_size, responses)
     if evaluation.backend == "vllm":
-        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), own
+        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), responses
         cache = _cache(shape, joined, engine.vllm_evaluation_memory)
     limit, prompt = evaluation.max_response_tokens, PROMPT_LENGTH * study.training.max_prompt_tokens
     one_batch = decode_seconds(shape, joined, name, batch, prompt, limit, cache)
-    return START_SECONDS[name] + ceil(own / batch) * one_batch
+    return START_SECONDS[name] + ceil(responses / batch) * one_batch
 
 
 def _context(prompt: float, limit: int) -> float:

@@ -4,6 +4,7 @@
 functions that wrote the folder read it.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
 from stapo.records import interventions
-from stapo.records.responses import FIELDS, AnsweredProblem, answered_problem
+from stapo.records.responses import AnsweredProblem, answered_problem
 from stapo.records.scores import SCHEMA
 from stapo.records.tokens import SCHEMA as TOKENS
 from stapo.records.tokens import rows_per_step
@@ -109,10 +110,8 @@ class Results:
         lines, samples = self.study.problems(benchmark), self.samples(benchmark)
         found: list[AnsweredProblem] = []
         for number, record in enumerate(untrusted.json_lines(path, LINE_BYTES, lines), 1):
-            if not isinstance(record, dict) or record.keys() != FIELDS.keys():
-                raise untrusted.RefusedError(f"line {number}: expected {', '.join(FIELDS)}")
             try:
-                found.append(answered_problem(record, samples))
+                found.append(answered_problem(json.dumps(record), samples))
             except ValueError as error:
                 raise untrusted.RefusedError(f"line {number}: {error}") from error
         return found

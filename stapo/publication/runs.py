@@ -17,7 +17,8 @@ from stapo.paths import TOKENS_FILE
 from stapo.publication import untrusted
 from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
-from stapo.records.interventions import intervention_of
+from stapo.records.interventions import Intervention
+from stapo.records.reading import record_of
 from stapo.records.step import PHASES
 from stapo.records.tokens import rows_per_step
 from stapo.stages import Job, jobs_of
@@ -211,7 +212,7 @@ def _intervention_errors(results: Results) -> Iterator[str]:
     for checkpoint in study.intervened():
         at = {"study": study.name, "checkpoint": checkpoint, "suffix": "json"}
         path = paths.INTERVENTION.format(**at)
-        found = intervention_of(untrusted.read_json(results.root / path))
+        found = record_of(Intervention, json.dumps(untrusted.read_json(results.root / path)))
         settings = study.interventions
         responses = settings.prompts * study.training_of(settings.method).group_size
         stated = (found.checkpoint, found.method, found.responses, len(found.repetitions))

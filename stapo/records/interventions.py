@@ -7,19 +7,20 @@ nats.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from sys import float_info
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import with_config
 
-from stapo.files import AGAIN, DamagedFileError, read_json
+from stapo.files import AGAIN, DamagedFileError
 from stapo.records.arms import ARMS
+from stapo.records.reading import record_of
 
-VERSION = 1
-"""Version of the fields below. A new version also increases `RECIPES["intervene"]`."""
+VERSION: Literal[1] = 1
+"""Version of the fields below. A new version also increases the recipe of the stage."""
 
 TOKENS = 2000
 """Largest number of tokens of a repetition in the parquet file."""
@@ -40,6 +41,10 @@ SCHEMA = pa.schema(
 )
 
 
+READ_STRICTLY = with_config(extra="forbid", allow_inf_nan=False)
+
+
+@READ_STRICTLY
 @dataclass(frozen=True, kw_only=True)
 class ArmRecord:
     """One update, and what it changed."""
@@ -62,6 +67,7 @@ class ArmRecord:
     """k3 estimate of KL(before || after), mean over the tokens of `entropy`."""
 
 
+@READ_STRICTLY
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
     """One rollout, its held-out responses before any update, and all arms."""
@@ -87,15 +93,16 @@ class Repetition:
     arms: Mapping[str, ArmRecord]
     """Name in `stapo.records.arms.ARMS` -> its update."""
 
+    def __post_init__(self) -> None:
+        if self.arms.keys() != ARMS.keys():
+            raise ValueError(f"other arms than {', '.join(ARMS)}")
+
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON mapping."""
         return asdict(self)
 
 
-NUMBERS = tuple(f.name for f in fields(Repetition) if f.name != "arms")
-COUNTS = ("repetition", "tokens", "positive", "candidates", "held_out_tokens", "silenced")
-
-
+@READ_STRICTLY
 @dataclass(frozen=True)
 class Intervention:
     """The content of the JSON file of a checkpoint."""
@@ -110,54 +117,16 @@ class Intervention:
     """Held-out responses of a repetition."""
     repetitions: tuple[Repetition, ...]
     """One for each rollout."""
+    version: Literal[1] = VERSION
+    """Version of these fields."""
+
+    def __post_init__(self) -> None:
+        if [one.repetition for one in self.repetitions] != [*range(len(self.repetitions))]:
+            raise ValueError("not the repetitions 0, 1, 2 and so on")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON mapping."""
-        return {"version": VERSION, **asdict(self), "repetitions": [*map(asdict, self.repetitions)]}
-
-
-def repetition_of(found: Any) -> Repetition:
-    """Return the repetition in a JSON value.
-
-    Raises:
-        ValueError: other fields, or values that are not finite numbers.
-    """
-    if not isinstance(found, dict) or found.keys() != {*NUMBERS, "arms"}:
-        raise ValueError("other fields than those of a repetition")
-    arms = found["arms"]
-    if not isinstance(arms, dict) or {*arms} != {*ARMS}:
-        raise ValueError(f"other arms than {', '.join(ARMS)}")
-    expected = {f.name for f in fields(ArmRecord)}
-    if not all(isinstance(arm, dict) and arm.keys() == expected for arm in arms.values()):
-        raise ValueError("other fields than those of an arm")
-    plain = {name: found[name] for name in NUMBERS}
-    for part in (plain, *arms.values()):
-        for name, value in part.items():
-            kinds = (int,) if name in COUNTS else (int, float)
-            if type(value) not in kinds or not abs(value) <= float_info.max:
-                raise ValueError(f"{name} is not a finite number")
-    return Repetition(**plain, arms={name: ArmRecord(**arms[name]) for name in ARMS})
-
-
-def intervention_of(found: Any) -> Intervention:
-    """Return the content of a JSON file.
-
-    Raises:
-        ValueError: other fields or another version, or values of the wrong type.
-    """
-    expected = {"version", *(f.name for f in fields(Intervention))}
-    if not isinstance(found, dict) or found.keys() != expected or found["version"] != VERSION:
-        raise ValueError(f"not the fields of interventions of version {VERSION}")
-    checkpoint, made_by, method = (found[name] for name in ("checkpoint", "fingerprint", "method"))
-    if not all(isinstance(text, str) for text in (checkpoint, made_by, method)):
-        raise ValueError("checkpoint, fingerprint and method are not all texts")
-    responses, repetitions = found["responses"], found["repetitions"]
-    if type(responses) is not int or responses < 1 or not isinstance(repetitions, list):
-        raise ValueError("responses is not a number, or repetitions not a list")
-    done = tuple(map(repetition_of, repetitions))
-    if [one.repetition for one in done] != list(range(len(done))) or not done:
-        raise ValueError("not the repetitions 0, 1, 2 and so on")
-    return Intervention(checkpoint, made_by, method, responses, done)
+        return asdict(self)
 
 
 def read_intervention(path: Path) -> Intervention:
@@ -168,9 +137,7 @@ def read_intervention(path: Path) -> Intervention:
         OSError: it cannot be read.
     """
     try:
-        return intervention_of(read_json(path))
-    except DamagedFileError:
-        raise
+        return record_of(Intervention, path.read_bytes())
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}; {AGAIN}") from error
 
@@ -185,9 +152,9 @@ def read_intervention_tokens(path: Path) -> pa.Table:
     try:
         # Not a data set: directories such as seed0 in the path are no columns.
         table = pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         raise DamagedFileError(f"{path}: truncated or corrupt, no tokens; {AGAIN}") from error
     if not table.schema.equals(SCHEMA):
         raise DamagedFileError(f"{path}: not the columns of version {VERSION}; {AGAIN}")

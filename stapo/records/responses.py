@@ -5,20 +5,13 @@ line has a checksum of its content and the store's name. Lines that are truncate
 store are reported, removed and generated again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
 
 from stapo.canonical import fingerprint
-from stapo.files import (
-    AGAIN,
-    DamagedFileError,
-    append_jsonl,
-    read_published,
-    scan_jsonl,
-    write_jsonl,
-)
+from stapo.files import AGAIN, DamagedFileError, append_jsonl, replace_file, write_jsonl
+from stapo.records.reading import record_of
 
 VERSION = 1
 """Version of the fields below; it is not in the files. A new version also increases `RECIPES["generate"]`."""
@@ -84,15 +77,16 @@ class AnsweredProblem:
 
 PER_SAMPLE = ("responses", "num_tokens", "truncated")
 """Fields of a problem with one entry for each sample."""
-FIELDS = get_type_hints(AnsweredProblem)
-STORED_FIELDS = get_type_hints(StoredResponse)
-CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True)
+class _Line(StoredResponse):
+    checksum: str
 
 
 def store(path: Path, response: StoredResponse) -> None:
     """Append a response to a store."""
-    record = vars(response)
-    append_jsonl(path, {**record, CHECKSUM: _checksum(path, record)})
+    append_jsonl(path, {**vars(response), "checksum": _checksum(path, response)})
 
 
 def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
@@ -102,28 +96,30 @@ def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
         path: the store.
         say: called with one line if something was removed.
     """
-    lines = list(scan_jsonl(path))
-    whole = [record for _, record in lines if record is not None and _is_whole(path, record)]
-    if len(whole) < len(lines):
-        bad = [number for number, record in lines if record is None or not _is_whole(path, record)]
+    found: dict[Key, StoredResponse] = {}
+    whole, bad = [], []
+    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate(lines, start=1):
+        try:
+            content = vars(record_of(_Line, line)).copy()
+            checksum, response = content.pop("checksum"), StoredResponse(**content)
+            if checksum != _checksum(path, response):
+                raise ValueError("altered, or of another store")
+        except ValueError:
+            bad.append(number)
+        else:
+            whole.append(line + b"\n")
+            found[response.problem, response.sample] = response
+    if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         say(f"{path}:{bad[0]}{more}: truncated, corrupt or altered; generated again")
-        write_jsonl(path, whole)
-    found = (StoredResponse(**{name: record[name] for name in STORED_FIELDS}) for record in whole)
-    return {(response.problem, response.sample): response for response in found}
+        with replace_file(path, "wb") as stream:
+            stream.writelines(whole)
+    return found
 
 
-def _is_whole(path: Path, record: Mapping[str, Any]) -> bool:
-    known = {name: value for name, value in record.items() if name != CHECKSUM}
-    typed = all(_is_of(known.get(name), kind) for name, kind in STORED_FIELDS.items())
-    try:
-        return typed and record.get(CHECKSUM) == _checksum(path, known)
-    except ValueError:  # NaN, which is not JSON.
-        return False
-
-
-def _checksum(path: Path, record: Mapping[str, Any]) -> str:
-    return fingerprint([path.name, record])
+def _checksum(path: Path, response: StoredResponse) -> str:
+    return fingerprint([path.name, vars(response)])
 
 
 def write_responses(path: Path, problems: Sequence[AnsweredProblem]) -> None:
@@ -144,10 +140,13 @@ def read_responses(
     Raises:
         DamagedFileError: a line is damaged, or problems or responses are missing.
     """
+    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
     problems = []
-    for number, record in enumerate(read_published(path), start=1):
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         try:
-            problems.append(answered_problem(record, samples))
+            if number > len(lines):
+                raise ValueError("truncated, the last line has no line end")
+            problems.append(answered_problem(line, samples))
         except ValueError as error:
             raise DamagedFileError(f"{path}:{number}: {error}; {AGAIN}") from error
     if not problems:
@@ -160,31 +159,19 @@ def read_responses(
     return problems
 
 
-def answered_problem(record: Mapping[str, Any], samples: int | None = None) -> AnsweredProblem:
-    """Return the problem of an untrusted record; unknown fields are ignored.
+def answered_problem(line: str | bytes, samples: int | None = None) -> AnsweredProblem:
+    """Return the problem of an untrusted line; unknown fields are ignored.
 
     Args:
-        record: a line of published responses.
+        line: a line of published responses.
         samples: expected number of responses, if known.
 
     Raises:
         ValueError: a field is missing or has another type, or the number of responses differs.
     """
-    if missing := [name for name in FIELDS if name not in record]:
-        raise ValueError(f"no {', '.join(missing)}")
-    wrong = [name for name, kind in FIELDS.items() if not _is_of(record[name], kind)]
-    if others := [name for name in wrong if name not in PER_SAMPLE]:
-        raise ValueError(f"{', '.join(others)}: of another type")
-    counts = set() if wrong else {len(record[name]) for name in PER_SAMPLE}
+    found = record_of(AnsweredProblem, line)
+    counts = {len(getattr(found, name)) for name in PER_SAMPLE}
     if len(counts) != 1 or counts == {0} or (samples is not None and counts != {samples}):
         wanted = "as many responses" if samples is None else f"{samples} responses"
         raise ValueError(f"not {wanted}, token counts and ends")
-    return AnsweredProblem(**{name: record[name] for name in FIELDS})
-
-
-def _is_of(value: object, kind: Any) -> bool:
-    """Return whether a value has a type such as int or list[int]; bool does not count as int here."""
-    if get_origin(kind) is list:
-        (inner,) = get_args(kind)
-        return isinstance(value, list) and all(type(one) is inner for one in value)
-    return type(value) is kind
+    return found

@@ -115,8 +115,7 @@ def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
-        cause = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise DamagedFileError(f"truncated or corrupt ({cause})") from error
+        raise DamagedFileError(f"truncated or corrupt ({str(error)[:200]!r})") from error
     for field in SCHEMA:
         if table.schema.get_field_index(field.name) < 0:
             raise DamagedFileError(f"no column {field.name}")

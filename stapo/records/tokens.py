@@ -61,14 +61,10 @@ SCHEMA = pa.schema(
         pa.field("after", pa.string(), nullable=False),  # text after it
         # How it was sampled
         pa.field("kind", pa.string(), nullable=False),  # silenced, retained or other
-        pa.field(
-            "weight", pa.float64(), nullable=False
-        ),  # tokens of the kind / sampled, in this step
+        pa.field("weight", pa.float64(), nullable=False),  # of the kind / sampled, in this step
         pa.field("kept", pa.bool_(), nullable=False),  # whether it contributes to the method's loss
         # As the selection saw it
-        pa.field(
-            "probability", pa.float32(), nullable=False
-        ),  # of the token, by the policy that the selection reads
+        pa.field("probability", pa.float32(), nullable=False),  # of the token; see above
         pa.field("entropy", pa.float32(), nullable=False),  # at the token, nats
         pa.field("entropy_threshold", pa.float32()),  # tau_h of S2T; null without a candidate
         pa.field("advantage", pa.float32(), nullable=False),  # of the response
@@ -83,7 +79,7 @@ SCHEMA = pa.schema(
         # Gradient of the surrogate at the logits of the token, without the divisor of the loss
         pa.field(
             "gradient_norm_sq", pa.float32()
-        ),  # exact; 0 where clipped or A = 0; null without collision
+        ),  # 0 where clipped or A = 0, null without collision
         pa.field("lower_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
         pa.field("upper_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
     ]
@@ -123,9 +119,9 @@ def read_token_file(path: Path) -> pa.Table:
     try:
         # Not a data set: a directory such as q=0.75 in the path is no column.
         table = pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         raise DamagedFileError(f"{path}: truncated or corrupt, no token records") from error
     if not table.schema.equals(SCHEMA):
         raise DamagedFileError(f"{path}: not the columns of token records of version {VERSION}")
@@ -151,23 +147,16 @@ def _fault(table: pa.Table, about: bytes) -> str | None:
             return f"{field.name} has nulls"
         if field.name in FINITE and pc.any(pc.invert(pc.is_finite(values))).as_py():
             return f"{field.name} is not finite everywhere"
-    tops = [table.column(name) for name in ("top_tokens", "top_probabilities")]
+    column = {name: table.column(name) for name in SCHEMA.names}
+    tops = [column["top_tokens"], column["top_probabilities"]]
     unlike = pc.not_equal(*map(pc.list_value_length, tops))
     if pc.any(unlike).as_py() or any(pc.list_flatten(one).null_count for one in tops):
         return "a most likely token without a text or a probability"
-    column = {name: table.column(name) for name in ("weight", "position", "length", "kind")}
-    possible = {
-        "weight": pc.and_(pc.greater_equal(column["weight"], 1), pc.less(column["weight"], 2**53)),
-        "position": pc.and_(
-            pc.greater_equal(column["position"], 0), pc.less(column["position"], column["length"])
-        ),
-        "kind": pc.is_in(column["kind"], pa.array(KINDS)),
+    weight, position = column["weight"], column["position"]
+    impossible = {
+        "weight": pc.or_(pc.less(weight, 1), pc.greater_equal(weight, 2**53)),
+        "position": pc.or_(pc.less(position, 0), pc.greater_equal(position, column["length"])),
+        "kind": pc.invert(pc.is_in(column["kind"], pa.array(KINDS))),
     }
-    return next(
-        (
-            f"{name} has impossible values"
-            for name, right in possible.items()
-            if pc.any(pc.invert(right)).as_py()
-        ),
-        None,
-    )
+    wrong = [name for name, rows in impossible.items() if pc.any(rows).as_py()]
+    return f"{wrong[0]} has impossible values" if wrong else None

@@ -145,7 +145,6 @@ class EngineSettings(Strict):
     vllm_evaluation_memory: OpenUnit = Field(
         0.9, description="Share of a GPU's memory for vLLM in evaluation"
     )
-    data_parallel: Gpus = Field(1, description="Replicas of a checkpoint in evaluation")
     sizes: dict[Name, SizeEngine] = Field(
         {}, description="Settings of single sizes in training, before those above"
     )

@@ -280,6 +280,4 @@ class Study(Strict):
             return int(self.training.rollouts != "transformers")
         if rule == "score":
             return int(self.evaluation.verifier is not None)
-        engine = self.engine
-        vllm = self.evaluation.backend == "vllm"
-        return engine.data_parallel * engine.vllm_tensor_parallel if vllm else 0
+        return self.engine.vllm_tensor_parallel if self.evaluation.backend == "vllm" else 0

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback
 
 from stapo.bars import bar
-from stapo.files import read_json, replace_file, write_json
+from stapo.files import replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
@@ -35,8 +35,8 @@ from stapo.records.interventions import (
     Intervention,
     Repetition,
     read_intervention_tokens,
-    repetition_of,
 )
+from stapo.records.reading import record_of
 from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -123,7 +123,7 @@ def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | No
     """Return a repetition that was finished before, None if there is none or it is damaged."""
     record, tokens = _paths(job, number)
     try:
-        found, table = repetition_of(read_json(record)), read_intervention_tokens(tokens)
+        found, table = record_of(Repetition, record.read_bytes()), read_intervention_tokens(tokens)
     except (OSError, ValueError):
         return None
     numbers = {found.repetition, *table["repetition"].unique().to_pylist()}

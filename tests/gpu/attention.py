@@ -58,7 +58,7 @@ def update(model: Any, kind: str, sequences: Sequences, device: str) -> torch.Te
     """Run a forward and backward pass of one kind in bfloat16; return the log-probs of responses."""
     attention, compute = PASSES[kind]
     model.set_attn_implementation(attention)
-    model.zero_grad()
+    model.zero_grad(set_to_none=False)  # A mini-batch of several micro-batches holds its gradients.
     with torch.autocast(device, dtype=torch.bfloat16):
         logps, _ = compute(model, sequences)
     responses = sequences.mask[:, -sequences.width :].bool()

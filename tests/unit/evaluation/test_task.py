@@ -1,27 +1,37 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
-import re
+import json
+import os
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from lm_eval.tasks import TaskManager
 
-from stapo.evaluation import task as module
-from stapo.evaluation.task import (
-    all_samples,
-    asked_of,
-    benchmark_questions,
-    benchmark_rows,
-    process_results,
-)
-from stapo.models.arithmetic import is_held_out
-from stapo.records.responses import AnsweredProblem
-from stapo.reference import paper
+from stapo.evaluation import data, task
+from stapo.evaluation.data import DATA_DIR, normalise
+from stapo.evaluation.replay import regrade
+from stapo.evaluation.task import asked_of, benchmark_questions, benchmark_rows
+from stapo.models.arithmetic import benchmark_problems, is_held_out
+from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import BENCHMARKS
+from stapo.study import StudyError
+from stapo.study.rows import checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
-FILES = sorted(BENCHMARKS.rglob("*.yaml"))
+FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
+TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
+REAL = {
+    "aime24": 30,
+    "aime25": 30,
+    "amc23": 40,
+    "math500": 500,
+    "minerva": 272,
+    "olympiadbench": 674,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,95 +41,131 @@ def tasks() -> TaskManager:
 
 def test_lm_eval_sees_every_file_under_its_name(tasks):
     """It skips a file that it cannot load without a word."""
-    named = [path for path in FILES if not path.name.startswith("_")]
-    names = {TASK_PREFIX + path.stem for path in named}
+    names = {TASK_PREFIX + path.stem for path in FILES}
     assert set(tasks.all_subtasks) == names
     assert {TASK_PREFIX + name for name in benchmark_definitions()} == names
+    assert {name for name in benchmark_definitions() if name not in TINY} == REAL.keys()
     for path in FILES:
-        assert ("task:" in path.read_text()) == (path in named), path
-
-
-def test_no_name_is_one_of_lm_evals_own(tasks):
-    own = set(TaskManager().all_tasks)
-    assert not own & set(tasks.all_subtasks)
-
-
-TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
-REAL = [n for n in benchmark_definitions() if n not in TINY]
+        about = yaml.safe_load(path.read_text().replace("!function", ""))["metadata"]
+        assert {"version", "rows", "sha256"} <= set(about)
+        assert "builder" in about or {"hub", "revision", "split", "names", "licence"} <= set(about)
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_a_task_loads_and_keeps_every_repeat(tasks, name):
-    task = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
+def test_a_task_loads_and_counts_every_repeat(tasks, name):
+    loaded = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
     definition = benchmark_definitions()[name]
     # What lm-eval asks is what `generate` asks.
-    shown = [(task.doc_to_text(doc), task.doc_to_target(doc)) for doc in task.test_docs()]
+    shown = [(loaded.doc_to_text(doc), loaded.doc_to_target(doc)) for doc in loaded.test_docs()]
     assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
+    assert all(map(is_held_out, benchmark_questions(name)))
     responses = [["a", "b", "c"], ["d", "e", "f"]]
-    (ensemble,) = task._filters
+    (ensemble,) = loaded._filters
     (step,) = ensemble.filters
     assert list(step().apply(responses, [{}, {}])) == responses
-    doc = next(iter(task.test_docs()))
-    answer = f"\\boxed{{{task.doc_to_target(doc)}}}"
-    graded = task.process_results(doc, [[answer, "none", "\\boxed{-9}", answer]])
+    doc = next(iter(loaded.test_docs()))
+    answer = f"\\boxed{{{loaded.doc_to_target(doc)}}}"
+    graded = loaded.process_results(doc, [[answer, "none", "\\boxed{-9}", answer]])
     assert graded == {"average_at_n": 0.5}
-
-
-def test_all_n_samples_count():
-    doc = {"question": "", "answer": "7"}
-    results = [[r"\boxed{7}", r"\boxed{8}", r"\boxed{7}", r"\boxed{7}"]]
-    assert process_results(doc, results) == {"average_at_n": 0.75}
-    assert all_samples([["a", "b"]], [doc]) == [["a", "b"]]
-
-
-def test_rows_of_another_checksum_are_refused():
-    metadata = benchmark_definitions()["chain-2"]["metadata"]
-    with pytest.raises(ValueError, match=r"expected rows with SHA-256 000.*found"):
-        benchmark_rows({**metadata, "sha256": "0" * 64})
-    with pytest.raises(ValueError, match="unknown builder"):
-        benchmark_rows({**metadata, "builder": "other"})
 
 
 def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
     problem = AnsweredProblem(0, "", "7", ["a"], [1], [False], ["e"])
     for definition in benchmark_definitions().values():
         function = definition["doc_to_text"].rpartition(".")[2]
-        shown = replace(problem, question=getattr(module, function)({"question": "What?"}))
-        assert shown.question == "What?" + module.PROMPTS[function]
-        assert module.rows_of(definition, [shown]) == [{"question": "What?", "answer": "7"}]
-    monkeypatch.delitem(module.PROMPTS, "question")
+        shown = replace(problem, question=getattr(task, function)({"question": "What?"}))
+        assert shown.question == "What?" + task.PROMPTS[function]
+        assert task.rows_of(definition, [shown]) == [{"question": "What?", "answer": "7"}]
+    monkeypatch.delitem(task.PROMPTS, "question")
     with pytest.raises(ValueError, match="doc_to_text question: known are math_question"):
-        module.rows_of(benchmark_definitions()["chain-2"], [problem])
+        task.rows_of(benchmark_definitions()["chain-2"], [problem])
 
 
-def test_problems_are_held_out():
-    for name in TINY:
-        assert all(is_held_out(question) for question in benchmark_questions(name))
+ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
+LAYOUTS: dict[str, Any] = {
+    "MATH-500": lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
+    "aime24": lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}", "url": "x"},
+    "amc23": lambda q, a: {"question": f" {q}\n", "answer": a},
+    "olympiadbench": lambda q, a: {"question": q, "final_answer": [a], "answer": None},
+    "JustRL": lambda q, a: {
+        "prompt": [{"content": q, "role": "user"}],
+        "reward_model": {"ground_truth": a, "style": "rule"},
+    },
+}
+NAMES = ("Some-Set.parquet", "someset.jsonl", "someone/some-set/a/0.parquet")
 
 
-def test_every_task_says_where_its_rows_come_from():
-    for path in FILES:
-        content = path.read_text()
-        if "task:" in content:
-            metadata = yaml.safe_load(content.replace("!function", ""))["metadata"]
-            assert {"version", "rows", "sha256"} <= set(metadata)
-            if "hub" in metadata:
-                assert {"revision", "split", "names", "licence"} <= set(metadata)
+def source(**changes: Any) -> dict[str, Any]:
+    about = {"hub": "someone/Some-Set", "revision": "main", "split": "test", "names": ["SomeSet"]}
+    return {**about, "rows": 2, "sha256": checksum(ROWS), **changes}
 
 
-def test_the_page_says_of_the_papers_benchmarks_what_their_files_say():
-    """And names those of the smoke study; another benchmark needs no row."""
-    page = (BENCHMARKS / "README.md").read_text()
-    rows = re.findall(rf"^\| `{TASK_PREFIX}(\S+)` \|(.*)\|$", page, re.M)
-    said = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
-    assert {*paper()["benchmarks"], "linear-equation"} == said.keys()
-    for name in paper()["benchmarks"]:
-        definition = benchmark_definitions()[name]
-        about = definition["metadata"]
-        problems, samples, source, revision, _ = said[name]
-        assert (int(problems), int(samples)) == (about["rows"], definition["repeats"])
-        assert source == f"{about['hub']}, {about['split']}"
-        assert revision == (
-            "not known here" if about["revision"] == "main" else about["revision"][:8]
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [*((layout, NAMES[0]) for layout in LAYOUTS), *(("amc23", name) for name in NAMES[1:])],
+)
+def test_every_layout_and_place_gives_the_same_rows(tmp_path, monkeypatch, layout, name):
+    rows = [LAYOUTS[layout](row["question"], row["answer"]) for row in ROWS]
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    assert benchmark_rows(source()) == ROWS
+
+
+def test_from_the_hub_with_its_revision(monkeypatch):
+    asked: dict[str, Any] = {}
+    monkeypatch.delenv(DATA_DIR, raising=False)
+    monkeypatch.setattr(
+        data, "load_dataset", lambda name, **how: asked.update(name=name, **how) or ROWS
+    )
+    assert benchmark_rows(source()) == ROWS
+    assert asked == {"name": "someone/Some-Set", "revision": "main", "split": "test"}
+
+
+def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet.*someone/Some-Set"):
+        benchmark_rows(source())
+    spaced = [{"question": "What  is 1 +\n1?", "answer": "2"}, ROWS[1]]
+    (tmp_path / "someset.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spaced))
+    assert len(benchmark_rows(source())) == 2  # White space is not in the checksum.
+    with pytest.raises(ValueError, match="expected 3 rows, found 2"):
+        benchmark_rows(source(rows=3))
+    with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {checksum(ROWS)}"):
+        benchmark_rows(source(sha256="0" * 64))
+    for row in ({"text": "x"}, {"problem": "x", "solution": "a proof"}):
+        with pytest.raises(ValueError, match="row 7: no question or no answer in columns"):
+            normalise(row, "row 7")
+
+
+@pytest.mark.skipif(DATA_DIR not in os.environ, reason=f"{DATA_DIR} names no directory with rows")
+@pytest.mark.parametrize("name", REAL)
+def test_the_real_rows_are_those_of_the_task(name):
+    assert len(benchmark_rows(benchmark_definitions()[name]["metadata"])) == REAL[name]
+
+
+def test_lm_eval_regrades_responses_to_its_own_questions_only(tmp_path):
+    """Two responses to each of the first problems of chain-3, the second one wrong."""
+    rows = [
+        AnsweredProblem(
+            i, one.question, str(one.answer), [rf"\boxed{{{one.answer}}}", "?"], [1, 1], [False] * 2, ["x"]
         )
-    assert "`stapo_chain-2` … `stapo_chain-6`" in page
+        for i, one in enumerate(benchmark_problems("chain-3", 100))
+    ]  # fmt: skip
+    path = tmp_path / "r.jsonl"
+    for count in (100, 7):
+        write_responses(path, rows[:count])
+        assert regrade(path, "chain-3") == 0.5
+    for name, others in (
+        ("chain-3", [replace(rows[0], gold="10"), *rows[1:]]),
+        ("chain-3", [*rows[:-1], replace(rows[-1], question="chain:1+1?")]),
+        ("chain-3", [*rows, replace(rows[0], problem=100)]),
+        ("chain-2", rows),
+    ):
+        write_responses(path, others)
+        with pytest.raises(StudyError, match=f"not the questions and answers of {name}; name with"):
+            regrade(path, name)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +14,9 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
+from stapo.evaluation import verifier
 from stapo.evaluation.sampling import Request
-from stapo.evaluation.scores import Judge, Judgement, Question, score
+from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
 from stapo.evaluation.verifier import (
     BATCH_TOKENS,
@@ -28,19 +30,23 @@ from stapo.files import DamagedFileError, write_json
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.records.responses import AnsweredProblem, write_responses
-from stapo.records.scores import read_score_file
 from stapo.study import StudyError
 from stapo.study.schema import Template, Verifier
 from stapo.tasks import benchmark_definitions
 
-SETTINGS = Verifier(
-    revision="0" * 40, template="own", batch_size=3, max_prompt_tokens=800, max_response_tokens=4
-)
+
+class Small(Verifier):
+    batch_size: ClassVar[int] = 3
+    max_prompt_tokens: ClassVar[int] = 800
+    max_response_tokens: ClassVar[int] = 4
+
+
+SETTINGS = Small(revision="0" * 40, template="own")
 
 
 @pytest.mark.parametrize(
     ("reply", "verdict"),
-    [("A", "accepted"), ("B", "rejected"), ("C", "invalid"), ("a", "invalid"), ("x", "invalid")],
+    [("A", "accepted"), ("B", "rejected"), ("C", "invalid"), ("a", "invalid")],
 )
 def test_exactly_a_accepts(tmp_path, reply, verdict):
     path = build(tmp_path, reply)
@@ -48,30 +54,29 @@ def test_exactly_a_accepts(tmp_path, reply, verdict):
     assert [j.verdict for j in judge(JudgeModel(path, SETTINGS), asked)] == [verdict] * 5
 
 
-def test_a_long_response_loses_its_front_and_is_counted(tmp_path, monkeypatch):
-    from stapo.evaluation import verifier as module
+@pytest.fixture
+def prompts(monkeypatch):
+    """The template and the text of each prompt."""
+    seen: list[tuple[str, str]] = []
 
-    path, seen = build(tmp_path, "A"), []
-    original = module._prompt
-
-    def spy(tokenizer, *rest):
-        found = original(tokenizer, *rest)
-        seen.append(tokenizer.decode(found[0]))
+    def spy(tokenizer, template, *rest):
+        found = _prompt(tokenizer, template, *rest)
+        seen.append((template, tokenizer.decode(found[0])))
         return found
 
-    monkeypatch.setattr(module, "_prompt", spy)
-    long = "x" * 2000 + "end"
+    monkeypatch.setattr(verifier, "_prompt", spy)
+    return seen
+
+
+def test_a_long_response_loses_its_front_and_is_counted(tmp_path, prompts):
+    path, long = build(tmp_path, "A"), "x" * 2000 + "end"
     found = judge(JudgeModel(path, SETTINGS), [Question("q", "7", long), Question("q", "7", "s")])
     assert [j.cut for j in found] == [True, False]
-    text = seen[0].replace(" ", "")
+    text = prompts[0][1].replace(" ", "")
     assert "xend" in text
     assert text.endswith("Letter:")
     with pytest.raises(ValueError, match="is too small for problem and reference"):
         judge(JudgeModel(path, SETTINGS), [Question("q" * 900, "7", "r")])
-
-
-def by(model: Path) -> Judge:
-    return partial(judge, JudgeModel(model, SETTINGS))
 
 
 def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_path):
@@ -80,17 +85,15 @@ def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_pat
     write_responses(tmp_path / "c", [problem])
     for reply, accepted in (("A", True), ("B", False)):
         model = build(tmp_path / reply, reply)
-        assert score(tmp_path / "c", {}, tmp_path / "s", by(model)) == 0.25
+        assert (
+            score(tmp_path / "c", {}, tmp_path / "s", partial(judge, JudgeModel(model, SETTINGS)))
+            == 0.25
+        )
         rows = pq.read_table(tmp_path / "s").to_pylist()
         assert [row["correct"] for row in rows] == [True, False, False, False]
         assert [row["correct_with_verifier"] for row in rows] == [True] + [accepted] * 3
         word = "accepted" if accepted else "rejected"
         assert [row["verifier"] for row in rows] == ["not_asked", word, word, word]
-    score(tmp_path / "c", {}, tmp_path / "s")
-    assert (
-        pq.read_table(tmp_path / "s")["correct_with_verifier"].to_pylist() == [True] + [False] * 3
-    )
-    assert read_score_file(tmp_path / "s")[1]["engine"] == "e"
 
 
 def filled(template: str, asked: Question) -> str:
@@ -140,17 +143,12 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole))) > 3
 
 
-def test_no_response_uses_up_the_characters_that_stand_for_special_tokens(chatml):
+def test_a_cut_response_and_one_of_unused_characters_make_no_turns_either(chatml):
     # All private ones of the first plane: fewer than a response may have tokens.
     private = "".join(map(chr, range(0xE000, 0xF900)))
-    ids, _ = _prompt(chatml, PROMPT, Question("q", "7", private + TURNS), 50_000)
-    assert turns(chatml, ids) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
-
-
-def test_a_cut_response_makes_no_turns_either(chatml):
-    for limit in range(380, 420):
-        ids, cut = _prompt(chatml, PROMPT, Question("q", "7", TURNS * 50), limit)
-        assert cut
+    for limit, response in ((50_000, private + TURNS), *((n, TURNS * 50) for n in (380, 399, 418))):
+        ids, cut = _prompt(chatml, PROMPT, Question("q", "7", response), limit)
+        assert cut == (limit < 1000)
         assert len(ids) <= limit
         assert turns(chatml, ids) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
         assert "Letter:<|im_end|>" in chatml.decode(ids)
@@ -172,25 +170,15 @@ WORDING = "Q {question} G {gold_answer} R {llm_response} Letter:"
 TEMPLATE = Template(github="a/b", revision="1" * 40, file="p.py", name="WORDING", sha256="2" * 64)
 
 
-def test_the_wording_is_that_beside_the_weights(tmp_path, monkeypatch):
-    from stapo.evaluation import verifier as module
-
-    path, used = build(tmp_path, "A"), []
+def test_the_wording_is_that_beside_the_weights(tmp_path, prompts):
+    path, asked = build(tmp_path, "A"), [Question("q", "7", "r")]
     settings = SETTINGS.model_copy(update={"template": TEMPLATE})
-    original = module._prompt
-
-    def spy(tokenizer, template, *rest):
-        used.append(template)
-        return original(tokenizer, template, *rest)
-
-    monkeypatch.setattr(module, "_prompt", spy)
-    asked = [Question("q", "7", "r")]
     with pytest.raises(StudyError, match="missing, or not the study's template"):
         judge(JudgeModel(path, settings), asked)
     write_json(path / VERIFIER_TEMPLATE, {**TEMPLATE.model_dump(), "text": WORDING})
     judge(JudgeModel(path, settings), asked)
     judge(JudgeModel(path, SETTINGS), asked)
-    assert used == [WORDING, PROMPT]
+    assert [template for template, _ in prompts] == [WORDING, PROMPT]
     other = TEMPLATE.model_copy(update={"name": "OTHER"})
     with pytest.raises(StudyError, match="not the study's template"):
         judge(JudgeModel(path, SETTINGS.model_copy(update={"template": other})), asked)
@@ -238,8 +226,3 @@ def test_batches_are_bounded_by_padded_tokens_and_keep_every_prompt():
     for batch in batches:
         assert len(batch) * max(len(r.prompt_ids) for r in batch) <= BATCH_TOKENS
     assert list(_batches(requests, JudgeModel(Path(), SETTINGS, "vllm"))) == [requests]
-
-
-def test_by_default_prompt_and_reply_fill_the_verifiers_context():
-    settings = Verifier(revision="0" * 40)
-    assert settings.max_prompt_tokens + settings.max_response_tokens == 32_768

@@ -23,7 +23,7 @@ def test_a_response_may_have_ended_in_any_end_token(tmp_path):
     sampling = prompter.sampling(decoding, Evaluation(batch_size=1, max_response_tokens=40))
     question, ids = "chain:1+1", prompter.prompt_ids("chain:1+1")
     requests = [Request(0, n, sample_seed(7, question, "2", n), ids) for n in range(64)]
-    answers = hf_engine(str(tmp_path), sampling)(requests)
+    answers = [answer for _, answer in hf_engine(str(tmp_path), sampling)(requests)]
     problem = AnsweredProblem(
         0,
         question,
