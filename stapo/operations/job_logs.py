@@ -42,14 +42,6 @@ class Owner:
     """Whether the process still holds the lock, on this host."""
 
 
-@dataclass(frozen=True)
-class Log:
-    """The newest log of a job."""
-
-    path: Path
-    written: float
-
-
 def owner_of(lock: Path) -> Owner | None:
     """Return the last owner of a lock, without locking it, which could block a starting job."""
     try:
@@ -64,24 +56,23 @@ def owner_of(lock: Path) -> Owner | None:
     return Owner(host, status.st_mtime, holds)
 
 
-def logs_of(root: Path, study: str) -> dict[str, Log]:
+def logs_of(root: Path, study: str) -> dict[str, Path]:
     """Return fingerprint -> newest log of the job that has it: those of the study, and Slurm's."""
-    found: dict[str, Log] = {}
-    for folder in (root / "logs" / study, root / SLURM_LOGS):
-        for path in folder.rglob("*.log"):
-            log = Log(path, modified(path))
-            with suppress(OSError), path.open("rb") as stream:
-                for made_by in STARTED.findall(stream.read(HEAD_BYTES).decode(errors="replace")):
-                    found[made_by] = max(log, found.get(made_by, log), key=lambda one: one.written)
+    found: dict[str, Path] = {}
+    logs = [p for d in (root / "logs" / study, root / SLURM_LOGS) for p in d.rglob("*.log")]
+    for path in sorted(logs, key=modified):
+        with suppress(OSError), path.open("rb") as stream:
+            for made_by in STARTED.findall(stream.read(HEAD_BYTES).decode(errors="replace")):
+                found[made_by] = path
     return found
 
 
-def error_in(log: Log | None, since: float) -> str | None:
+def error_in(log: Path | None, since: float) -> str | None:
     """Return the line with the reason why a job failed; None without one, or in a log older than `since`."""
-    if log is None or log.written < since:
+    if log is None or modified(log) < since:
         return None
     # A progress bar separates its states by carriage returns.
-    text = REPORT.sub("", COLOURS.sub("", text_of(log.path, LOG_BYTES)))
+    text = REPORT.sub("", COLOURS.sub("", text_of(log, LOG_BYTES)))
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
     errors = [line for line in lines if line][-LOG_LINES:]
     errors = [line for line in errors if ERROR.search(line)]

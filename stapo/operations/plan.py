@@ -1,7 +1,7 @@
 """What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time, memory.
 
-It informs and refuses nothing. Estimates are those of `costs`; where trainings of a size have left metrics,
-their seconds per step replace them, also for the methods beside them.
+It informs and refuses nothing. Estimates are those of `costs`; where a training has left metrics, their
+seconds per step replace them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +17,7 @@ from rich.text import Text
 from stapo import paths
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
-from stapo.operations.memory import memory_warnings
+from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device, memory_warnings
 from stapo.operations.status import (
     Progress,
     outdated_lines,
@@ -41,10 +40,10 @@ MOST_GPUS = 1024
 STAGES = ("base", "train", "intervene", "generate", "score")
 """Stages with costs of their own."""
 MARK = "*"
-MEASURED = (
-    "* by seconds per step of the study's own metrics, whatever machine made them; a method without metrics "
-    "takes those of others of its size, times the ratio of their estimates"
+ESTIMATED = (
+    "estimated from the assumptions in stapo/operations/costs.py, none of them measured on GPUs"
 )
+MEASURED = "* by seconds per step of its own metrics, whatever machine made them"
 
 Seconds = Mapping[tuple[str, str], float]
 """Size and method -> measured seconds per step."""
@@ -190,15 +189,9 @@ def _row(
 def _train_row(
     study: Study, on: Machine, size: str, method: str, own: list[Progress], seconds: Seconds
 ) -> CostRow:
-    def estimated(name: str) -> float:
-        return costs.study_step_seconds(study, size, name, on.device, on.gpus)
-
-    training, step = study.training_of(method), estimated(method)
-    others = [name for of, name in seconds if of == size]
-    if method in others:
-        step = seconds[size, method]
-    elif others:
-        step *= sum(seconds[size, one] / estimated(one) for one in others) / len(others)
+    training, step = study.training_of(method), seconds.get((size, method))
+    basis = "measured" if step else "estimated"
+    step = step or costs.study_step_seconds(study, size, method, on.device, on.gpus)
     left = [one.of - one.done for one in own if one.done < one.of]
     hours = [costs.training_seconds(study, size, method, steps, step) / 3600 for steps in left]
     weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
@@ -212,7 +205,7 @@ def _train_row(
         devices=on.gpus,
         tokens=sum(left) * per_step * costs.MEAN_LENGTH * training.max_response_tokens,
         disk=len(own) * weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER),
-        basis="measured" if others else "estimated",
+        basis=basis,
     )
 
 
@@ -264,7 +257,6 @@ def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, A
         "total_gpus": on.total,
         "rows": [vars(row) for row in plan(study, on, found, measured(study, root))],
         "outdated": outdated_lines(found),
-        "assumptions": list(costs.ASSUMPTIONS),
         "warnings": warnings(study, on),
     }
 
@@ -291,8 +283,7 @@ def print_plan(study: Study, on: Machine, console: Console, root: Path = Path())
         spent, left = span(3600 * _device_hours([row])), f"{row.jobs - row.done}/{row.jobs}"
         table.add_row(f"{row.stage} {row.what}", left, spent, generated, _size(row.disk), wall)
     console.print(table)
-    lines = [f"assumption: {line}" for line in costs.ASSUMPTIONS]
-    for line in ([MEASURED] * any(row.basis == "measured" for row in rows)) + lines:
+    for line in (ESTIMATED, *[MEASURED] * any(row.basis == "measured" for row in rows)):
         console.print(Text(line), style="dim", soft_wrap=True)
 
 

@@ -24,7 +24,6 @@ from rich.text import Text
 from stapo import paths
 from stapo.files import text_of
 from stapo.operations.job_logs import (
-    Log,
     Owner,
     error_in,
     logs_of,
@@ -39,8 +38,6 @@ from stapo.study import Study
 
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
-QUIET_SECONDS = 900.0
-"""Without news, after which a job on another host may be dead (or five steps); our assumption."""
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
 STOPPED = re.compile(f"{CTRL_C.pattern}|DUE TO (TIME LIMIT|PREEMPTION)")
 """Ends of a job that the next call continues; no failures."""
@@ -53,7 +50,7 @@ WORK = {
 """Work directory of a stage's jobs, which they lock."""
 DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 """Stages that are made again when a file that they read is newer."""
-STYLES = dict.fromkeys(("silent", "stopped", "outdated"), "yellow")
+STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 SHOWN = 3
 """Jobs that are named in a line."""
@@ -66,7 +63,7 @@ class Progress:
     stage: str
     name: str
     state: str
-    """waiting, running, silent, stopped, failed, outdated or done."""
+    """waiting, running, stopped, failed, outdated or done."""
     note: str = ""
     done: int = 0
     """Optimiser steps of a training, or responses."""
@@ -142,7 +139,7 @@ def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
 
 
 def _progress(
-    of: Jobs, job: Job, root: Path, logs: Mapping[str, Log], scored: Mapping[Job, bool]
+    of: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
 ) -> Progress:
     own = Progress(job.stage, job.name, *_published(of, job, root))
     work = root / WORK.get(job.stage, "").format(fingerprint=job.fingerprint)
@@ -163,9 +160,7 @@ def _progress(
         return replace(own, state=state, note=note, seconds_left=None) if state else own
     if not owner.holds and own.of and own.done >= own.of:
         return replace(own, state="waiting", note="complete; the next run publishes it")
-    pace = (own.seconds_left or 0.0) / max(own.of - own.done, 1)
-    news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
-    state, note = _process(owner, news, 5 * pace, error)
+    state, note = _process(owner, work, error)
     if state == "running":
         return replace(own, state=state, note="; ".join(filter(None, (note, own.note))))
     return replace(own, state=state, note=note, seconds_left=None)
@@ -268,7 +263,7 @@ def _end(error: str | None) -> tuple[str, str]:
     return ("stopped" if STOPPED.search(error) else "failed"), error
 
 
-def _process(owner: Owner, news: float, patience: float, error: str | None) -> tuple[str, str]:
+def _process(owner: Owner, work: Path, error: str | None) -> tuple[str, str]:
     """Return state and note of what took the lock of a work directory and has not finished."""
     if owner.holds:
         return "running", ""
@@ -279,13 +274,9 @@ def _process(owner: Owner, news: float, patience: float, error: str | None) -> t
             "stopped",
             "exited without an error, possibly killed; it resumes from its last checkpoint",
         )
-    quiet = max(time.time() - news, 0.0)
-    if quiet < max(QUIET_SECONDS, patience):
-        return "running", f"on {owner.host}"
-    return (
-        "silent",
-        f"no news for {span(quiet)} from {owner.host}; look whether its job still runs",
-    )
+    # Locks of another host are not seen here.
+    news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
+    return "running", f"on {owner.host}; last news {span(time.time() - news)} ago"
 
 
 def span(seconds: float) -> str:

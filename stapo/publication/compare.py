@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo import paths
-from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, Cell, chosen_cells, missing_samples
+from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, Cell, chosen_cells, read_tables
 from stapo.canonical import fingerprint, leaves
 from stapo.evaluation.statistics import (
     Interval,
@@ -33,8 +31,7 @@ from stapo.evaluation.statistics import (
 )
 from stapo.publication.folder import Results
 from stapo.publication.verify import UNREADABLE, opened
-from stapo.records.scores import read_score_file
-from stapo.study import Checkpoint, Study, StudyError
+from stapo.study import Study, StudyError
 from stapo.text import plain, visible
 
 AVERAGE = "Avg"
@@ -58,8 +55,8 @@ class Finished:
     cells: Mapping[Place, Cell]
     problems: Mapping[str, Sequence[str]]
     """Benchmark -> digest of each problem's question and answer, in order."""
-    made_with: Mapping[str, set[str]]
-    """What its scores were made with, such as `torch` -> versions."""
+    made_with: Mapping[str, Any]
+    """What its scores were made with, such as `torch` -> version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +88,6 @@ class StudyComparison:
     summary: list[str]
     """The result in words."""
     warnings: list[str]
-    missing: list[str]
-    """What only one of the studies has."""
     settings: list[tuple[str, Any, Any]]
     """Place and both values of each setting that differs; None where a study does not have it."""
     differences: list[Compared]
@@ -129,61 +124,34 @@ def _finished(folder: Path, results: Results) -> Finished:
     """Return what is compared of a folder that may be read.
 
     Raises:
-        StudyError: scores are missing, damaged or misplaced; one line for each file.
+        StudyError: scores are missing, damaged or misplaced.
     """
     study, errors = results.study, []
     cells: dict[Place, Cell] = {}
-    made_with: dict[str, set[str]] = {}
+    made_with: dict[str, Any] = {}
     problems: dict[str, list[str]] = {}
     for decoding in study.run.decodings:
-        tables: dict[tuple[Checkpoint, str], pa.Table] = {}
-        for checkpoint, benchmark in study.table_cells(decoding):
-            place = f"{checkpoint}/{decoding}/{benchmark}"
-            try:
+        wanted = list(study.table_cells(decoding))
+        try:
+            tables, made = read_tables(study, decoding, wanted, results.root)
+            for checkpoint, benchmark in wanted:
                 answered = results.responses(checkpoint, decoding, benchmark)
                 digests = [fingerprint([one.question, one.gold]) for one in answered]
                 if problems.setdefault(benchmark, digests) != digests:
-                    raise ValueError("other problems than those of other checkpoints")
-                table = _scores(results, checkpoint, decoding, benchmark, made_with)
-                if table.num_rows != len(digests) * results.samples(benchmark):
-                    raise ValueError(f"{table.num_rows} rows for {len(digests)} problems")
-                tables[checkpoint, benchmark] = table
-            except FileNotFoundError as error:
-                missing = "responses" if "completions" in str(error.filename) else "scores"
-                errors.append(f"{place}: {missing} missing")
-            except UNREADABLE as error:
-                errors.append(f"{place}: {error}")
-        if not errors:
-            _, here = chosen_cells(study, tables)
-            cells |= {(decoding, *place): cell for place, cell in here.items()}
+                    raise ValueError(f"{benchmark}: checkpoints answered different problems")
+                if (rows := tables[checkpoint, benchmark].num_rows) % len(digests):
+                    raise ValueError(f"{benchmark}: {rows} rows for {len(digests)} problems")
+        except UNREADABLE as error:
+            errors += str(error).splitlines()
+            continue
+        cells |= {
+            (decoding, *place): cell for place, cell in chosen_cells(study, tables)[1].items()
+        }
+        made_with = {**made, **made.get("packages", {})}
     if errors:
         raise StudyError([f"{folder}: {line}" for line in errors])
-    return Finished(str(folder), study, cells, problems, made_with)
-
-
-def _scores(
-    results: Results,
-    checkpoint: Checkpoint,
-    decoding: str,
-    benchmark: str,
-    made_with: dict[str, set[str]],
-) -> pa.Table:
-    """Return a score file that is at its place, and note what it was made with."""
-    at = {"checkpoint": str(checkpoint), "decoding": decoding, "benchmark": benchmark}
-    path = paths.SCORES.format(study=results.study.name, **at)
-    table, identity = read_score_file(results.root / path)
-    about: dict[str, Any] = dict(identity)
-    for key, value in at.items():
-        if about.get(key) != value:
-            raise ValueError(f"is of {key} {plain(str(about.get(key)))}")
-    if fault := missing_samples(table, results.samples(benchmark)):
-        raise ValueError(fault)
-    made = {**about.get("provenance", {}), "engine": about.get("engine")}
-    values = {key: made.get(key) for key in (*SAME_EVERYWHERE, "commit")}
-    values |= {key: made.get("packages", {}).get(key) for key in SAME_PACKAGES}
-    for what, found in values.items():
-        made_with.setdefault(what, set()).add(plain(str(found)))
-    return table
+    versions = {key: made_with.get(key) for key in (*SAME_EVERYWHERE, *SAME_PACKAGES, "commit")}
+    return Finished(str(folder), study, cells, problems, versions)
 
 
 def _compare(first: Finished, second: Finished) -> StudyComparison:
@@ -195,7 +163,6 @@ def _compare(first: Finished, second: Finished) -> StudyComparison:
         second=second.folder,
         summary=_summary(rows),
         warnings=list(_warnings(first, second)),
-        missing=list(_missing(first, second)),
         settings=differing_settings(first.study, second.study),
         differences=rows,
     )
@@ -275,21 +242,10 @@ def _used(study: Study) -> dict[str, Any]:
     return raw
 
 
-def _missing(first: Finished, second: Finished) -> Iterator[str]:
-    """Yield what only one study has: sizes, methods, decodings, benchmarks, training seeds."""
-    for kind in ("sizes", "methods", "decodings", "benchmarks", "seeds"):
-        lists = [getattr(found.study.run, kind) for found in (first, second)]
-        for label, mine, theirs in (("A", *lists), ("B", *reversed(lists))):
-            if only := [str(name) for name in mine if name not in theirs]:
-                yield f"only in {label}: {kind} {', '.join(only)}"
-
-
 def _warnings(first: Finished, second: Finished) -> Iterator[str]:
-    for key in sorted(first.made_with.keys() | second.made_with.keys()):
-        one, other = (found.made_with.get(key, set()) for found in (first, second))
-        if one != other:
-            shown = [", ".join(sorted(values)) or "unknown" for values in (one, other)]
-            yield f"made with different {key}: A {shown[0]}; B {shown[1]}"
+    for key, one in first.made_with.items():
+        if one != (other := second.made_with[key]):
+            yield f"made with different {key}: A {plain(str(one))}; B {plain(str(other))}"
     for name in first.study.run.benchmarks:
         if name in second.study.run.benchmarks and not _order(first, second, name):
             yield f"{name}: not compared, since the problems are not the same"
@@ -328,7 +284,7 @@ def print_comparison(found: StudyComparison, console: Console) -> None:
     say(f"B = {found.second}")
     for line in found.summary:
         say(line, "bold")
-    for line in (*(f"warning: {line}" for line in found.warnings), *found.missing):
+    for line in [f"warning: {line}" for line in found.warnings]:
         say(line)
     for decoding, rows in groupby(found.differences, lambda row: row.decoding):
         table = Table(box=None, title=Text(f"{visible(decoding)}: accuracy in %"))

@@ -22,6 +22,7 @@ from stapo.records.responses import AnsweredProblem, answered_problem
 from stapo.records.scores import SCHEMA
 from stapo.records.tokens import SCHEMA as TOKENS
 from stapo.records.tokens import rows_per_step
+from stapo.stages import Job
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 
 FILE_BYTES = 64 * 2**20
@@ -121,11 +122,14 @@ class Results:
         """Return the number of responses per problem."""
         return self.study.benchmarks[benchmark].samples
 
-    def cells(self) -> Iterator[tuple[Checkpoint, str, str]]:
-        """Yield checkpoint, decoding and benchmark of every cell."""
-        for decoding in self.study.run.decodings:
-            for checkpoint, benchmark in self.study.cells(decoding):
-                yield checkpoint, decoding, benchmark
+    def place(self, path: str) -> Path:
+        """Return a file of the folder, of a path from the working directory of the pipeline."""
+        return self.folder / path.removeprefix(f"results/{self.study.name}/")
+
+    def cell(self, job: Job) -> tuple[Checkpoint, str, str]:
+        """Return checkpoint, decoding and benchmark of a job of the stage `score`."""
+        checkpoint, decoding, benchmark = job.name.rsplit("/", 2)
+        return Checkpoint.parse(checkpoint), decoding, benchmark
 
 
 def read_published_study(folder: Path) -> Study:

@@ -3,26 +3,19 @@
 import json
 from collections.abc import Iterator
 from itertools import zip_longest
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from stapo.evaluation.task import rows_of
-from stapo.files import read_json
 from stapo.publication import untrusted
 from stapo.publication.folder import LINE_BYTES, MAX_LINES, Results
-from stapo.publication.manifest import place_of
-from stapo.study import StudyError, identity
+from stapo.stages import jobs_of
+from stapo.stages.base import recorded
+from stapo.study import StudyError
 from stapo.study.rows import checksum as rows_checksum
-from stapo.study.sources import FileData, HubData, HubModel, TinyData, TinyModel
+from stapo.study.sources import FileData, HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
 ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
-OF_TOKENIZER = {
-    "tokenizer.json": ("model", "pre_tokenizer", "normalizer"),
-    "tokenizer_config.json": ("eos_token", "pad_token", "padding_side"),
-}
-"""Parts of its files that determine tokens; others may differ between versions of the library."""
 
 
 def input_errors(results: Results) -> Iterator[str]:
@@ -34,7 +27,6 @@ def input_errors(results: Results) -> Iterator[str]:
     yield from model_errors(results)
     if not results.is_summary:
         yield from _prompt_errors(results, about) or _overlap_errors(results)
-        yield from _tokenizer_errors(results)
 
 
 def _wanted(results: Results) -> dict[str, int | str | None]:
@@ -89,15 +81,9 @@ def _overlap_errors(results: Results) -> list[str]:
 def model_errors(results: Results) -> Iterator[str]:
     """Yield the models whose recorded source differs from the study's."""
     study = results.study
-    made_from = {
-        f"models/{size}/base.json": identity.model_settings(study.models[size])
-        for size in study.run.sizes
-    }
-    if study.evaluation.verifier:
-        made_from["models/verifier.json"] = identity.verifier_config(study)
-    for path, expected in made_from.items():
-        if untrusted.read_json(results.folder / path) != expected:
-            yield f"{path}: not the study's model"
+    for job in jobs_of(study).all("base"):
+        if recorded(job, results.root) != job.fingerprint:
+            yield f"{job.outputs[0]}: not the study's model"
     asked: dict[str, Any] = {size: study.models[size] for size in study.run.sizes}
     asked["verifier"] = study.evaluation.verifier
     stated = untrusted.read_json(results.folder / "provenance.json")["models"]
@@ -109,22 +95,3 @@ def model_errors(results: Results) -> Iterator[str]:
             yield f"models/{name}: comes from {found[0]} at {found[1]}, which the study does not say"
         elif is_of_hub and model.revision not in ("main", source.get("commit")):
             yield f"models/{name}: is of commit {source.get('commit')}, the study pins {model.revision}"
-
-
-def _tokenizer_errors(results: Results) -> Iterator[str]:
-    """Yield the tokenizers of tiny models that are not the one that the code builds."""
-    study = results.study
-    tiny = {size for size in study.run.sizes if isinstance(study.models[size], TinyModel)}
-    if not tiny:
-        return
-    from stapo.models.tiny import build_tokenizer
-
-    with TemporaryDirectory() as folder:
-        build_tokenizer().save_pretrained(folder)
-        made = {name: read_json(Path(folder) / name) for name in OF_TOKENIZER}
-    for checkpoint in study.checkpoints():
-        place = place_of(study, checkpoint)
-        for name, parts in OF_TOKENIZER.items() if checkpoint.size in tiny else ():
-            found = untrusted.read_json(results.files[f"{place}/{name}"])
-            if any(found.get(part) != made[name].get(part) for part in parts):
-                yield f"{place}/{name}: not the tokenizer of the tiny models"

@@ -12,7 +12,8 @@ from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.stages import jobs_of
-from stapo.study import Checkpoint, Study, TrainingRun, identity
+from stapo.stages.weights import of_checkpoint
+from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
@@ -102,7 +103,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     known: dict[str, str] = {}
     for run in study.runs():
         record = read_run(study, root, run)
-        if record["fingerprint"] != identity.train_fingerprint(study, run):
+        if record["fingerprint"] != jobs_of(study).one("train", run).fingerprint:
             raise RuntimeError(
                 f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
@@ -166,7 +167,7 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
-            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
+            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
             for checkpoint in study.checkpoints()
         },
         "training_seconds": sum(record["seconds"] for record in runs.values()),

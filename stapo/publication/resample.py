@@ -26,15 +26,13 @@ from stapo.publication import untrusted
 from stapo.publication.folder import Results
 from stapo.publication.manifest import WEIGHTS, place_of
 from stapo.records.responses import AnsweredProblem
+from stapo.stages import jobs_of
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding
 from stapo.study.sources import TinyModel
 
-CLOSE, ANY = 1e-3, 0.0
-"""Maximum distance of a drawn score from the largest, and share of the responses that may exceed it. On a
-CPU, in single precision, only rounding is allowed."""
-CLOSE_ON_GPU, ANY_ON_GPU = 0.5, 0.02
-"""The same for bfloat16."""
+CLOSE = 1e-3
+"""Maximum distance of a drawn score from the largest: rounding on a CPU, in single precision."""
 GPUS = ("NVIDIA", "AMD Instinct", "Tesla", "GeForce")
 NUCLEUS = 1e-4
 """Tolerance of top-k and top-p for rounding."""
@@ -69,14 +67,15 @@ def response_errors(results: Results) -> Iterator[str]:
         for decoding in study.run.decodings if model else ():
             for benchmark in study.answered(checkpoint, decoding):
                 problems = results.responses(checkpoint, decoding, benchmark)
+                if on_gpu(problems):
+                    continue  # There, rounding in bfloat16 decides between close scores.
                 salt, how = study.evaluation.seed, study.decodings[decoding]
-                other = distances(model, problems, how, salt, study.end_tokens)
-                limit, share = (CLOSE_ON_GPU, ANY_ON_GPU) if on_gpu(problems) else (CLOSE, ANY)
-                # Not `distance > limit`, since weights with NaN give distances that are NaN.
-                count = sum(not distance <= limit for distance in other)
+                found = distances(model, problems, how, salt, study.end_tokens)
+                # Not `distance > CLOSE`, since weights with NaN give distances that are NaN.
+                count = sum(not distance <= CLOSE for distance in found)
                 all_of_them = sum(len(problem.responses) for problem in problems)
-                if count > share * len(other) or len(other) < SHOWN_SHARE * all_of_them:
-                    count += all_of_them - len(other)
+                if count or len(found) < SHOWN_SHARE * all_of_them:
+                    count += all_of_them - len(found)
                     yield (
                         f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl: {count} of {all_of_them} "
                         "responses are not what these weights give with their samples' seeds"
@@ -85,8 +84,7 @@ def response_errors(results: Results) -> Iterator[str]:
 
 def on_gpu(problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether the engine of the responses ran on a GPU, according to its label."""
-    devices = {engine.partition(" on ")[2] for engine in engines_of(problems)}
-    return any(name in device for name in GPUS for device in devices)
+    return any(name in engine for name in GPUS for engine in engines_of(problems))
 
 
 def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
@@ -96,7 +94,8 @@ def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
     if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
         return False
     parameters, tokens = _parameters(model), study.evaluation.max_response_tokens
-    responses = sum(results.samples(name) * study.problems(name) for _, _, name in results.cells())
+    cells = [results.cell(job)[2] for job in jobs_of(study).all("score")]
+    responses = sum(results.samples(name) * study.problems(name) for name in cells)
     small = parameters <= MAX_PARAMETERS and tokens <= MAX_TOKENS
     work = parameters * tokens * responses
     return small and work <= MAX_WORK and bool(_weight_files(results, checkpoint))

@@ -1,25 +1,35 @@
-"""Check of what the trainings and the interventions recorded against the study, the files and each other."""
+"""Check of what the trainings and the interventions recorded against the study, the files and each other.
+
+An attempt of a training records its command and the whole study as it was when the training started. What it
+lists and the folder does not show was removed later, when results were known: this may be a selection of
+results. A training may come from another study that has the same training.
+"""
 
 import json
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import canonical
+from stapo.canonical import canonical, leaves
 from stapo.paths import TOKENS_FILE
 from stapo.publication import untrusted
-from stapo.publication.commands import command_faults
-from stapo.publication.folder import Results
+from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
 from stapo.records.interventions import Intervention
 from stapo.records.reading import record_of
 from stapo.records.step import PHASES
 from stapo.records.tokens import rows_per_step
-from stapo.study import TrainingRun, identity
+from stapo.stages import Job, jobs_of
+from stapo.study import Study, TrainingRun
 from stapo.study.titles import title_faults
 
 ROUNDING = 1e-6
 """Relative tolerance of sums."""
+LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
+SILENT = ("engine", "run")
+"""Sections of a study that are not compared: one has no influence on results, one is compared by `LISTS`."""
 
 
 def training_errors(results: Results) -> Iterator[str]:
@@ -28,24 +38,107 @@ def training_errors(results: Results) -> Iterator[str]:
     Of a file that was left out, the checksum in `SHA256SUMS` is compared.
     """
     yield from title_faults(results.study)
+    jobs = jobs_of(results.study)
     for run, record in results.runs.items():
-        faults = _setting_faults(results, run, record)
-        yield from (f"runs/{run}/provenance.json: {fault}" for fault in faults)
+        for fault in _setting_faults(results, jobs.one("train", run), run, record):
+            yield f"runs/{run}/provenance.json: {fault}"
     yield from _file_errors(results)
 
 
-def _setting_faults(results: Results, run: TrainingRun, record: dict[str, Any]) -> Iterator[str]:
+def _setting_faults(
+    results: Results, job: Job, run: TrainingRun, record: dict[str, Any]
+) -> Iterator[str]:
     """Yield what the record of a training contradicts in the study, the prompts and itself."""
-    if record["fingerprint"] != identity.train_fingerprint(results.study, run):
+    if record["fingerprint"] != job.fingerprint:
         yield "of a training with other settings"
-    elif canonical(record["config"]) != canonical(identity.train_config(results.study, run)):
+    elif canonical(record["config"]) != canonical(job.config):
         yield "its config is not the one of its fingerprint"
     if record["prompts"] != results.digest_of("data/prompts.jsonl"):
         yield "trained on other prompts than data/prompts.jsonl"
     for attempt in record["attempts"]:
         last = attempt is record["attempts"][-1]
-        faults = command_faults(results.study, run, attempt, last)
-        yield from (f"its command {fault}" for fault in faults)
+        for fault in command_faults(results.study, run, attempt, last):
+            yield f"its command {fault}"
+
+
+def command_faults(
+    study: Study, run: TrainingRun, attempt: dict[str, Any], last: bool
+) -> Iterator[str]:
+    """Yield how the command of an attempt contradicts the published study.
+
+    Args:
+        study: the published study.
+        run: the training of the attempt.
+        attempt: the training's record of it.
+        last: whether the training finished in this attempt. What was removed from the study before its
+            last attempt was removed before there were results.
+    """
+    options = dict(pairwise(attempt["command"]))
+    stated = {"train": str(run)}
+    if "--method" in options:  # How trainings were named before.
+        stated = {"--size": run.size, "--method": run.method, "--seed": str(run.seed)}
+    for option, value in stated.items():
+        if options.get(option, value) not in (value, "--study"):
+            yield f"trains {option} {options[option]}"
+    recorded = recorded_study(attempt)
+    if recorded is None:
+        return
+    try:
+        started = jobs_of(recorded).one("train", run).fingerprint
+    except KeyError:
+        yield "is of a study without this training"
+        return
+    if started != jobs_of(study).one("train", run).fingerprint:
+        yield "trains with other settings"
+    elif last and recorded.name == study.name:
+        yield from _dropped(study, recorded)
+
+
+def _dropped(study: Study, recorded: Study) -> Iterator[str]:
+    """Yield the entries that a study had when a training started and no longer shows."""
+    for key in LISTS:
+        dropped = [n for n in getattr(recorded.run, key) if n not in getattr(study.run, key)]
+        if dropped:
+            yield f"lists {key} that are not shown: {', '.join(map(str, dropped))}"
+    hidden = [name for name in recorded.evaluation.development if name not in study.evaluated()]
+    if hidden:
+        yield f"lists development benchmarks that are missing: {', '.join(hidden)}"
+    for name in {*study.run.benchmarks} & {*recorded.run.benchmarks}:
+        asked, shown = (one.benchmarks[name].samples for one in (recorded, study))
+        if asked > shown:
+            yield f"requests {asked} samples of {name}, {shown} are shown"
+
+
+def recorded_study(attempt: dict[str, Any]) -> Study | None:
+    """Return the study that an attempt records, None if the training was started by hand without one.
+
+    Raises:
+        RefusedError: it is larger than any study.
+        StudyError: it is not a valid study.
+    """
+    raw = attempt.get("study")
+    return None if raw is None else _parsed(canonical(raw))
+
+
+@cache
+def _parsed(text: str) -> Study:
+    """Return a recorded study; all trainings of a run of Snakemake have the same."""
+    return published_study(json.loads(text))
+
+
+def changed_since(results: Results) -> Iterator[str]:
+    """Yield the settings that differ from those when a training of the study started."""
+    found: dict[str, set[str]] = {}
+    now = leaves(results.study.model_dump(mode="json", exclude=set(SILENT)))
+    attempts = [one for record in results.runs.values() for one in record["attempts"]]
+    for then in {id(one): one for one in map(recorded_study, attempts) if one}.values():
+        old = leaves(then.model_dump(mode="json", exclude=set(SILENT)))
+        for key in now.keys() & old.keys() if then.name == results.study.name else ():
+            if now[key] != old[key]:
+                found.setdefault(key, set()).add(json.dumps(old[key]))
+    for key, values in sorted(found.items()):
+        before = ", ".join(sorted(values))
+        yield f"{key} is {json.dumps(now[key])}; when trainings started it was {before}"
 
 
 def _file_errors(results: Results) -> Iterator[str]:
@@ -124,7 +217,7 @@ def _intervention_errors(results: Results) -> Iterator[str]:
         responses = settings.prompts * study.training_of(settings.method).group_size
         stated = (found.checkpoint, found.method, found.responses, len(found.repetitions))
         expected = (str(checkpoint), settings.method, responses, settings.repetitions)
-        if found.fingerprint != identity.intervention_fingerprint(study, checkpoint):
+        if found.fingerprint != jobs_of(study).one("intervene", checkpoint).fingerprint:
             yield f"{path}: made with other settings"
         elif stated != expected:
             yield f"{path}: of {stated}, expected {expected}"

@@ -20,13 +20,13 @@ from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
-from stapo.publication.commands import changed_since
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.publication.runs import record_errors, training_errors
+from stapo.publication.runs import changed_since, record_errors, training_errors
 from stapo.records.scores import read_identity
+from stapo.stages import jobs_of
 from stapo.study import Study, StudyError
 from stapo.text import visible
 
@@ -277,10 +277,8 @@ def _notes(results: Results) -> Iterator[str]:
 def _unlike_code(results: Results) -> Iterator[str]:
     """Yield that trainings and scores were made by several commits, or by code that is in none."""
     made = {"training": [run["environment"] for run in results.runs.values()], "score": []}
-    for checkpoint, decoding, benchmark in () if results.is_summary else results.cells():
-        at = {"checkpoint": checkpoint, "decoding": decoding, "benchmark": benchmark}
-        path = results.root / paths.SCORES.format(study=results.study.name, **at)
-        made["score"].append(read_identity(path).get("provenance", {}))
+    for job in () if results.is_summary else jobs_of(results.study).all("score"):
+        made["score"].append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
     commits: Counter[str] = Counter()
     for what, records in made.items():
         if dirty := sum(one.get("dirty") is not False for one in records):

@@ -1,6 +1,7 @@
 """Base models, and the verifier: built, downloaded or copied; studies that have the same share it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,7 @@ def recorded(job: Job, root: Path) -> str | None:
     path = root / job.outputs[0]
     if not path.is_file():
         return None
-    try:
-        found = json.loads(text_of(path))
-    except (ValueError, RecursionError):
-        return ""
     name = "verifier" if job.name == VERIFIER else "model"
-    return fingerprint({"recipe": RECIPE, name: found})
+    with suppress(ValueError, RecursionError):
+        return fingerprint({"recipe": RECIPE, name: json.loads(text_of(path))})
+    return ""

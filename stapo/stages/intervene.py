@@ -51,7 +51,7 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
         StudyError: the study's method silences no candidates.
     """
     from stapo.gpus import take_gpus
-    from stapo.operations.memory import training_warnings
+    from stapo.operations.costs import training_warnings
     from stapo.training.intervene import InterventionJob, intervene
     from stapo.training.launch import training_errors
 

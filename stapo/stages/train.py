@@ -114,7 +114,7 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         raise StudyError([fault])
     check(study)
     if how.gpus is not None:
-        from stapo.operations.memory import training_warnings
+        from stapo.operations.costs import training_warnings
         from stapo.training.launch import launch_training, training_errors
 
         if errors := training_errors(study, this.size, how.gpus, how.nodes):

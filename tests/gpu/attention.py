@@ -10,8 +10,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
-from stapo.operations.costs import DATA_SHEETS
-from stapo.operations.memory import memory_per_gpu
+from stapo.operations.costs import DATA_SHEETS, memory_per_gpu
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.attention import PACKED
 from stapo.training.forward import Sequences, packed_forward, padded_forward
@@ -59,7 +58,7 @@ def update(model: Any, kind: str, sequences: Sequences, device: str) -> torch.Te
     """Run a forward and backward pass of one kind in bfloat16; return the log-probs of responses."""
     attention, compute = PASSES[kind]
     model.set_attn_implementation(attention)
-    model.zero_grad()
+    model.zero_grad(set_to_none=False)  # A mini-batch of several micro-batches holds its gradients.
     with torch.autocast(device, dtype=torch.bfloat16):
         logps, _ = compute(model, sequences)
     responses = sequences.mask[:, -sequences.width :].bool()

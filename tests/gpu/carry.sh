@@ -9,7 +9,7 @@ version=${1:-3.12} place=work/carry
 . requirements/python.sh
 rm -rf "$place"
 mkdir -p "$place"
-for name in trl datasets dill multiprocess pydantic pydantic-core annotated-types typing-inspection; do
+for name in trl datasets dill multiprocess pydantic pydantic-core annotated-types typing-inspection ruamel-yaml; do
     sed -n "/^$name==/,/[^\\\\]\$/p" requirements/lock.txt
 done >"$place/wheels.txt"
 "$python" -m pip download --quiet --no-deps --require-hashes --only-binary=:all: --implementation cp \

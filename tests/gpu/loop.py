@@ -60,7 +60,7 @@ def updates(page: Page, scale: bench.Scale, trl_rows: int) -> None:
     part = replace(scale, num_sequences=trl_rows)
     batch = bench.rollout(part, page.device, 0.5)
     bench.with_statistics(ours, batch)
-    rows = torch.arange(trl_rows, device=page.device).split(scale.trl_micro_batches[0])
+    rows = torch.arange(trl_rows, device=page.device).split(scale.trl_micro_batches[-1])
     calls = {
         "ours": (ours.model, partial(ours._accumulate_gradients, ours.model, batch)),
         "TRL": (trl.model, partial(bench.trl_update, trl, batch, rows, False)),

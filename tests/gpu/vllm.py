@@ -29,10 +29,11 @@ from gpu.attention import QWEN, TINY
 from gpu.page import Page, begin
 from gpu.tiny_training import TRAINING, build_world
 from stapo.models.shapes import Shape
-from stapo.provenance import write_sums
+from stapo.provenance import file_sums, write_sums
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.rewards import BUILT_IN
 from stapo.training.run import train
+from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.trainer import StapoTrainer
 
 CHANGED = {"rollouts": "vllm-colocate", "steps": 6}
@@ -102,7 +103,26 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
             seconds.clear()
         return accumulate(self, model, inputs, keep)
 
+    save = StapoTrainer._save_checkpoint
+
+    def timed_save(self: Any, *args: Any) -> None:
+        """Save a checkpoint, then read all of it again as resuming does before it loads anything."""
+        start = perf_counter()
+        save(self, *args)
+        written = perf_counter() - start
+        checkpoint = step_checkpoints(Path(self.args.output_dir))[-1]
+        names = [str(f.relative_to(checkpoint)) for f in checkpoint.rglob("*") if f.is_file()]
+        start = perf_counter()
+        file_sums(checkpoint, names)
+        row = {
+            "GB": sum((checkpoint / name).stat().st_size for name in names) / 1e9,
+            "save, with checksums, s": written,
+            "checksums alone, s": perf_counter() - start,
+        }
+        page.add("A step checkpoint", **row)
+
     with ExitStack() as stack:
+        stack.enter_context(patch.object(StapoTrainer, "_save_checkpoint", timed_save))
         for owner, name in (
             (LLM, "generate"), (LLM, "sleep"), (LLM, "wake_up"), (VLLMGeneration, "sync_weights"),
         ):  # fmt: skip
@@ -129,14 +149,28 @@ def detokenising(page: Page, world: Path, tokens: int) -> None:
     )
     prompts = [{"prompt_token_ids": [3, 4, 5]}] * 64
     times: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(2):
-        for text in (True, False):
-            sampling = SamplingParams(max_tokens=tokens, ignore_eos=True, detokenize=text, seed=0)
-            start = perf_counter()
-            llm.generate(prompts, sampling, use_tqdm=False)
-            times[text].append(perf_counter() - start)
-            page.add(f"64 responses of {tokens} tokens", detokenised=text, seconds=times[text][-1])
+    found: list[list[Any]] = []
+    for turn in range(4):
+        text = turn % 2 == 0
+        sampling = [
+            SamplingParams(max_tokens=tokens, ignore_eos=True, detokenize=text, seed=row)
+            for row in range(len(prompts))
+        ]
+        if turn == 3:
+            sampling.reverse()
+        start = perf_counter()
+        outputs = llm.generate(prompts, sampling, use_tqdm=False)
+        times[text].append(perf_counter() - start)
+        found.append([list(one.outputs[0].token_ids) for one in outputs])
+        page.add(f"64 responses of {tokens} tokens", detokenised=text, seconds=times[text][-1])
     page.add("Detokenising", **{"with / without": sum(times[True]) / sum(times[False])})
+    # A response is determined by its seed only as far as its log-probs do not depend on the batch.
+    runs = {"same order": found[2], "reversed order": found[3][::-1]}
+    row = {
+        order: sum(one == other for one, other in zip(found[1], run, strict=True))
+        for order, run in runs.items()
+    }
+    page.add("Equal responses of 64 in another run with the same seeds", **row)
 
 
 def build(world: Path, shape: Shape) -> None:

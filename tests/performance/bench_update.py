@@ -159,7 +159,12 @@ def trainers(scale: Scale, device: str) -> tuple[GRPOTrainer, StapoTrainer]:
     }
     trl = GRPOTrainer(model=copy.deepcopy(model), args=theirs, **shared)
     trl.current_gradient_accumulation_steps = num_micro_batches
-    return trl, StapoTrainer(model=model, args=ours, **shared)
+    stapo = StapoTrainer(model=model, args=ours, **shared)
+    if common["gradient_checkpointing"]:
+        # As Trainer.train() does, which is not called here.
+        for one in (trl.model, stapo.model):
+            one.gradient_checkpointing_enable({"use_reentrant": False})
+    return trl, stapo
 
 
 def trl_update(

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from stapo.publication.commands import command_faults
 from synthetic import leave_out_raw_data
 
 from stapo.evaluation.scores import score
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
-from stapo.publication.commands import command_faults
 from stapo.publication.folder import read_published_study
 from stapo.publication.manifest import about_study, layout, write_provenance
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,10 +19,18 @@ from stapo import paths
 from stapo.canonical import canonical
 from stapo.files import append_jsonl, write_json
 from stapo.operations.reasons import changes
-from stapo.operations.status import answers, outputs, print_status, seconds_per_step, trainings
+from stapo.operations.status import (
+    Progress,
+    outdated_lines,
+    print_status,
+    progress,
+    seconds_per_step,
+    status_document,
+)
 from stapo.records.step import from_line
 from stapo.stages import jobs_of
 from stapo.study import parse_study
+from stapo.study.resolved import write_resolved
 
 HOLDER = """
 import json, sys
@@ -33,7 +42,7 @@ with work_directory(Path(sys.argv[1]), json.loads(sys.argv[2])):
 """
 HOSTILE = "\x1b]0;title\x07\x1b[31m[bold]red\x1b[0m\u202e"
 LOG = "logs/smoke/runs/tiny/grpo/seed0/model.log"
-SLURM_LOG = ".snakemake/slurm_logs/rule_train/tiny_grpo_0/7.log"
+SLURM_LOG = ".snakemake/slurm_logs/rule_train/7.log"
 RANK = "[rank1]: RuntimeError: rank 1 lost rank 0"
 LAUNCHER = (
     f"stapo: training: no reward\n{RANK}\n"
@@ -86,6 +95,11 @@ def write(path: Path, text: str | bytes, age: float = 0.0) -> Path:
     return path
 
 
+def of_stage(study, root: Path, stage: str) -> Progress:
+    """The first job of a stage."""
+    return next(one for one in progress(study, root) if one.stage == stage)
+
+
 def shown(study, root: Path) -> tuple[bool, str]:
     stream = io.StringIO()
     fine = print_status(study, Console(file=stream, width=100), root)
@@ -93,20 +107,21 @@ def shown(study, root: Path) -> tuple[bool, str]:
 
 
 def test_before_anything_ran(study, tmp_path):
-    (training,) = trainings(study, tmp_path)
-    assert (training.state, training.note) == ("waiting", "no prompts yet, no base model yet")
-    found = {(a.state, a.responses, a.scored) for a in answers(study, tmp_path)}
-    assert found == {("waiting", 0, 0)}
-    assert outputs(study, tmp_path)["report"] == "missing"
-    assert shown(study, tmp_path)[0]
+    found = progress(study, tmp_path)
+    assert {(one.state, one.note, one.done) for one in found} == {("waiting", "", 0)}
+    assert {one.stage for one in found} == {job.stage for job in jobs_of(study)} - {"weights"}
+    fine, text = shown(study, tmp_path)
+    assert fine
+    assert "0 of 96 steps" in text
+    assert json.loads(json.dumps(status_document(study, tmp_path)))["failed"] is False
 
 
 def test_a_training_that_runs_here(study, tmp_path):
     work = work_of(study, tmp_path)
     append_jsonl(work / "metrics.jsonl", record(11, kept_fraction=0, zero_advantage_fraction=0.5))
     with held(work, jobs_of(study).all("train")[0].config):
-        (training,) = trainings(study, tmp_path)
-    assert (training.state, training.step, training.reward) == ("training", 11, 0.25)
+        training = of_stage(study, tmp_path, "train")
+    assert (training.state, training.done, training.reward) == ("running", 11, 0.25)
     assert training.note == "its token selection kept no token in 1 of 11 steps"
     # 1 s for the update, and a fourth of 8 s for the rollout.
     assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 11))
@@ -129,82 +144,91 @@ def test_the_speed_is_that_of_the_recent_steps():
         (LOG, "stapo: stopped; run the same command\n", "stopped", "by Ctrl-C or another signal"),
         (LOG, LAUNCHER, "failed", "stapo: training: no reward"),
         (LOG, f"stapo: {HOSTILE}\n", "failed", None),
-        (LOG, "configuration 0000000000000000\nstapo: of others\n", "stopped", KILLED),
         (SLURM_LOG, "slurmstepd: error: *** JOB 7 CANCELLED DUE TO TIME LIMIT ***", "stopped", None),
         (SLURM_LOG, "slurmstepd: error: Detected 1 oom_kill event", "failed", None),
     ],
 )  # fmt: skip
-def test_why_a_training_ended(study, tmp_path, where, text, state, note):
+@pytest.mark.parametrize("own", [True, False])
+def test_why_a_training_ended(study, tmp_path, where, text, state, note, own):
+    """By the log that names the configuration of the training; those of other configurations are not its."""
     work = work_of(study, tmp_path)
     write(work / "lock", f"{os.uname().nodename} 1", age=60)
-    write(tmp_path / where, text)
-    (training,) = trainings(study, tmp_path)
-    assert training.state == state
-    assert note in (None, training.note)
+    made_by = work.name if own else "0" * 16
+    write(tmp_path / where, f"configuration {made_by}\n{text}")
+    training = of_stage(study, tmp_path, "train")
+    assert training.state == (state if own else "stopped")
+    assert (note if own else KILLED) in (None, training.note)
     assert not {*training.note} & {*"\x1b\x07\u202e"}
     fine, said = shown(study, tmp_path)
-    assert fine == (state != "failed")
+    assert fine == (state != "failed" or not own)
     assert "\x1b" not in said
 
 
-def test_a_job_on_another_host_is_judged_by_its_news(study, tmp_path):
+def test_a_job_on_another_host_runs_with_its_last_news(study, tmp_path):
     work = work_of(study, tmp_path)
     write(work / "lock", "elsewhere 1", age=7200)
-    for age, state in ((10, "training"), (3600, "silent")):
-        os.utime(work / "metrics.jsonl", (time.time() - age, time.time() - age))
-        assert [t.state for t in trainings(study, tmp_path)] == [state]
+    os.utime(work / "metrics.jsonl", (time.time() - 3600, time.time() - 3600))
+    training = of_stage(study, tmp_path, "train")
+    assert (training.state, training.note) == ("running", "on elsewhere; last news 1.0 h ago")
 
 
-def test_what_is_published_is_done_or_outdated(raw_study, study, tmp_path):
+def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
     (job,) = jobs_of(study).all("train")
-    metrics, _, about = (tmp_path / path for path in job.outputs)
-    write(metrics, json.dumps(record(study.training.steps)))
+    for path in job.outputs:
+        write(tmp_path / path, json.dumps(record(study.training.steps)))
+    about = tmp_path / job.outputs[-1]
     write_json(about, {"fingerprint": job.fingerprint, "outputs": {}})
-    assert [t.state for t in trainings(study, tmp_path)] == ["done"]
-    raw_study["training"]["evaluate_every"] = 8
-    (training,) = trainings(parse_study(raw_study), tmp_path)
-    assert (training.state, training.note) == ("outdated", "made with weights after other steps")
-    write_json(about, {"fingerprint": "0" * 16, "outputs": {}})
-    (training,) = trainings(study, tmp_path)
-    assert training.note == "made with other settings, which are recorded nowhere here"
-    metrics.unlink()
-    assert trainings(study, tmp_path)[0].note == "only its record is here, as in git"
+    assert of_stage(study, tmp_path, "train").state == "done"
+    raw_study["training"]["learning_rate"] = 0.5
+    changed = parse_study(raw_study)
+    found = of_stage(changed, tmp_path, "train")
+    assert (found.state, found.done) == ("outdated", 0)
+    assert "made with other settings, which are recorded nowhere here" in found.note
+    write_resolved(study, tmp_path)
+    said = "outdated: train tiny/grpo/seed0: made with training.learning_rate 0.0003 -> 0.5"
+    assert outdated_lines(progress(changed, tmp_path)) == [said]
+    (tmp_path / job.outputs[0]).unlink()
+    assert of_stage(study, tmp_path, "train").note == f"{job.outputs[0]} is missing"
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):
-    of = jobs_of(study)
-    generate = of.one("generate", "tiny/base/t1.0-p1.0")
+    generate = jobs_of(study).one("generate", "tiny/base/t1.0-p1.0")
     asked = {name: study.problems(name) * study.benchmarks[name].samples for name in generate.also}
     work = tmp_path / paths.GENERATE_WORK.format(fingerprint=generate.fingerprint)
     write(work / f"chain-2-{'0' * 16}.jsonl", "{}\n" * 7 + "{", age=5)
 
-    def base():
-        return next(a for a in answers(study, tmp_path) if a.checkpoint.run is None)
+    def base() -> tuple[str, int]:
+        found = of_stage(study, tmp_path, "generate")
+        return found.state, found.done
 
-    assert (base().state, base().responses) == ("incomplete", 7)
+    assert base() == ("waiting", 7)
+    write(work / "lock", f"{os.uname().nodename} 1")
     for name, number in asked.items():
         write(work / f"{name}-{'1' * 16}.jsonl", "{}\n" * number)
-    assert (base().state, base().responses) == ("answered", sum(asked.values()))
+    assert base() == ("waiting", sum(asked.values()))
+    assert of_stage(study, tmp_path, "generate").note == "complete; the next run publishes it"
+    # Scored responses count wherever they are.
     for name in generate.also:
         write_score(tmp_path, study, "tiny/base", name)
-    assert (base().state, base().scored) == ("scored", 2)
+    shutil.rmtree(work)
+    assert base() == ("done", sum(asked.values()))
     write_score(tmp_path, study, "tiny/base", "chain-3", fingerprint="0" * 16)
-    assert (base().state, base().scored) == ("outdated", 1)
+    assert base()[0] == "waiting"
+    states = [one.state for one in progress(study, tmp_path) if one.stage == "score"]
+    assert states[:2] == ["done", "outdated"]
 
 
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe", b"[" * 100_000, b'{"step": NaN}\n', b"null", b"", b'{"outputs": 3}']
 )
 def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
-    of = jobs_of(study)
-    for job in of:
+    for job in jobs_of(study):
         for path in job.outputs:
             write(tmp_path / path, content)
     write(work_of(study, tmp_path, steps=0) / "metrics.jsonl", content)
     shown(study, tmp_path)
-    assert not any(t.state == "done" for t in trainings(study, tmp_path))
-    assert not any(a.scored for a in answers(study, tmp_path))
-    assert "outdated" in outputs(study, tmp_path)["report"]
+    found = {one.stage: one.state for one in progress(study, tmp_path)}
+    assert "done" not in {found[stage] for stage in ("train", "score", "tables", "report")}
 
 
 def test_changes_are_named_with_both_values_and_the_rest_is_counted():
