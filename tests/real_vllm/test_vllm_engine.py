@@ -15,7 +15,7 @@ pytest.importorskip("vllm", reason="make test-vllm")
 
 
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.replay import regrade
+from replay import regrade
 from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl

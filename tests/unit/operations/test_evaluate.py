@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.evaluation.replay import regrade
+from replay import regrade
 from stapo.files import read_json, read_jsonl, write_json
 from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import Asked, evaluate, faults
