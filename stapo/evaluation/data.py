@@ -28,9 +28,9 @@ def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str
     """Return the source and the rows of a benchmark, each with question and answer.
 
     Args:
-        hub: dataset on the Hub.
-        revision: revision of the dataset.
-        split: split of the dataset.
+        hub: dataset on the Hub, with its revision and split.
+        revision: 40 hex digits, or a name.
+        split: such as `test`.
         names: possible names of a local file.
 
     Raises:

@@ -32,11 +32,9 @@ Engine = Callable[[Sequence[Request]], Iterable[tuple[Request, Response]]]
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
-    """Samples every row of a batch with its own generator: the maximum after adding Gumbel noise.
+    """Samples every row of a batch with its own seed: the maximum after adding Gumbel noise.
 
-    Args:
-        seeds: one seed per row.
-        sampling: temperature, top-k and top-p, applied before the noise.
+    Temperature, top-k and top-p are applied before the noise.
     """
 
     def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:

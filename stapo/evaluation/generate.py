@@ -43,15 +43,34 @@ class Benchmark:
     """File with its problems, if the task is not in `benchmarks/`."""
 
 
-@dataclass(frozen=True)
 class _Asked:
-    """A benchmark with its rows and the requests that its samples need."""
+    """A benchmark with its rows, the requests that its samples need, and the store of its responses."""
 
-    benchmark: Benchmark
-    rows: list[tuple[str, str]]
-    """Question, as the model reads it, and gold answer."""
-    requests: list[Request]
-    store: Path
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        prompter: Prompter,
+        seed: int,
+        determined_by: list[Any],
+        work: Path,
+    ) -> None:
+        self.benchmark = benchmark
+        task, self.samples = benchmark.config["task"], range(benchmark.config["samples"])
+        found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+        # Question, as the model reads it, and gold answer.
+        self.rows = asked_of(task, found)
+        prompts = [prompter.prompt_ids(question) for question, _ in self.rows]
+        # In the order of samples, so that more samples add batches and change few of them.
+        self.requests = [
+            Request(
+                problem, sample, sample_seed(seed, *row, sample), prompts[problem], benchmark.name
+            )
+            for sample in self.samples
+            for problem, row in enumerate(self.rows)
+        ]
+        # The name does not depend on the number of samples, so that more samples use the same store. It
+        # depends on the weights: retraining with the same configuration may not reproduce them bit for bit.
+        self.store = work / f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
 
     def have(self) -> dict[Key, StoredResponse]:
         return stored(self.store, lambda line: print(line, flush=True))  # noqa: T201
@@ -59,6 +78,21 @@ class _Asked:
     def missing(self) -> list[Request]:
         have = self.have()
         return [r for r in self.requests if (r.problem, r.sample) not in have]
+
+    def answered(self) -> Iterator[AnsweredProblem]:
+        """Yield every problem with its samples in order."""
+        have = self.have()
+        for problem, (question, gold) in enumerate(self.rows):
+            own = [have[problem, sample] for sample in self.samples]
+            yield AnsweredProblem(
+                problem,
+                question,
+                gold,
+                responses=[one.text for one in own],
+                num_tokens=[one.num_tokens for one in own],
+                truncated=[one.truncated for one in own],
+                engines=sorted({one.engine for one in own}),
+            )
 
 
 def generate(
@@ -92,7 +126,8 @@ def generate(
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, end_tokens)
         determined_by = [config, sums_of(model), prompter.identity()]
-        asked = [_prepare(prompter, determined_by, evaluation, b, work) for b in benchmarks]
+        seed = evaluation.seed
+        asked = [_Asked(b, prompter, seed, determined_by, work) for b in benchmarks]
         missing = {one.benchmark.name: (one, set(one.missing())) for one in asked}
         total = sum(len(requests) for _, requests in missing.values())
         if total:
@@ -113,38 +148,8 @@ def generate(
                 raise DamagedFileError(
                     f"{one.store}: lost {lost} responses; run the same command again"
                 )
-            write_responses(one.benchmark.output, _collect(one))
+            write_responses(one.benchmark.output, [*one.answered()])
     return total
-
-
-def _prepare(
-    prompter: Prompter,
-    determined_by: list[Any],
-    evaluation: Evaluation,
-    benchmark: Benchmark,
-    work: Path,
-) -> _Asked:
-    """Return a benchmark with its requests; weights, template and end tokens determine the store."""
-    task = benchmark.config["task"]
-    found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
-    rows = asked_of(task, found)
-    prompts = [prompter.prompt_ids(question) for question, _ in rows]
-    # In the order of samples, so that more samples add batches and change few of them.
-    requests = [
-        Request(
-            problem,
-            sample,
-            sample_seed(evaluation.seed, question, gold, sample),
-            prompts[problem],
-            benchmark.name,
-        )
-        for sample in range(benchmark.config["samples"])
-        for problem, (question, gold) in enumerate(rows)
-    ]
-    # The name does not depend on the number of samples, so that more samples use the same store. It depends
-    # on the weights: retraining with the same configuration may not reproduce them bit for bit.
-    store = f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
-    return _Asked(benchmark, rows, requests, work / store)
 
 
 def _parts(
@@ -165,23 +170,3 @@ def _parts(
             part = one.requests[start : start + size]
             if not wanted.isdisjoint(part):
                 yield part
-
-
-def _collect(asked: _Asked) -> list[AnsweredProblem]:
-    """Return every problem with its samples in order."""
-    have, samples = asked.have(), range(asked.benchmark.config["samples"])
-    collected = []
-    for problem, (question, gold) in enumerate(asked.rows):
-        own = [have[problem, sample] for sample in samples]
-        collected.append(
-            AnsweredProblem(
-                problem,
-                question,
-                gold,
-                responses=[one.text for one in own],
-                num_tokens=[one.num_tokens for one in own],
-                truncated=[one.truncated for one in own],
-                engines=sorted({one.engine for one in own}),
-            )
-        )
-    return collected

@@ -46,9 +46,9 @@ def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
     """Return the 63-bit seed of a sample.
 
     Args:
-        salt: salt of the study's evaluation.
-        question: question of the benchmark row.
-        gold: gold answer of the benchmark row.
+        salt: seed of the study's evaluation.
+        question: of the benchmark row, with its gold answer.
+        gold: reference answer.
         sample: index of the sample for this row.
     """
     digest = hashlib.sha256(canonical([salt, question, gold, sample]).encode()).digest()
@@ -56,12 +56,7 @@ def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
 
 
 class Prompter:
-    """Converts questions to token ids with a checkpoint's own chat template.
-
-    Args:
-        model: directory of the checkpoint.
-        end_tokens: end tokens of the study.
-    """
+    """Converts questions to token ids with a checkpoint's own chat template."""
 
     def __init__(self, model: Path | str, end_tokens: Sequence[str]) -> None:
         self.tokenizer: Any = load_tokenizer(model)

@@ -174,9 +174,8 @@ def score(
 def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
     """Print a warning if the grader failed on some answers; raise an error if it failed on too many.
 
-    Each worker has first judged known answers, so a few failures are caused by the answers. Models write few
-    answers that are too hard to evaluate: a large share means that the workers lack memory or are killed by
-    something else, and this must not become a score of zero.
+    Few answers are too hard to evaluate: a large share of failures means that the workers lack memory or are
+    killed by something else, and this must not become a score of zero.
     """
     timeouts, crashes = (sum(g.verdict == name for g in grades) for name in FAILURES)
     found = (
@@ -193,19 +192,16 @@ def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
 
 
 def _judged(
-    rows: Sequence[ScoreRow],
-    problems: Sequence[AnsweredProblem],
-    task: Mapping[str, Any],
-    judge: Judge,
+    rows: list[ScoreRow], problems: list[AnsweredProblem], task: Mapping[str, Any], judge: Judge
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
-    bare = [row["question"] for row in rows_of(task, problems)] if task else None
+    shown = [row["question"] for row in rows_of(task, problems)] if task else None
     questions = [
-        Question(bare[at] if bare else problem.question, problem.gold, text)
+        Question(shown[at] if shown else problem.question, problem.gold, text)
         for at, problem in enumerate(problems)
         for text in problem.responses
     ]
     asked = [i for i, row in enumerate(rows) if not row.correct]
-    judgements = judge([questions[i] for i in asked])
-    found = dict(zip(asked, judgements, strict=True))
-    return [with_judgement(row, found[i]) if i in found else row for i, row in enumerate(rows)]
+    for i, judgement in zip(asked, judge([questions[i] for i in asked]), strict=True):
+        rows[i] = with_judgement(rows[i], judgement)
+    return rows

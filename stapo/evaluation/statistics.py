@@ -94,9 +94,9 @@ def majority_at_n(
 
 
 def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
-    """Return (resamples, problems): how often each resample contains each problem.
+    """Return (resamples, problems): how often each resample contains each problem; rows sum to `problems`.
 
-    Rows sum to `problems`. The same draw is used for all checkpoints, which makes differences paired.
+    The same draw is used for all checkpoints, which makes differences paired.
     """
     counts = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
     return counts.astype(float)
@@ -105,10 +105,7 @@ def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RES
 def seed_choices(
     seeds: int, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> NDArray[np.int64]:
-    """Return (resamples, seeds): resampled indices of the training seeds of one method.
-
-    A seed is a trained model, so the same draw is used for all benchmarks.
-    """
+    """Return (resamples, seeds): resampled training seeds of a method, the same for all its benchmarks."""
     return rng.integers(seeds, size=(resamples, seeds))
 
 
@@ -117,9 +114,8 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
 
     With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
     S seeds gives a variance that is too small by the factor (S - 1) / S, and is itself uncertain: both are
-    corrected, the latter as in Student's interval. So few seeds give wide intervals, and with similar seeds
-    they are wider than they need to be. Draws can be beyond 0 and 1: limited here, the mean over benchmarks
-    would be biased, and differences would have too short intervals; `percent_interval` limits the ends.
+    corrected, the latter as in Student's interval. With few or similar seeds, intervals are wide. Draws can
+    be beyond 0 and 1: limited here, the mean over benchmarks would be biased (see `percent_interval`).
 
     Args:
         correct: verdicts (S, P, N).
@@ -153,9 +149,7 @@ def percent_interval(value: float, draws: Array) -> Interval:
 def relative_gain(ours: Array, baselines: Sequence[Array]) -> Array:
     """Return (resamples,) relative gains in percent over the strongest baseline of each resample.
 
-    Args:
-        ours: resamples of an average; it is at least 0, also where a resample is below.
-        baselines: those of each baseline. Where all are 0 the gain is undefined: a division by 0 is avoided.
+    An average is at least 0, also where a resample is below; baselines of 0 count as 1e-9.
     """
     strongest = np.maximum(np.max(baselines, axis=0), 1e-9)
     gain: Array = 100 * (np.maximum(ours, 0.0) / strongest - 1)
@@ -175,22 +169,13 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
 
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
-    """Return the geometric mean of one ratio per training seed: `mean_of_seeds` of the logarithms.
-
-    Args:
-        values: at least 0; a value of 0 counts as 1e-9.
-    """
+    """Return the geometric mean of one ratio per training seed, from logarithms; 0 counts as 1e-9."""
     found = mean_of_seeds(_logarithms(values))
     return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Return the geometric mean of some ratios divided by that of others, with Welch's interval.
-
-    Args:
-        ours: one value per training seed, as for `ratio_of_seeds`.
-        theirs: the same of another method, whose trainings are independent.
-    """
+    """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
     value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
     if min(len(ours), len(theirs)) == 1 or not isfinite(value):
         return Interval(value, nan, nan)

@@ -21,11 +21,7 @@ Task = Mapping[str, Any]
 
 
 def load_rows(**metadata: Any) -> "DatasetDict":
-    """Return the rows of a benchmark as split `test`, as lm-eval needs them.
-
-    Args:
-        **metadata: metadata of the task; lm-eval adds arguments of the model, which are ignored.
-    """
+    """Return the rows of a benchmark as split `test`, as lm-eval needs them; see `benchmark_rows`."""
     from datasets import Dataset, DatasetDict
 
     return DatasetDict({"test": Dataset.from_list(benchmark_rows(metadata))})
@@ -86,12 +82,8 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 
 
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
-    """Return whether questions, as a model read them, and golds are the rows of a benchmark.
-
-    The rows are not loaded, since the task contains their checksum.
-    """
-    expected: str = task["metadata"]["sha256"]
-    return checksum(rows_of(task, problems)) == expected
+    """Return whether questions and golds have the checksum of the benchmark's rows, which are not loaded."""
+    return bool(checksum(rows_of(task, problems)) == task["metadata"]["sha256"])
 
 
 def _instruction(task: Task) -> str:

@@ -61,13 +61,9 @@ class JudgeModel:
 def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     """Return the judgement of every question.
 
-    Args:
-        by: any causal language model, with its settings and its engine.
-        questions: rejected responses.
-
     Raises:
-        DamagedFileError: the verifier's weights differ from their checksums.
-        StudyError: its template is missing.
+        DamagedFileError: the weights differ from their checksums.
+        StudyError: the template is missing.
         ValueError: a problem and its reference answer alone are too long.
     """
     if not questions:
@@ -109,13 +105,11 @@ def _template(by: JudgeModel) -> str:
 
 def _batches(requests: list[Request], by: JudgeModel) -> Iterator[list[Request]]:
     """Yield the prompts in batches of similar length; vLLM forms its own batches."""
-    if by.backend == "vllm":
-        yield requests
-        return
     batch: list[Request] = []
     for request in sorted(requests, key=lambda r: len(r.prompt_ids)):
         padded = (len(batch) + 1) * len(request.prompt_ids)
-        if batch and (len(batch) == by.settings.batch_size or padded > BATCH_TOKENS):
+        full = len(batch) == by.settings.batch_size or padded > BATCH_TOKENS
+        if batch and full and by.backend == "hf":
             yield batch
             batch = []
         batch.append(request)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import leave_out_raw_data
 
-from stapo.evaluation.replay import regrade
+from replay import regrade
 from stapo.provenance import SUMS, file_sha256
 from stapo.repository import BENCHMARKS
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
-import pyarrow.parquet as pq
 import pytest
 from judge_model import build
 
@@ -15,8 +15,8 @@ pytest.importorskip("vllm", reason="make test-vllm")
 
 
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.replay import regrade
-from stapo.evaluation.scores import Question, score
+from replay import regrade
+from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
@@ -79,13 +79,9 @@ def test_it_says_what_transformers_says(model, tmp_path):
     assert all(record["num_tokens"] == lengths[record["problem"]] for record in same)
 
 
-@pytest.mark.parametrize("backend", ["hf", "vllm"])
-def test_lm_evals_metric_is_our_score_on_the_same_responses(model, responses, tmp_path, backend):
-    root = responses if backend == "vllm" else tmp_path
-    answer(model, root, backend)
-    ours = score(root / f"{NAME}.jsonl", {}, tmp_path / "s.parquet")
-    correct = pq.read_table(tmp_path / "s.parquet")["correct"].to_pylist()
-    assert ours == sum(correct) / len(correct) == regrade(root / f"{NAME}.jsonl", NAME)
+def test_lm_evals_metric_is_our_score_on_the_same_responses(responses, tmp_path):
+    path = responses / f"{NAME}.jsonl"
+    assert score(path, {}, tmp_path / "s.parquet") == regrade(path, NAME)
 
 
 def test_a_killed_evaluation_generates_only_what_is_missing(model, tmp_path):
@@ -115,14 +111,13 @@ if __name__ == "__main__":
     assert len(read_jsonl(tmp_path / f"{NAME}.jsonl")) == 100
 
 
-@pytest.mark.parametrize(("reply", "verdict"), [("A", "accepted"), ("B", "rejected")])
-def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path, reply, verdict):
-    path = build(tmp_path / reply, reply)
-    settings = Verifier(
-        revision="0" * 40, template="own", max_prompt_tokens=800, max_response_tokens=4
-    )
+class Small(Verifier):
+    max_prompt_tokens: ClassVar[int] = 800
+    max_response_tokens: ClassVar[int] = 4
+
+
+def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path):
+    path, settings = build(tmp_path, "A"), Small(revision="0" * 40, template="own")
     asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
     hf, vllm = (judge(JudgeModel(path, settings, b, SETTINGS), asked) for b in ("hf", "vllm"))
-    assert hf == vllm
-    assert [j.verdict for j in vllm] == [verdict] * 6
-    assert [j.cut for j in vllm] == [False, False, False, True, False, False]
+    assert hf == vllm == [Judgement("accepted", i == 3) for i in range(6)]

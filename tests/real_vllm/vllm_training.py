@@ -23,16 +23,9 @@ from stapo.training.run import TrainingJob, train
 from stapo.training.trainer import StapoTrainer
 
 TRAINING = TrainingSettings(
-    steps=6,
-    prompts_per_batch=8,
-    group_size=4,
-    prompts_per_mini_batch=4,
-    micro_batch_tokens=512,
-    learning_rate=1e-2,
-    max_prompt_tokens=24,
-    max_response_tokens=32,
-    rollouts="vllm-colocate",
-)
+    steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
+    learning_rate=1e-2, max_prompt_tokens=24, max_response_tokens=32, rollouts="vllm-colocate",
+)  # fmt: skip
 SEEDS = {"whole": 0, "killed": 0, "unsynced": 0, "other": 1}
 SAVED = ("completion_ids", "completion_mask", "old_per_token_logps", "sampling_per_token_logps")
 KILLED = 3

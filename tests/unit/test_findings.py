@@ -29,8 +29,6 @@ def test_every_table_is_on_a_page():
     ("name", "column", "page"),
     [
         ("tables/values", "value", "findings"),
-        ("tables/verdicts", "Measured", "findings"),
-        ("tables/stability", "Lowest entropy [ratio]", "findings"),
         ("tables/interventions", "Gradient norm", "miniature"),
         ("regimes", "highest_entropy", "miniature"),
     ],

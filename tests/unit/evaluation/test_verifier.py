@@ -44,16 +44,6 @@ class Small(Verifier):
 SETTINGS = Small(revision="0" * 40, template="own")
 
 
-@pytest.mark.parametrize(
-    ("reply", "verdict"),
-    [("A", "accepted"), ("B", "rejected"), ("C", "invalid"), ("a", "invalid")],
-)
-def test_exactly_a_accepts(tmp_path, reply, verdict):
-    path = build(tmp_path, reply)
-    asked = [Question("q", "7", f"response {i}") for i in range(5)]
-    assert [j.verdict for j in judge(JudgeModel(path, SETTINGS), asked)] == [verdict] * 5
-
-
 @pytest.fixture
 def prompts(monkeypatch):
     """The template and the text of each prompt."""
@@ -79,21 +69,17 @@ def test_a_long_response_loses_its_front_and_is_counted(tmp_path, prompts):
         judge(JudgeModel(path, SETTINGS), [Question("q" * 900, "7", "r")])
 
 
-def test_only_what_the_rules_reject_is_judged_and_both_verdicts_are_kept(tmp_path):
-    texts = [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s"]
-    problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 4, [False] * 4, ["e"])
+def test_only_what_the_rules_reject_is_judged_and_only_a_accepts(tmp_path):
+    texts = [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s", ""]
+    problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 5, [False] * 5, ["e"])
     write_responses(tmp_path / "c", [problem])
-    for reply, accepted in (("A", True), ("B", False)):
-        model = build(tmp_path / reply, reply)
-        assert (
-            score(tmp_path / "c", {}, tmp_path / "s", partial(judge, JudgeModel(model, SETTINGS)))
-            == 0.25
-        )
+    for reply, word in {"A": "accepted", "B": "rejected", "C": "invalid", "a": "invalid"}.items():
+        by = partial(judge, JudgeModel(build(tmp_path / reply, reply), SETTINGS))
+        assert score(tmp_path / "c", {}, tmp_path / "s", by) == 0.2
         rows = pq.read_table(tmp_path / "s").to_pylist()
-        assert [row["correct"] for row in rows] == [True, False, False, False]
-        assert [row["correct_with_verifier"] for row in rows] == [True] + [accepted] * 3
-        word = "accepted" if accepted else "rejected"
-        assert [row["verifier"] for row in rows] == ["not_asked", word, word, word]
+        assert [row["correct"] for row in rows] == [True] + [False] * 4
+        assert [row["correct_with_verifier"] for row in rows] == [True] + [reply == "A"] * 4
+        assert [row["verifier"] for row in rows] == ["not_asked"] + [word] * 4
 
 
 def filled(template: str, asked: Question) -> str:
@@ -225,4 +211,5 @@ def test_batches_are_bounded_by_padded_tokens_and_keep_every_prompt():
     ]  # fmt: skip
     for batch in batches:
         assert len(batch) * max(len(r.prompt_ids) for r in batch) <= BATCH_TOKENS
-    assert list(_batches(requests, JudgeModel(Path(), SETTINGS, "vllm"))) == [requests]
+    (whole,) = _batches(requests, JudgeModel(Path(), SETTINGS, "vllm"))
+    assert {*whole} == {*requests}
