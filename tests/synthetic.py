@@ -8,8 +8,8 @@ import numpy as np
 from stapo import paths
 from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file
+from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
-from stapo.study.identity import score_identity
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
 PROBLEMS = 20

@@ -13,7 +13,8 @@ from stapo.analysis.interventions import predicted_change
 from stapo.files import write_json
 from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
-from stapo.study import Checkpoint, Study, identity
+from stapo.stages import jobs_of
+from stapo.study import Checkpoint, Study
 
 MOVED = {NOTHING: -0.010, SILENCED: -0.002, "random_candidates": -0.009, "random_positive": -0.010}
 """Arm -> its change of entropy: S2T keeps the entropy where it was, better than all others."""
@@ -81,7 +82,7 @@ def write_intervention(
     method = study.training_of(settings.method)
     found = Intervention(
         str(checkpoint),
-        identity.intervention_fingerprint(study, checkpoint),
+        jobs_of(study).one("intervene", checkpoint).fingerprint,
         settings.method,
         settings.prompts * method.group_size,
         tuple(repetition(number, moved, noise) for number in numbers),

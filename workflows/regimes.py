@@ -25,8 +25,8 @@ from stapo.analysis.stability import entropy_numbers, warm_up_steps
 from stapo.files import replace_file
 from stapo.records.step import PHASES
 from stapo.repository import ROOT
+from stapo.stages import jobs_of
 from stapo.study import Study, TrainingRun, read_study
-from stapo.study.identity import train_fingerprint
 
 SEARCH = ROOT / "workflows" / "regimes.yaml"
 LOG = ROOT / "results" / "miniature" / "regimes.csv"
@@ -91,7 +91,7 @@ def row(study: Study, run: TrainingRun, regime: str, changed: Mapping[str, Any])
         "highest_entropy": round(numbers.highest, 3),
         "candidates_percent": round(100 * float(candidates.mean()), 4),
         "minutes": round(seconds / 60, 1),
-        "fingerprint": train_fingerprint(study, run),
+        "fingerprint": jobs_of(study).one("train", run).fingerprint,
     }
 
 
@@ -123,7 +123,9 @@ def main() -> int:
     for regime, changed in search["regimes"].items():
         path = write_study(search, regime)
         study, known = read_study(path), {row["fingerprint"] for row in logged()}
-        missing = [run for run in study.runs() if train_fingerprint(study, run) not in known]
+        missing = [
+            run for run in study.runs() if jobs_of(study).one("train", run).fingerprint not in known
+        ]
         if not missing:
             continue
         if train(path, cores):

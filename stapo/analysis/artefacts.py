@@ -17,7 +17,8 @@ from stapo.records.interventions import (
     read_intervention_tokens,
 )
 from stapo.records.tokens import METADATA_KEY, read_token_file
-from stapo.study import Checkpoint, Study, TrainingRun, identity
+from stapo.stages import jobs_of
+from stapo.study import Checkpoint, Study, TrainingRun
 
 Read = TypeVar("Read")
 
@@ -123,6 +124,6 @@ class Artefacts:
                 raise DamagedFileError(f"{path}: missing; run snakemake")
         found = read_intervention(numbers)
         table = read_intervention_tokens(tokens).to_pandas()
-        if found.fingerprint != identity.intervention_fingerprint(self.study, checkpoint):
+        if found.fingerprint != jobs_of(self.study).one("intervene", checkpoint).fingerprint:
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
         return Intervened(found, table)

@@ -16,8 +16,8 @@ from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.records.scores import ScoreIdentity, read_score_file
 from stapo.records.verdicts import FAILURES, Verdict
+from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
-from stapo.study.identity import score_identity
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (

@@ -29,7 +29,8 @@ from stapo.evaluation.statistics import (
     relative_gain,
     seed_choices,
 )
-from stapo.study import Study, identity
+from stapo.stages import jobs_of
+from stapo.study import Study
 
 BOOTSTRAP_SEED = 0
 
@@ -88,7 +89,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
             *overlap_notes(scores.overlap),
         ],
         verifier=study.evaluation.verifier is not None,
-        made_by=identity.table_fingerprint(study, decoding),
+        made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
     targets, baselines = study.compared()
     found = {target: headline(table.values, target, baselines) for target in targets}

@@ -9,7 +9,8 @@ from stapo.analysis.formats import render
 from stapo.analysis.table import Table
 from stapo.exhibits import declared
 from stapo.files import replace_file
-from stapo.study import Study, identity
+from stapo.stages import jobs_of
+from stapo.study import Study
 
 
 def evidence_table(artefacts: Artefacts, name: str) -> Table:
@@ -30,7 +31,7 @@ def evidence_texts(artefacts: Artefacts, name: str) -> dict[str, str]:
         DamagedFileError, StaleScoreError: as for `evidence_table`.
     """
     study, exhibit = artefacts.study, declared("tables")[name]
-    table, made_by = evidence_table(artefacts, name), identity.exhibit_fingerprint(study, exhibit)
+    table, made_by = evidence_table(artefacts, name), jobs_of(study).one("evidence", "").fingerprint
     return {
         suffix: render(table, suffix, (study.name, name), exhibit.title, made_by)
         for suffix in paths.SUFFIXES

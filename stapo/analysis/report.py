@@ -25,7 +25,9 @@ from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
 from stapo.methods import Method
-from stapo.study import Study, identity
+from stapo.stages import jobs_of
+from stapo.stages.weights import of_checkpoint
+from stapo.study import Study
 
 SECTIONS = {
     "results": "Results",
@@ -187,10 +189,10 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "method_columns": METHODS,
         "result_columns": _result_columns,
         "comparison_columns": _comparison_columns,
-        "made_by": identity.report_fingerprint(study),
+        "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(first.provenance, indent=1, sort_keys=True),
         "fingerprints": {
-            str(checkpoint): identity.checkpoint_fingerprint(study, checkpoint)
+            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
             for checkpoint in filter(study.is_full, study.checkpoints())
         },
     }

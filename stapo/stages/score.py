@@ -8,10 +8,10 @@ from typing import Any
 
 from stapo import paths
 from stapo.canonical import fingerprint
-from stapo.stages import Job, Jobs, Resources
+from stapo.stages import Job, Jobs, Resources, jobs_of
 from stapo.stages.base import VERIFIER, verifier_settings
 from stapo.stages.generate import place
-from stapo.study import Study
+from stapo.study import Checkpoint, Study
 
 AFTER = ("base", "generate")
 RECIPE = 5
@@ -68,6 +68,14 @@ def cell(of: Jobs, job: Job) -> dict[str, Any]:
         "benchmark": job.name.rpartition("/")[2],
         "samples": benchmark["samples"],
     }
+
+
+def score_identity(
+    study: Study, checkpoint: Checkpoint, decoding: str, benchmark: str
+) -> dict[str, Any]:
+    """Return what a score file says of itself."""
+    of = jobs_of(study)
+    return cell(of, of.one("score", f"{checkpoint}/{decoding}/{benchmark}"))
 
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:

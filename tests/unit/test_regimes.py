@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from stapo.repository import ROOT, STUDIES
-from stapo.study import identity, read_study
+from stapo.stages import jobs_of
+from stapo.study import read_study
 
 spec = importlib.util.spec_from_file_location("regimes", ROOT / "workflows" / "regimes.py")
 regimes = importlib.util.module_from_spec(spec)
@@ -73,7 +74,7 @@ def test_a_regime_changes_what_it_says_of_the_first_one(name, words, learning_ra
 
 def test_regimes_differ_from_one_another(elsewhere):
     runs = [
-        identity.train_fingerprint(study, run)
+        jobs_of(study).one("train", run).fingerprint
         for study in (read_study(regimes.write_study(SEARCH, name)) for name in SEARCH["regimes"])
         for run in study.runs()
     ]

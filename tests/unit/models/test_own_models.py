@@ -14,7 +14,9 @@ from stapo.models.base import write_base
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
-from stapo.study import Study, StudyError, identity, model_folder, parse_study, read_study
+from stapo.stages import jobs_of
+from stapo.stages.base import model_settings
+from stapo.study import Study, StudyError, model_folder, parse_study, read_study
 from stapo.study.reading import published_content, resolved_content
 from stapo.study.sources import TinyModel
 
@@ -54,20 +56,21 @@ def test_a_folder_is_copied_and_loaded(folder):
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
     assert shape_of(study.model("own")).layers == 2
-    assert identity.model_settings(study.models["own"]) == {"sha256": study.models["own"].sha256}
+    assert model_settings(study.models["own"]) == {"sha256": study.models["own"].sha256}
 
 
 def test_its_content_is_in_the_fingerprint_and_its_place_is_not(folder):
     before = read(folder)
     shutil.copytree("weights", "copied")
-    assert identity.base_config(read(folder, "path: copied"), "own") == identity.base_config(
-        before, "own"
+    assert (
+        jobs_of(read(folder, "path: copied")).one("base", "own").config
+        == jobs_of(before).one("base", "own").config
     )
     (folder / "weights" / "config.json").write_text(
         (folder / "weights" / "config.json").read_text() + "\n"
     )
     after = read(folder)
-    assert identity.base_config(after, "own") != identity.base_config(before, "own")
+    assert jobs_of(after).one("base", "own").config != jobs_of(before).one("base", "own").config
     with pytest.raises(StudyError, match="its files changed since the study was read"):
         write_base(before.model("own").model_dump(), folder / "base")
     assert not (folder / "base").exists()
@@ -93,7 +96,7 @@ def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
 def test_a_published_study_names_no_path(folder):
     study = read(folder)
     published = parse_study(published_content(study))
-    assert identity.base_config(published, "own") == identity.base_config(study, "own")
+    assert jobs_of(published).one("base", "own").config == jobs_of(study).one("base", "own").config
     with pytest.raises(StudyError, match="shape of weights unknown"):
         shape_of(published.model("own"))
     with pytest.raises(StudyError, match=r"models\.own\.path: weights was not read"):
@@ -135,7 +138,7 @@ def test_a_chat_template_of_the_studys_own(folder, setting, shown):
     (folder / "t.jinja").write_text(TEMPLATE)
     plain = read(folder)
     study = read(folder, f"path: weights, chat_template: {setting}")
-    assert identity.base_config(study, "own") != identity.base_config(plain, "own")
+    assert jobs_of(study).one("base", "own").config != jobs_of(plain).one("base", "own").config
     again = parse_study(resolved_content(study))
     write_base(again.model("own").model_dump(), folder / "base")
     tokenizer = Prompter(folder / "base", ()).tokenizer
@@ -145,7 +148,9 @@ def test_a_chat_template_of_the_studys_own(folder, setting, shown):
     if setting != "raw":
         (folder / "t.jinja").write_text(TEMPLATE + "!")
         changed = study_of(folder / "mine.yaml")
-        assert identity.base_config(changed, "own") != identity.base_config(study, "own")
+        assert (
+            jobs_of(changed).one("base", "own").config != jobs_of(study).one("base", "own").config
+        )
 
 
 def test_a_faulty_chat_template_is_a_line(folder):

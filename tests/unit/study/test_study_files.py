@@ -24,7 +24,7 @@ from stapo.methods import METHODS
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
 from stapo.stages import jobs_of
-from stapo.study import Study, StudyError, identity, parse_study, read_study
+from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
 from stapo.study.resolved import resolved_path, write_resolved
@@ -52,14 +52,7 @@ def study_or_lines(read: Callable[[], Study]) -> Study | None:
 
 
 def fingerprints(study: Study) -> list[str]:
-    return [
-        *(identity.train_fingerprint(study, run) for run in study.runs()),
-        *(
-            found
-            for name in study.run.decodings
-            for found in identity.score_fingerprints(study, name)
-        ),
-    ]
+    return [job.fingerprint for job in jobs_of(study)]
 
 
 def paths_of(study: Study) -> list[str]:

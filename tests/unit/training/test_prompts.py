@@ -10,7 +10,8 @@ import pytest
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
 from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.study import StudyError, identity, read_study
+from stapo.stages import jobs_of
+from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData
 from stapo.training import prompts as prompts_module
 from stapo.training.prompts import (
@@ -181,11 +182,11 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     about = write_prompts(study.data, out, None, study.prompts_file())
     assert read_jsonl(out) == KEPT
     assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
-    before = identity.data_config(study)
+    before = jobs_of(study).one("prompts", "").config
     path.write_text(path.read_text() + '{"Q": "5+5?", "A": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
         write_prompts(study.data, out, None, study.prompts_file())
-    after = identity.data_config(read_study(tmp_path / "mine.yaml"))
+    after = jobs_of(read_study(tmp_path / "mine.yaml")).one("prompts", "").config
     assert before != after
     assert "q.jsonl" not in str(after)
     path.write_text('{"Q": "1+1?", "A": 2}\n{"Q": "1+1?", "A": 3}\n')
