@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stapo.publication.commands import command_faults
 from synthetic import leave_out_raw_data
 
 from stapo.evaluation.scores import score
