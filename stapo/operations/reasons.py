@@ -15,8 +15,6 @@ from stapo.study import Study, StudyError
 from stapo.study.resolved import RESOLVED, read_resolved
 from stapo.text import plain, shorten
 
-MAX_VERSIONS = 100
-"""Resolved studies that are looked at, newest first."""
 SHOWN = 3
 """Settings that a reason names."""
 MAX_VALUE = 60
@@ -34,19 +32,17 @@ def recorded(job: Job, root: Path) -> str | None:
 def changes(before: Any, now: Any) -> str:
     """Return the settings that differ, such as `training.steps 96 -> 48`; empty if none do."""
     old, new = leaves(before), leaves(now)
+
+    def shown(values: dict[str, Any], place: str) -> str:
+        return plain(shorten(canonical(values[place]), MAX_VALUE)) if place in values else "(none)"
+
     found = [
-        f"{plain(place)} {_shown(old, place)} -> {_shown(new, place)}"
-        for place in dict.fromkeys([*new, *old])
+        f"{plain(place)} {shown(old, place)} -> {shown(new, place)}"
+        for place in {**new, **old}
         if old.get(place, "") != new.get(place, "")
     ]
     more = [f"{len(found) - SHOWN} more"] * (len(found) > SHOWN)
     return ", ".join([*found[:SHOWN], *more])
-
-
-def _shown(values: dict[str, Any], place: str) -> str:
-    if place not in values:
-        return "(none)"
-    return plain(shorten(canonical(values[place]), MAX_VALUE))
 
 
 def reason(study: Study, root: Path, job: Job) -> str:
@@ -59,7 +55,7 @@ def reason(study: Study, root: Path, job: Job) -> str:
     """
     made_by = recorded(job, root)
     places = RESOLVED.format(study=study.name, fingerprint="*")
-    for path in sorted(root.glob(places), key=modified, reverse=True)[:MAX_VERSIONS]:
+    for path in sorted(root.glob(places), key=modified, reverse=True):
         # What one study has, another may lack: a method, a benchmark, a decoding.
         with suppress(StudyError, OSError, LookupError, ValueError):
             before = jobs_of(read_resolved(path)).one(job.stage, job.name)

@@ -37,8 +37,6 @@ from stapo.text import plain, visible
 AVERAGE = "Avg"
 SEED = 0
 SIGNIFICANT = 0.05
-SHOWN_SETTINGS = 60
-"""Settings that are printed; JSON has all."""
 NAMED = {"models": "sizes", "decodings": "decodings", "benchmarks": "benchmarks"}
 """Section of a study file -> list in `run` that says which of its entries are used."""
 
@@ -82,9 +80,8 @@ class StudyComparison:
     """Comparison of a study B with a first one, A; as JSON, what `stapo compare --json` prints."""
 
     first: str
-    """Folder of A."""
     second: str
-    """Folder of B."""
+    """Folders of A and B."""
     summary: list[str]
     """The result in words."""
     warnings: list[str]
@@ -158,12 +155,14 @@ def _compare(first: Finished, second: Finished) -> StudyComparison:
     rows = list(_rows(first, second))
     adjusted = holm([row.p_value for row in rows])
     rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    before, after = (leaves(_used(found.study)) for found in (first, second))
+    pairs = [(place, before.get(place), after.get(place)) for place in {**before, **after}]
     return StudyComparison(
         first=first.folder,
         second=second.folder,
         summary=_summary(rows),
         warnings=list(_warnings(first, second)),
-        settings=differing_settings(first.study, second.study),
+        settings=[(place, one, other) for place, one, other in pairs if one != other],
         differences=rows,
     )
 
@@ -216,14 +215,6 @@ def _order(first: Finished, second: Finished, benchmark: str) -> list[int]:
     return [places[digest] for digest in one]
 
 
-def differing_settings(first: Study, second: Study) -> list[tuple[str, Any, Any]]:
-    """Return place and both values of each setting that differs and that one of the studies uses."""
-    found = [leaves(_used(study)) for study in (first, second)]
-    places = dict.fromkeys([*found[0], *found[1]])
-    pairs = [(place, found[0].get(place), found[1].get(place)) for place in places]
-    return [(place, one, other) for place, one, other in pairs if one != other]
-
-
 def _used(study: Study) -> dict[str, Any]:
     """Return the settings of a study without its name and what it does not run; methods are resolved."""
     without = {"name", "all_methods", "engine", "places"}
@@ -262,8 +253,6 @@ def _summary(rows: Sequence[Compared]) -> list[str]:
         f"B minus A: {len(differ)} of {len(rows)} accuracies differ (p < {SIGNIFICANT}, Holm's "
         "adjustment over all of them)."
     ]
-    if not any(any(vars(row.difference).values()) for row in rows):
-        lines.append("All accuracies are the same.")
     for row in [row for row in differ if row.benchmark == AVERAGE] or differ:
         place = f"{row.size} {row.title}, {row.decoding}, {row.benchmark}"
         lines.append(f"{place}: {_points(row.difference)} points, p = {row.p_holm:.4f} (Holm)")
@@ -276,16 +265,9 @@ def _points(value: Interval) -> str:
 
 def print_comparison(found: StudyComparison, console: Console) -> None:
     """Print the result in words, then warnings, a table per decoding and the settings that differ."""
-
-    def say(line: str, style: str = "") -> None:
-        console.print(Text(visible(line), style=style))
-
-    say(f"A = {found.first}")
-    say(f"B = {found.second}")
-    for line in found.summary:
-        say(line, "bold")
-    for line in [f"warning: {line}" for line in found.warnings]:
-        say(line)
+    lines = [f"A = {found.first}", f"B = {found.second}", *found.summary]
+    for line in [*lines, *(f"warning: {line}" for line in found.warnings)]:
+        console.print(Text(visible(line)))
     for decoding, rows in groupby(found.differences, lambda row: row.decoding):
         table = Table(box=None, title=Text(f"{visible(decoding)}: accuracy in %"))
         for heading in ("Size", "Method", "Benchmark"):
@@ -297,9 +279,7 @@ def print_comparison(found: StudyComparison, console: Console) -> None:
             values = (f"{row.first.value:.2f}", f"{row.second.value:.2f}")
             table.add_row(*texts, *values, _points(row.difference), f"{row.p_holm:.4f}")
         console.print(table)
-    say(f"Settings that differ: {len(found.settings)}")
-    for place, *both in found.settings[:SHOWN_SETTINGS]:
-        one, other = ("not set" if x is None else plain(json.dumps(x, default=str)) for x in both)
-        say(f"  {plain(place)}: A {one}, B {other}")
-    if len(found.settings) > SHOWN_SETTINGS:
-        say(f"  and {len(found.settings) - SHOWN_SETTINGS} more (--json shows all)")
+    console.print(Text(f"Settings that differ: {len(found.settings)}"))
+    for place, *both in found.settings:
+        one, other = ("not set" if x is None else json.dumps(x, default=str) for x in both)
+        console.print(Text(f"  {plain(place)}: A {plain(one)}, B {plain(other)}"))

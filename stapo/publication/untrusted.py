@@ -20,8 +20,6 @@ JSON_BYTES = 8 * 2**20
 """Size limit of a JSON document or line; as Python objects it needs about twenty times as much memory."""
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 12
-HOLES_BYTES = 2**30
-"""Above this size, nearly empty sparse files are refused: reading them would take hours."""
 FOOTER_BYTES = 2**20
 """Maximum size of the metadata of a parquet file."""
 
@@ -60,7 +58,7 @@ def irregular(status: os.stat_result) -> str | None:
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file but a device, FIFO or socket"
-    if status.st_size > HOLES_BYTES and status.st_blocks * 512 < status.st_size / 100:
+    if status.st_size > 2**30 and status.st_blocks * 512 < status.st_size / 100:
         return f"is a sparse file of {status.st_size} bytes, which are nearly all holes"
     return None
 
@@ -91,10 +89,8 @@ def read_text(path: Path, limit: int) -> str:
         RefusedError: it is not a regular file, or longer than the limit.
         UnicodeDecodeError: it is not UTF-8.
     """
-    irregularity = irregular(path.lstat())
-    if irregularity:
-        # Opening a device may already have side effects.
-        raise RefusedError(f"{path.name}: {irregularity}")
+    if fault := irregular(path.lstat()):
+        raise RefusedError(f"{path.name}: {fault}")  # Opening a device may have side effects.
     with open_regular(path, limit) as stream:
         return stream.read(limit).decode()
 

@@ -1,0 +1,195 @@
+"""`stapo`: wrong input is a line and code 2, errors of the machine a line and code 1, `--json` a document."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from finished_study import finish
+
+from stapo import cli
+from stapo.cli import main
+from stapo.cli.common import EXIT_CODES, GROUPS, app
+from stapo.files import DamagedFileError
+from stapo.operations.doctor import Check
+from stapo.repository import ROOT, STUDIES
+from stapo.study import parse_study
+from stapo.study.origin import write_origin
+
+SMOKE = str(STUDIES / "smoke.yaml")
+ROW = re.compile(r"^\| (\w+) \| (`[^|]*) \| (.*) \|$", re.MULTILINE)
+PAGE = (ROOT / "docs" / "command-line.md").read_text()
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty directory; return its exit code, its output and its errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["stapo", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    return call
+
+
+def documented(command: str) -> dict[str, set[str]]:
+    """Return each key of a document to the keys of its items, as the page has them."""
+    return {
+        key: set(re.findall(r"`(\w+)`", content))
+        for of, keys, content in ROW.findall(PAGE)
+        if of == command
+        for key in re.findall(r"`(\w+)`", keys)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        ("check nope.yaml", 2, "nope.yaml: No such file or directory"),
+        (f"run nope --study {SMOKE}", 2, "stage: unknown name 'nope'; known: "),
+        (f"run train tiny/nope --study {SMOKE}", 2, "train: unknown job 'tiny/nope'; known: tiny"),
+        (f"run train --study {SMOKE}", 2, "results/smoke/models/tiny/base.json: missing; make it"),
+        (f"run intervene --study {SMOKE}", 2, "none; the study has no intervene"),
+        ("evaluate nope --benchmark chain-9", 2, "nope: neither a directory nor a Hub model"),
+        (f"plan {SMOKE} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
+        ("verify nope", 2, "nope: no results folder"),
+        ("run prompts --study {", 2, "study.json: not JSON"),
+        ('run prompts --study {"a":NaN}', 2, "study.json: NaN is no number"),
+        ("run prompts --study " + "[" * 10**5, 2, "study.json: nested more than"),
+        ("run prompts --study work/x/studies/1.json", 2, "Snakemake writes it when a run starts"),
+        (f"show {SMOKE}", 1, "score files are missing"),
+    ],
+)
+def test_one_line_and_the_right_code(run, arguments, code, line):
+    words = arguments.split()
+    if words[-1].startswith(("{", "[")):
+        Path("study.json").write_text(words[-1])
+        words[-1] = "study.json"
+    found, _, said = run(*words)
+    assert found == code, said
+    assert any(one.startswith("stapo: ") and line in one for one in said.splitlines()), said
+    assert "Traceback" not in said
+    if "--json" in run(words[0], "-h")[1]:
+        found, document, _ = run(*words, "--json")
+        assert (found, list(json.loads(document))) == (code, ["errors"])
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status"])
+def test_results_of_another_study_of_the_same_name_are_noticed(run, raw_study, command):
+    Path("one.yaml").write_text(yaml.safe_dump(raw_study))
+    write_origin(parse_study(raw_study), [Path("one.yaml")])
+    raw_study["training"]["steps"] = 4
+    Path("other.yaml").write_text(yaml.safe_dump(raw_study))
+    for name, warned in (("one.yaml", False), ("other.yaml", True)):
+        said = run(command, name)[2]
+        assert ("warning: name: smoke is also the name of one.yaml" in said) == warned
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (DamagedFileError("a: cut; x\nb: cut; x"), ["a: cut; x", "b: cut; x"]),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "f"), ["no space left"]),
+        # What writers of weights and tokenizers raise, and a library that hides its cause.
+        (RuntimeError("[enforce fail at inline_container.cc:672] . x"), ["no space left"]),
+        (Exception("No space left on device (os error 28)"), ["no space left"]),
+        (
+            caused(KeyError("x"), OSError(errno.ENOSPC, "No space left on device")),
+            ["no space left"],
+        ),
+        (OSError(errno.ENOSPC, "a checkpoint needs 2 GB", "work"), ["work: a checkpoint needs 2"]),
+        (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"]),
+    ],
+)
+def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    code, _, said = run()
+    assert code == 1
+    assert len(said.splitlines()) == len(lines)
+    for found, line in zip(said.splitlines(), lines, strict=True):
+        assert found.startswith(f"stapo: {line}")
+
+
+def test_a_defect_of_ours_keeps_its_traceback(monkeypatch):
+    def fail() -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(KeyError):
+        main()
+
+
+def test_every_command_and_exit_code_is_in_the_help(run):
+    text = run("--help")[1]
+    names = [one.name or one.callback.__name__ for one in app.registered_commands]
+    assert sorted(names) == sorted(name for commands in GROUPS.values() for name in commands)
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in names)
+    codes = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    assert (
+        re.findall(r"^  (\d+) ", text, re.MULTILINE) == codes == [str(code) for code in EXIT_CODES]
+    )
+    assert re.fullmatch(r"stapo \d+\.\d+\.\d+\S*\n", run("--version")[1])
+
+
+def test_ctrl_c_while_the_program_starts_is_one_line():
+    interrupted = """
+import sys, runpy
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "stapo.cli.tools":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("stapo", run_name="__main__")
+"""
+    command = [sys.executable, "-c", interrupted]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "stapo: stopped; run the same command again\n"
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status", "doctor"])
+def test_a_document_has_the_documented_keys(run, monkeypatch, command):
+    monkeypatch.setattr("stapo.operations.doctor.diagnose", lambda _: [Check("error", "w", "r")])
+    code, text, _ = run(command, SMOKE, "--json")
+    document, keys = json.loads(text), documented(command)
+    assert code == (command == "doctor")
+    assert list(document) == list(keys)
+    for key in {"rows", "jobs", "checks"} & document.keys():
+        assert set(document[key][0]) <= keys[key]
+
+
+def test_the_document_of_a_finished_study(run, tmp_path, raw_study):
+    raw_study["run"]["decodings"] = ["t1.0-p1.0"]
+    finish(parse_study(raw_study), tmp_path)
+    Path("study.yaml").write_text(yaml.safe_dump(raw_study))
+    code, text, _ = run("show", "study.yaml", "--json")
+    document = json.loads(text)
+    assert (code, list(document)) == (0, list(documented("show")))
+    assert document["values"][0]["metric"].startswith("avg@")
+
+
+def test_the_document_of_verify(run):
+    code, text, _ = run("verify", str(ROOT / "results" / "miniature"), "--json")
+    document = json.loads(text)
+    assert (code, list(document)) == (0, list(documented("verify")))
+    assert {key for check in document["checks"] for key in check} == {"level", "what", "errors"}
+    assert len(document["sha256"]) == 64
