@@ -15,9 +15,6 @@ T = TypeVar("T")
 
 ATTEMPTS = 6
 LONGEST_WAIT = 30.0
-NO_NETWORK = ("Name or service not known", "Temporary failure in name resolution")
-FEW = 1
-"""Attempts if no host name can be resolved: the Hub's client has repeated its requests by then."""
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 """Environment variables for offline mode; they must be set before the Hub's libraries are imported."""
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
@@ -86,9 +83,8 @@ def with_retries(get: Callable[[], T]) -> T:
         try:
             return get()
         except (OSError, HTTPError) as error:
-            nobody = any(words in str(e) for e in _causes(error) for words in NO_NETWORK)
             reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
-            if left <= (ATTEMPTS - FEW if nobody else 0) or not _may_pass(error):
+            if not left or not _may_pass(error):
                 if _is_local(error):
                     raise
                 raise HubError(f"{reason}; {_remedy(error)}") from error

@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/findings.md and docs/miniature.md that state results of the miniature.
+"""Write the tables of README.md and docs/findings.md that state results of the miniature.
 
     python workflows/findings.py    # no options; changes these files
 
@@ -8,7 +8,6 @@ pipeline wrote to `results/miniature*/tables`, and from the log of the regimes.
 
 import argparse
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,15 +20,8 @@ from stapo.repository import ROOT
 from stapo.study import Study
 
 RESULTS = ROOT / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md", ROOT / "docs" / "miniature.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "findings.md")
 STUDY, LARGER, ABLATION = "miniature", "miniature-1m", "miniature-ablation"
-SHORT = {
-    "holds": "holds here",
-    "does not hold": "does not hold here",
-    "cannot be decided": "not decidable here",
-}
-SOURCES = {"read in a primary text": "H", "from secondary copies that agree": "M", "inferred": "L"}
-ANSWER = "Does silencing cause stability here?"
 BLOCK = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 Row = dict[str, str]
@@ -66,25 +58,6 @@ def accuracy() -> str:
         for method, *cells in lines:
             body.setdefault(method, [method]).extend(cells)
     return markdown(head, body.values())
-
-
-def differences() -> str:
-    """Return the differences of Avg between the methods that are compared, for each size and decoding."""
-    lines, temperatures = [], []
-    for name in _there(STUDY, LARGER):
-        study = _study(name)
-        temperatures = [study.decodings[one].temperature for one in study.run.decodings]
-        found: dict[tuple[str, str, str], dict[str, str]] = {}
-        for row in rows(name, "values"):
-            key = (row["size"], row["method"], row["reference"])
-            if row["benchmark"] == "Avg" and row["metric"] == "difference of avg@N":
-                found.setdefault(key, {})[row["decoding"]] = _interval(row, 1)
-            elif row["benchmark"] == "Avg" and row["metric"] == "detectable difference":
-                found[key][row["decoding"]] += f"; {float(row['value']):.0f}"
-        for (size, ours, theirs), of in found.items():
-            title = f"{study.method(ours).title} minus {study.method(theirs).title}"
-            lines.append([size, title, *(of[one] for one in study.run.decodings)])
-    return markdown(["Size", "Avg [points]", *(f"T = {one}" for one in temperatures)], lines)
 
 
 def ablation() -> str:
@@ -165,115 +138,6 @@ def _entropy(row: Row) -> str:
     return ", ".join(f"{float(row[name]):.2f}" for name in names) if row else ""
 
 
-def claims() -> str:
-    """Return the verdicts on all claims that were measured, and which were not.
-
-    The ablation speaks where the main study measured nothing.
-    """
-    found: dict[tuple[str, str], dict[str, Row]] = {}
-    for study in _there(STUDY, LARGER, ABLATION):
-        for row in rows(study, "verdicts"):
-            source = SOURCES[row["Source of the claim"]]
-            of = found.setdefault((row["Claim"], f"{row['Revision']} ({source})"), {})
-            if row["Measured"] or not of:
-                of.pop("", None)
-                of.setdefault(row["Size"], row)
-    everything = [row for of in found.values() for row in of.values()]
-    sizes = list(dict.fromkeys(row["Size"] for row in everything if row["Measured"]))
-    usual = {
-        size: max(int(row["Training seeds"]) for row in everything if row["Size"] == size)
-        for size in sizes
-    }
-    body = [
-        [*key, *_verdicts(of, usual)]
-        for key, of in found.items()
-        if not of.keys().isdisjoint(sizes)
-    ]
-    head = ["Claim", "Revision", "Measured"]
-    head += [f"{size}, {seeds} seeds: value, 95 % interval" for size, seeds in usual.items()]
-    missing = dict.fromkeys(row["Claim"] for row in everything if not row["Measured"])
-    return f"{markdown(head, body)}\nNot measured: {' '.join(missing)}\n"
-
-
-def _verdicts(of: dict[str, Row], usual: dict[str, int]) -> list[str]:
-    """Return what was measured, then for each size its values, the verdict, and another number of seeds."""
-    parts = {
-        size: [part.rpartition(": ") for part in row["Measured"].split("; ")]
-        for size, row in of.items()
-        if size in usual
-    }
-    names = {"<br>".join(name for name, _, _ in found) for found in parts.values()}
-    cells = []
-    for size, seeds in usual.items():
-        values = [
-            value if len(names) == 1 else f"{name}: {value}"
-            for name, _, value in parts.get(size, [])
-        ]
-        if values:
-            other = of[size]["Training seeds"]
-            note = "" if int(other) == seeds else f" ({other} seeds)"
-            values.append(f"**{SHORT[of[size]['Verdict']]}**{note}")
-        cells.append("<br>".join(values))
-    return [*(names if len(names) == 1 else [""]), *cells]
-
-
-def interventions() -> str:
-    """Return what one update with S2T changes where it silences something, and the answers of the rule."""
-    head = ["Checkpoint", "Silenced tokens", "Entropy [nats]", "Reward", "Gradient norm"]
-    names = _there(STUDY, LARGER)
-    every = [row for name in names for row in rows(name, "interventions")]
-    silencing = [row for row in every if row["Arm"] == "STAPO" and float(row["Silenced tokens"])]
-    body = [[row[name] for name in head] for row in silencing]
-    head[1:] = [
-        f"{head[1]}, mean",
-        *(f"Change of the {name[0].lower()}{name[1:]}" for name in head[2:]),
-    ]
-    without = {row["Checkpoint"]: None for row in every}
-    for row in silencing:
-        without.pop(row["Checkpoint"], None)
-    none = f"S2T silenced no token at: {'; '.join(without)}.\n\n" if without else ""
-    return f"{markdown(head, body)}\n{none}" + "".join(f"- {_answer(name)}\n" for name in names)
-
-
-def _answer(name: str) -> str:
-    """Return the sizes of a study with the answer of its rule to the question about the cause."""
-    page = (RESULTS / name / "tables" / "interventions.md").read_text()
-    answer = next(line for line in page.splitlines() if ANSWER in line)
-    sizes = ", ".join(_study(name).run.sizes)
-    return f"{sizes}: {answer.removeprefix('- ').split(' At a checkpoint')[0]}"
-
-
-def regimes() -> str:
-    """Return the regimes that were tried, a row for each training."""
-    log = _read(RESULTS / STUDY / "regimes.csv")
-    body = [
-        [
-            row["regime"],
-            _settings(row["settings"]),
-            row["method"],
-            row["seed"],
-            f"{row['reward_first']} / {row['reward_best']} / {row['reward_last']}",
-            f"{row['entropy_first']} / {row['entropy_last']}",
-            f"{row['lowest_entropy']} / {row['highest_entropy']}",
-        ]
-        for row in log
-    ]
-    head = [
-        "Regime", "Settings that differ", "Method", "Seed", "Reward: first / best / last",
-        "Entropy: first / last [nats]", "lowest / highest [ratio]",
-    ]  # fmt: skip
-    return markdown(head, body)
-
-
-def _settings(text: str) -> str:
-    changed = json.loads(text)
-    flat = {
-        **{key: value for one in changed.get("models", {}).values() for key, value in one.items()},
-        **changed.get("training", {}),
-    }
-    return ", ".join(f"{key} {value}" for key, value in flat.items())
-
-
 def checksums() -> str:
     """Return the checksum of SHA256SUMS of each study, which `stapo verify` prints too."""
     names = _there(STUDY, LARGER, ABLATION)
@@ -284,11 +148,7 @@ def checksums() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
-    "differences": differences,
     "ablation": ablation,
-    "claims": claims,
-    "interventions": interventions,
-    "regimes": regimes,
     "checksums": checksums,
 }
 

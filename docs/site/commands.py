@@ -5,7 +5,7 @@ from typing import Any
 import typer.main
 
 from stapo.cli import app
-from stapo.cli.common import EXIT_CODES, grouped
+from stapo.cli.common import EXIT_CODES, GROUPS
 
 INTRODUCTION = """# Commands
 
@@ -17,7 +17,7 @@ of `--json`.
 def commands_page() -> str:
     """Return the page in Markdown."""
     parts = [INTRODUCTION]
-    for heading, names in grouped(_program().commands).items():
+    for heading, names in GROUPS.items():
         parts.append(f"## {heading}\n")
         parts += [_command(name) for name in names]
     codes = [f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()]

@@ -64,7 +64,7 @@ def reason(study: Study, root: Path, job: Job) -> str:
         with suppress(StudyError, OSError, LookupError, ValueError):
             before = jobs_of(read_resolved(path)).one(job.stage, job.name)
             if made_by and made_by == before.fingerprint:
-                return changes(_all_settings(before), _all_settings(job)) or UNKNOWN
+                return changes(_all_settings(before), _all_settings(job)) or "other results"
     return UNKNOWN
 
 

@@ -30,8 +30,6 @@ FILE_BYTES = 64 * 2**20
 LINES_BYTES, LINE_BYTES, MAX_LINES = 2**28, 2**25, 10**6
 """Maximum sizes of a file of JSON lines: bytes, bytes of a line such as all responses to a problem, lines."""
 MAX_STEPS = 10**6
-MAX_RESPONSES = 200_000
-"""Maximum number of responses to a benchmark."""
 ROW_BYTES = 4096
 """Maximum average size of a row of a Parquet file, whose longest column is a text."""
 EMPTY_BYTES = 2**17
@@ -53,7 +51,7 @@ class Results:
     root: Path
     """Directory in which the path `results/STUDY` leads to the folder."""
     folder: Path
-    layout: Callable[[], Layout]
+    layout: Layout
     files: Mapping[str, Path]
     """Path in the folder -> file, without hidden files and the file of checksums."""
     digest: Callable[[Path], str]
@@ -152,13 +150,8 @@ def published_study(raw: dict[str, Any]) -> Study:
     """Return a study that somebody else recorded, without what it says about machines.
 
     Raises:
-        RefusedError: it is larger than any study.
         StudyError: it is not a valid study.
     """
-    untrusted.require_modest(raw)
-    steps = raw["training"]["steps"]
-    if not isinstance(steps, int) or steps > MAX_STEPS:
-        raise untrusted.RefusedError(f"training.steps: {steps} is not a number up to {MAX_STEPS}")
     return parse_study({key: value for key, value in raw.items() if key not in MACHINES})
 
 
@@ -183,23 +176,13 @@ def is_rendering(path: str) -> bool:
     )
 
 
-def files_needed(study: Study, summary: bool = False) -> int:
-    """Return a lower bound of the number of files of a study; `stapo.study.checks` limits its cells."""
-    if summary:
-        return sum(1 for _ in study.runs())
-    cells = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
-    return 2 * cells + 3 * sum(1 for _ in study.runs())
-
-
-def admit(
-    study: Study, folder: Path, belongs: Callable[[], Layout]
-) -> tuple[dict[str, Path], list[str]]:
+def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
     """Return the visible files of a folder, and an error line for each file that must not be read.
 
     Args:
         study: study of the results.
         folder: results folder; links in it are not followed.
-        belongs: function that returns the layout of the study; called only if the study is small enough.
+        layout: what belongs to the study.
     """
     sizes, errors = {}, []
     try:
@@ -210,24 +193,10 @@ def admit(
                 sizes[path] = status.st_size
     except untrusted.RefusedError as error:
         return {}, [str(error)]
-    errors += _size_errors(study, len(sizes), not any(map(is_raw, sizes)))
-    if errors:
-        return {}, errors
-    layout = belongs()
     for path, size in sorted(sizes.items()):
         if layout.has(path) and (fault := _fault(study, folder, path, size)):
             errors.append(f"{path}: {fault}")
-    return {path: folder / path for path in sorted(sizes)}, errors
-
-
-def _size_errors(study: Study, files: int, summary: bool) -> Iterator[str]:
-    """Yield an error if a study needs more files than the folder has, or too many responses."""
-    if (needed := files_needed(study, summary)) > files:
-        yield f"the study needs at least {needed} files, the folder has {files}"
-    for name in study.evaluated():
-        samples = study.benchmarks[name].samples
-        if samples * study.problems(name) > MAX_RESPONSES:
-            yield f"benchmarks.{name}.samples: {samples} give more than {MAX_RESPONSES} responses"
+    return {} if errors else {path: folder / path for path in sorted(sizes)}, errors
 
 
 def _fault(study: Study, folder: Path, path: str, size: int) -> str | None:

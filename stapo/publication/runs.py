@@ -143,7 +143,7 @@ def changed_since(results: Results) -> Iterator[str]:
 
 def _file_errors(results: Results) -> Iterator[str]:
     """Yield each published file that is not as the trainings name it, and each that none names."""
-    belongs = results.layout()
+    belongs = results.layout
     named: dict[str, str] = {}
     for run, record in results.runs.items():
         for path, stated in named_by(run, record).items():

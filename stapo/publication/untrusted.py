@@ -20,8 +20,6 @@ JSON_BYTES = 8 * 2**20
 """Size limit of a JSON document or line; as Python objects it needs about twenty times as much memory."""
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 12
-MAX_ITEMS, MAX_CHARACTERS, MAX_INTEGER = 1000, 20_000, 2**63
-"""Limits for the lists, strings and numbers of a study before it is parsed."""
 HOLES_BYTES = 2**30
 """Above this size, nearly empty sparse files are refused: reading them would take hours."""
 FOOTER_BYTES = 2**20
@@ -233,27 +231,6 @@ def sha256(path: Path) -> str:
         while part := stream.read(2**20):
             digest.update(part)
     return digest.hexdigest()
-
-
-def require_modest(value: Any, depth: int = 0) -> None:
-    """Check that an untrusted value is within the size limits of a study.
-
-    Raises:
-        RefusedError: it exceeds a limit.
-    """
-    if depth > MAX_DEPTH:
-        raise RefusedError(f"the study is nested more than {MAX_DEPTH} deep")
-    if isinstance(value, dict | list):
-        if len(value) > MAX_ITEMS:
-            raise RefusedError(f"the study has a list of {len(value)}; at most {MAX_ITEMS}")
-        keys = list(value) if isinstance(value, dict) else []
-        values = value.values() if isinstance(value, dict) else value
-        for item in (*keys, *values):
-            require_modest(item, depth + 1)
-    elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
-        raise RefusedError(f"the study has a string of {len(value)} characters")
-    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise RefusedError("the study has an integer of more than 63 bits")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

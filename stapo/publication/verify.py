@@ -27,7 +27,7 @@ from stapo.publication.rescore import identity_errors, score_errors
 from stapo.publication.runs import changed_since, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
-from stapo.study import Study, StudyError
+from stapo.study import StudyError
 from stapo.text import visible
 
 Errors = Iterator[str]
@@ -135,7 +135,7 @@ def opened(folder: Path) -> Iterator[tuple[Results, list[str]]]:
         StudyError: it is no results folder.
     """
     study = read_published_study(folder)
-    belongs = cache(lambda: layout(study))
+    belongs = layout(study)
     with tempfile.TemporaryDirectory() as scratch:
         # Whatever the folder is called, what reads it looks for results/STUDY.
         root = Path(scratch)
@@ -157,7 +157,7 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
 
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
-    expected, belongs, there = results.sums, results.layout(), results.files
+    expected, belongs, there = results.sums, results.layout, results.files
     for path in sorted(belongs.files | there.keys() | expected.keys()):
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
@@ -204,14 +204,14 @@ def given_errors(results: Results) -> Errors:
     """Yield a line for responses that their checkpoint did not give."""
     from stapo.publication.resample import response_errors
 
-    yield from response_errors(results)
+    return response_errors(results)
 
 
 def shown_errors(results: Results) -> Errors:
     """Yield tables, figures and report that show something else."""
     from stapo.publication.redraw import drawn_errors
 
-    yield from drawn_errors(results)
+    return drawn_errors(results)
 
 
 CHECKS: dict[str, Callable[[Results], Errors]] = {
@@ -231,17 +231,8 @@ RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
 """The questions that need the raw data, which a summary in git leaves out."""
 
 
-def _own_code(study: Study) -> Iterator[str]:
-    """Yield each function of the study's own, which is never run here."""
-    for name in study.run.methods:
-        if (method := study.method(name)).is_own:
-            yield f"{method.title}: the selection {method.selection}"
-    if ":" in study.training.reward:
-        yield f"the reward {study.training.reward}"
-
-
 def _notes(results: Results) -> Iterator[str]:
-    belongs = results.layout()
+    belongs = results.layout
     try:
         listed = results.sums.keys()
         left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
@@ -265,8 +256,11 @@ def _notes(results: Results) -> Iterator[str]:
         drawn = [is_drawn_again(results, one) for one in results.study.checkpoints()]
         if not all(drawn):
             yield f"responses of {drawn.count(False)} checkpoints were not drawn again from their weights"
-    for line in _own_code(results.study):
-        yield f"{line} is not part of the folder; what it computed is taken as stated"
+    own = [
+        one.selection for one in map(results.study.method, results.study.run.methods) if one.is_own
+    ]
+    for name in [*own, *[results.study.training.reward] * (":" in results.study.training.reward)]:
+        yield f"{name} is not part of the folder; what it computed is taken as stated"
     if results.study.intervened():
         yield "the updates of interventions were not done again from their weights"
     if results.study.evaluation.verifier:

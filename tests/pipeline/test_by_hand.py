@@ -9,9 +9,9 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+from replay import regrade
 from synthetic import leave_out_raw_data
 
-from replay import regrade
 from stapo.provenance import SUMS, file_sha256
 from stapo.repository import BENCHMARKS
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from world import STUDY, World, counted
 
 from stapo import paths
-from stapo.operations.status import outdated_lines, print_status
+from stapo.operations.status import outdated_lines, print_status, progress
 from stapo.repository import ROOT
 from stapo.stages import jobs_of
 from stapo.study import merge
@@ -73,7 +73,7 @@ def edited(finished):
     ("change", "expected"),
     [
         ({}, {}),
-        ({"training": {"keep_checkpoints": 5}}, {}),
+        ({"training": {"checkpoint_every": 5}}, {}),
         ({"methods": {"mine": {"selection_args": {"quantile": 0.9}}}}, ONE_METHOD),
         ({"methods": {"mine": {"title": "Mine"}}}, {**TABLES, **SHOWN}),
         ({"training": {"learning_rate": 1e-4}}, ALL_METHODS),
@@ -120,14 +120,14 @@ def test_order_and_comments_change_nothing(edited):
         ({"training": {"learning_rate": 1e-4}}, "made with training.learning_rate 0.0003 -> 0.0001"),
         ({"methods": {"mine": {"selection_args": {"tau_p": 0.01}}}},
          "method.selection_args.tau_p 0.003 -> 0.01"),
-        ({"benchmarks": {"chain-2": {"samples": 2}}}, "benchmark.samples 8 -> 2"),
+        ({"benchmarks": {"chain-2": {"samples": 2}}}, "benchmark.samples 4 -> 2"),
         ({"decodings": {"t0.7-p0.9": {"temperature": 0.8, "top_p": 0.9}}},
-         "scored with decoding.temperature 0.7 -> 0.8"),
+         "made with decoding.temperature 0.7 -> 0.8"),
     ],
 )  # fmt: skip
 def test_status_names_the_setting_that_changed(edited, change, reason):
     edited.change(change)
-    lines = outdated_lines(edited.study(), edited.path)
+    lines = outdated_lines(progress(edited.study(), edited.path))
     assert any(reason in line for line in lines), lines
 
 

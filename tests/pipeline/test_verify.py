@@ -21,6 +21,7 @@ from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import read_published_study
 from stapo.publication.manifest import about_study, layout, write_provenance
+from stapo.publication.runs import command_faults
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
 from stapo.records.responses import PER_SAMPLE
 from stapo.records.scores import metadata_of, read_identity
@@ -245,40 +246,19 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     # Files
     "a file that nothing names": (lambda f: (f / "tables/other.md").write_text("99.9"), FILES),
     "a pickle beside weights": (lambda f: (f / STAPO / "model/a.bin").write_bytes(b"\x80"), FILES),
-    "no figure": (lambda f: (f / "figures/entropy.png").unlink(), FILES),
-    "no metrics": (lambda f: (f / STAPO / "metrics.jsonl").unlink(), FILES),
     "a link": (linked_scores, FILES),
-    "a method no longer in the study": (
-        study_changed(lambda study: study["run"]["methods"].remove("grpo")), FILES),
     # Trainings
     "weights of another method": (copied(f"{GRPO}/{MODEL}", f"{STAPO}/{MODEL}"), TRAININGS),
-    "trained weights as base": (
-        copied(f"{STAPO}/{MODEL}", "models/tiny/base/model.safetensors"), TRAININGS),
     "metrics of another method": (
         copied(f"{GRPO}/metrics.jsonl", f"{STAPO}/metrics.jsonl"), TRAININGS),
-    "token records of another method": (
-        copied(f"{JUSTRL}/tokens.parquet", f"{STAPO}/tokens.parquet"), TRAININGS),
-    "all of another training": (copied(GRPO, STAPO), TRAININGS),
-    "another tokenizer configuration": (
-        json_changed(f"{STAPO}/model/tokenizer_config.json", lambda c: c.update(eos_token="x")),
-        TRAININGS),
     "prompts of another run": (text_changed("data/prompts.jsonl", "?", "!"), TRAININGS),
-    "a training that names no files": (first_run(lambda run: run.update(outputs={})), TRAININGS),
     "a training of other settings": (
         first_run(lambda run: run["config"].update(seed=7)), TRAININGS),
     "another fingerprint": (first_run(lambda run: run.update(fingerprint="0")), TRAININGS),
-    "an empty record": (first_run(dict.clear), TRAININGS),
-    "another learning rate in the study": (
-        study_changed(lambda study: study["training"].update(learning_rate=1e-4)), TRAININGS),
     "more steps in the study": (
         study_changed(lambda study: study["training"].update(steps=16)), TRAININGS),
-    "a title of another method": (
-        study_changed(lambda study: study.update(methods={"grpo": {"title": "My STAPO"}})), TRAININGS),
     "another seed in a command": (in_command("tiny/stapo/seed1"), TRAININGS),
-    "another method in a command": (in_command("tiny/grpo/seed0"), TRAININGS),
     "a method dropped": (dropped("methods", "grpo"), TRAININGS),
-    "a benchmark dropped": (dropped("benchmarks", "chain-3"), TRAININGS),
-    "a decoding dropped": (dropped("decodings", "t0.7-p0.9"), TRAININGS),
     "another seed that was run": (in_attempts(lambda s: s["run"]["seeds"].append(1)), TRAININGS),
     "more samples that were asked": (
         in_attempts(lambda s: s["benchmarks"]["chain-2"].update(samples=8)), TRAININGS),
@@ -287,15 +267,11 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     # Inputs
     "prompts that are problems": (trained_on_problems, INPUTS),
     "other prompts in the study": (
-        study_changed(lambda study: study["data"].update(seed=1)), INPUTS),
+        study_changed(lambda study: study["data"].update(prompts=64)), INPUTS),
     "a base model of more steps": (
         json_changed("models/tiny/base.json", lambda m: m.update(supervised_steps=600)), INPUTS),
     "another overlap": (
         json_changed("data/overlap.json", lambda o: o["shared"].update({"chain-2": 3})), INPUTS),
-    "other counts of prompts": (
-        json_changed("data/prompts.json", lambda p: p.update(rows=10**6)), INPUTS),
-    "a base model's tokenizer that was replaced": (
-        then_recorded(text_changed("models/tiny/base/tokenizer_config.json", "<eos>", "=")), INPUTS),
     # Provenance
     "other GPU hours": (
         json_changed(ABOUT, lambda about: about.update(training_gpu_hours=9.0)), PROVENANCE),
@@ -304,14 +280,8 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
         PROVENANCE),
     # Records
     "a lost step": (metrics_changed(lambda records: records.pop(3)), RECORDS),
-    "a step twice": (metrics_changed(lambda records: records.insert(3, records[3])), RECORDS),
     "seconds of a lost attempt": (first_run(lambda run: run.update(seconds=0.1)), RECORDS),
     "a lost token": (tokens_changed(lambda rows: rows.pop(3)), RECORDS),
-    "tokens of a lost step": (
-        tokens_changed(lambda rows: rows.__setitem__(
-            slice(None), [row for row in rows if row["step"] != 3])), RECORDS),
-    "tokens of another training": (
-        then_recorded(copied(f"{GRPO}/tokens.parquet", f"{STAPO}/tokens.parquet")), RECORDS),
     # Scores
     **{f"scores of another {name}": (said_of_score(**{name: value}), ORIGIN) for name, value in (
         ("benchmark", "chain-3"), ("study", "other"), ("checkpoint", "tiny/stapo/seed0"),
@@ -320,32 +290,20 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
         ("processor", "another"), ("packages", {"torch": "1.0"}))},
     "a score edited": (
         score_changed(correct=True, correct_with_verifier=True, verdict="other"), SCORES),
-    "an answer edited": (score_changed(answer="7"), SCORES),
-    "a length edited": (score_changed(num_tokens=1), SCORES),
     "a verdict of no verifier": (score_changed(verifier="accepted"), SCORES),
-    "no verdict": (score_changed(correct_with_verifier=None), SCORES),
     "another gold": (cell_changed(lambda problems: problems[0].update(gold="0")), SCORES),
-    "another question": (
-        cell_changed(lambda problems: problems[3].update(question="chain:1+1?")), SCORES),
     "a problem lost": (cell_changed(lambda problems: problems.pop()), SCORES),
-    "a problem twice": (
-        cell_changed(lambda problems: problems.__setitem__(0, problems[1])), SCORES),
-    "a response lost": (cell_changed(lambda problems: problems[0]["responses"].pop()), SCORES),
     "no problem": (cell_changed(lambda problems: problems.__setitem__(0, [1])), SCORES),
-    "no responses": (cell_changed(lambda problems: problems[0].update(responses=None)), SCORES),
     "tokens beyond the limit": (
         cell_changed(lambda problems: problems[0]["num_tokens"].__setitem__(0, 500)), SCORES),
     "called truncated": (
         cell_changed(lambda problems: problems[0]["truncated"].__setitem__(0, True)), SCORES),
     # Responses
     "responses of another method": (responses_of("tiny/grpo/seed0"), RESPONSES),
-    "responses of the base model": (responses_of("tiny/base"), RESPONSES),
     "samples in another order": (cell_changed(other_order), RESPONSES),
     "weights of the base model": (
         then_recorded(copied("models/tiny/base/model.safetensors", f"{JUSTRL}/{MODEL}")),
         RESPONSES),
-    "another evaluation seed": (
-        study_changed(lambda study: study["evaluation"].update(seed=7)), RESPONSES),
     "another temperature": (
         study_changed(lambda study: study["decodings"][DECODING].update(temperature=0.9)),
         RESPONSES),
@@ -353,15 +311,10 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     **{f"an edited {name}": (text_changed(name, "STAPO", "STAPO 99.99"), DRAWN) for name in (
         f"tables/main-{DECODING}.md", f"tables/main-{DECODING}.tex", "references.bib",
         "report.html", "figures/reward.svg")},
-    "an edited value": (text_changed("tables/values.csv", ",avg@4,", ",avg@4,1"), DRAWN),
     "an edited Parquet value": (
         rows_changed("tables/values.parquet", lambda rows: rows[0].update(value=99.9)), DRAWN),
     "a figure of another study": (
         copied("figures/reward.png", "figures/entropy.png"), DRAWN),
-    "a better reward": (
-        metrics_changed(lambda records: [one.update(reward=0.9) for one in records]), DRAWN),
-    "another probability": (
-        tokens_changed(lambda rows: [r.update(entropy=r["entropy"] / 2) for r in rows]), DRAWN),
 }  # fmt: skip
 """Accident -> what it does to a folder, and the question that finds it though checksums were renewed."""
 
@@ -407,28 +360,6 @@ def test_what_determines_no_result_may_differ(published):
     assert right, said
 
 
-def test_other_commits_and_uncommitted_changes_are_noted(published):
-    environment = {"commit": "a" * 40, "dirty": False}
-    for run in published.glob("runs/*/*/*/provenance.json"):
-        name = run.relative_to(published).as_posix()
-        json_changed(name, lambda run: run["environment"].update(environment))(published)
-    for path in (published / "scores").rglob("*.parquet"):
-        identity = read_identity(path)
-        identity["provenance"] |= environment
-        table = pq.read_table(path).replace_schema_metadata(metadata_of(identity))
-        pq.write_table(table, path)
-    summed(published)
-    _, _, said = findings(published)
-    assert "commit" not in said
-    assert "uncommitted" not in said
-    made_by(commit="b" * 40, dirty=True)(published)
-    summed(published)
-    _, _, said = findings(published)
-    assert "1 of 20 scores were made with uncommitted changes" in said
-    assert "4 by aaaaaaaaaaaa (trainings)" in said
-    assert "1 by bbbbbbbbbbbb (scores)" in said
-
-
 def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
     leave_out_raw_data(published)
     for suffix in ("pdf", "png"):
@@ -448,17 +379,9 @@ def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
     "change",
     [
         first_run(lambda run: run.update(fingerprint="0")),
-        first_run(lambda run: run.update(prompts="0")),
-        first_run(lambda run: run["outputs"].update({"metrics.jsonl": "0"})),
-        first_run(lambda run: run["outputs"].popitem()),
-        first_run(lambda run: run["config"].update(recipe=99)),
         json_changed("models/tiny/base.json", lambda model: model.update(layers=9)),
         json_changed(ABOUT, lambda about: about.update(training_seconds=9.0)),
         lambda folder: (folder / "tables" / "other.md").write_text("99.9"),
-        lambda folder: (folder / "tables" / "values.csv").unlink(),
-        lambda folder: (folder / "figures" / "entropy.svg").unlink(),
-        lambda folder: (folder / RUN).unlink(),
-        lambda folder: (folder / "regimes.csv").write_text("x\n"),
     ],
 )
 def test_a_change_of_a_summary_is_found_even_if_its_checksum_is_renewed(published, change):
@@ -472,10 +395,6 @@ def test_a_change_of_a_summary_is_found_even_if_its_checksum_is_renewed(publishe
     (published / SUMS).write_text("".join(f"{stated}  {path}\n" for stated, path in renewed))
     right, _, said = findings(published)
     assert not right, said
-
-
-def study_of(**training: Any) -> Change:
-    return study_changed(lambda study: study["training"].update(training))
 
 
 def replaced(name: str, put: Change) -> Change:
@@ -506,20 +425,12 @@ def many_rows(folder: Path) -> None:
 HOSTILE: dict[str, tuple[Change, str]] = {
     "FIFO as provenance": (fifo(ABOUT), "device, FIFO or socket"),
     "endless provenance": (endless(ABOUT), "is a link"),
-    "endless checksums": (endless(SUMS), "is a link"),
     "FIFO as a score": (fifo(f"scores/{CELL}.parquet"), "device, FIFO or socket"),
     "FIFO that nothing names": (fifo("tables/more.md"), "device, FIFO or socket"),
-    "endless responses": (endless(f"completions/{CELL}.jsonl"), "is a link"),
     "weights that are a hole": (sparse(f"{STAPO}/{MODEL}"), "nearly all holes"),
     "responses that are a hole": (sparse(f"completions/{CELL}.jsonl"), "nearly all holes"),
     "more rows than responses": (many_rows, "has 100000 rows, at most 400"),
     "deep JSON": (lambda folder: (folder / RUN).write_text('{"a":' * 10**5), "nested too deeply"),
-    "steps without end": (
-        study_of(steps=4 * 10**12, evaluate_every=1), "4000000000000 is not a number up to"),
-    "more checkpoints than files": (study_of(steps=2000, evaluate_every=1), "the study needs"),
-    "a wide model": (
-        study_changed(lambda study: study["models"]["tiny"].update(hidden_size=4096, layers=64)),
-        "of a training with other settings"),
     "no text": (
         lambda folder: (folder / f"completions/{CELL}.jsonl").write_bytes(b"\xff\n" * 100),
         "can't decode"),
@@ -563,16 +474,24 @@ def test_what_another_form_of_the_study_left_is_noted_and_no_error(published):
     assert first_error(published, FILES)
 
 
-def test_what_was_given_up_before_there_were_results_was_no_choice(published):
+def test_a_command_may_be_one_of_an_earlier_version_or_of_a_study_with_the_same_training(published):
     study = read_published_study(published)
     (run, *_), raw = study.runs(), study.model_dump(mode="json", exclude_none=True)
-    raw["run"]["benchmarks"] = [*raw["run"]["benchmarks"], "chain-4"]
-    attempt = {"command": ["python", "-m", "stapo", "train"], "study": raw}
-    assert list(command_faults(study, run, attempt, last=False)) == []
-    (line,) = command_faults(study, run, attempt, last=True)
-    assert line == "lists benchmarks that are not shown: chain-4"
-    del attempt["study"]
-    assert not list(command_faults(study, run, attempt, last=True))
+    earlier = ["train", "--study", "s", "--size", run.size, "--method", run.method, "--seed", "0"]
+
+    def faults(*command: str, last: bool = True, **changes: Any) -> list[str]:
+        attempt = {"command": ["stapo", *command], "study": {**raw, **changes}}
+        return list(command_faults(study, run, attempt, last))
+
+    assert faults("run", "train", str(run)) == faults(*earlier) == []
+    assert faults(*earlier[:-1], "1") == ["trains --seed 1"]
+    more = {**raw["run"], "benchmarks": [*raw["run"]["benchmarks"], "chain-4"]}
+    assert faults(*earlier, run=more) == ["lists benchmarks that are not shown: chain-4"]
+    # Given up before there were results, or shared with another study.
+    assert faults(*earlier, run=more, last=False) == faults(*earlier, run=more, name="other") == []
+    other = {**raw["training"], "learning_rate": 0.5}
+    assert faults(*earlier, training=other) == ["trains with other settings"]
+    assert list(command_faults(study, run, {"command": earlier}, last=True)) == []
 
 
 def test_another_folder_is_bad_input(tmp_path):
@@ -580,20 +499,6 @@ def test_another_folder_is_bad_input(tmp_path):
         verify(tmp_path, print)
     command = [sys.executable, "-m", "stapo", "verify", str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
-
-
-def test_a_run_says_how_it_was_made(finished):
-    results = finished.path / "results" / "smoke"
-    run = json.loads((results / RUN).read_text())
-    (attempt,) = run["attempts"]
-    assert attempt["command"][1:6] == ["-m", "stapo", "run", "train", "tiny/stapo/seed0"]
-    named = attempt["command"][attempt["command"].index("--study") + 1]
-    assert attempt["study"] == json.loads((finished.path / named).read_text())
-    # The steps are a part of the attempt, the rest is starting and publishing.
-    assert 0 < run["seconds"] < attempt["seconds"]
-    assert len(run["environment"]["lock"]) == 64
-    study = json.loads((results / ABOUT).read_text())
-    assert study["fingerprints"]["tiny/stapo/seed0"] == run["fingerprint"]
 
 
 def test_what_a_narrower_study_leaves_is_not_listed_and_a_stale_training_is_refused(workspace):

@@ -14,8 +14,9 @@ from judge_model import build
 pytest.importorskip("vllm", reason="make test-vllm")
 
 
-from stapo.evaluation.generate import Benchmark, generate
 from replay import regrade
+
+from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.verifier import JudgeModel, judge
 from stapo.files import read_jsonl

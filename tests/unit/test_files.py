@@ -16,8 +16,6 @@ from stapo.files import (
     write_jsonl,
 )
 from stapo.locks import BusyError, ForeignDirectoryError, work_directory
-from stapo.paths import checkpoint_path
-from stapo.study import Checkpoint
 
 
 def test_a_file_is_replaced_only_when_the_block_ends_well(tmp_path):
@@ -45,7 +43,7 @@ def test_a_directory_is_replaced_only_when_the_block_ends_well(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("size", [1, 16, 2**16, 200_000])
+@pytest.mark.parametrize("size", [1, 200_000])
 def test_a_truncated_last_line_is_passed_over_and_removed_before_the_next(tmp_path, size):
     path = tmp_path / "metrics.jsonl"
     append_jsonl(path, {"step": 1})
@@ -87,12 +85,6 @@ def test_a_damaged_json_file_is_one_line(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(DamagedFileError, match=r"config\.json: truncated or corrupt"):
         read_json(tmp_path / "config.json")
-    if text not in ("[]", "1"):
-        with (
-            pytest.raises(DamagedFileError, match=r"config\.json: truncated.*remove it"),
-            work_directory(tmp_path, {}),
-        ):
-            pass
 
 
 def test_a_work_directory_of_another_configuration_is_refused(tmp_path):
@@ -124,13 +116,3 @@ def test_a_second_process_is_refused_while_the_first_works(tmp_path):
     first.wait()
     with work_directory(tmp_path, 1):
         pass
-
-
-def test_paths_of_checkpoints():
-    runs = "results/smoke/runs/tiny/stapo/seed3"
-    for name, path in {
-        "tiny/base": "results/smoke/models/tiny/base",
-        "tiny/stapo/seed3": f"{runs}/model",
-        "tiny/stapo/seed3/step20": f"{runs}/step20",
-    }.items():
-        assert checkpoint_path("smoke", Checkpoint.parse(name)) == path

@@ -1,19 +1,14 @@
 """Everything is got or named as missing; rows land where clusters without internet look for them."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR
 from stapo.hub import ATTEMPTS
 from stapo.models import base
-from stapo.operations import fetch as module
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.rows import checksum
@@ -31,7 +26,7 @@ def study(raw_study, monkeypatch):
             "rows": 3, "sha256": checksum(ROWS), "version": 1,
         },
     }  # fmt: skip
-    for place in ("stapo.study.reading", "stapo.study.study", "stapo.operations.fetch"):
+    for place in ("stapo.study.reading", "stapo.study.study"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
     monkeypatch.setattr("stapo.models.template.template_text", lambda template: template.name)
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
@@ -82,10 +77,7 @@ def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch,
     # Without the network now: the file is all that is read.
     monkeypatch.setattr(data, "load_dataset", real)
     assert fetch(study, lambda _: None)
-    assert (
-        task.load_rows(**module.benchmark_definitions()["made"]["metadata"])["test"].to_list()
-        == ROWS
-    )
+    assert task.load_rows(**study.task("made")["metadata"])["test"].to_list() == ROWS
 
 
 def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
@@ -99,16 +91,3 @@ def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
     assert (out / "model.safetensors").read_text() == "weights"
     assert not (out / "model.safetensors").is_symlink()
     assert base.cached(HubModel(hub="some/model", revision="1" * 40)) == cache
-
-
-def test_check_looks_offline_and_says_what_is_missing(raw_study, tmp_path):
-    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
-    raw_study["run"]["sizes"] = ["hub"]
-    path: Path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(raw_study))
-    done = subprocess.run(
-        [sys.executable, "-m", "stapo", "fetch", str(path), "--check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("missing  model hub: some/model at 11111111: ")

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -46,21 +45,6 @@ def test_what_is_missing_comes_with_what_would_do(tmp_path):
     program(tmp_path, "nvidia-smi", "580.65.06")
     assert run(tmp_path).returncode == 0
     assert "CC=absent is not there" in run(tmp_path, CC="absent").stderr
-
-
-def test_headers_are_looked_for_where_python_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    program(tmp_path, "clang")
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    ((what, remedy),) = toolchain.compiler_faults()
-    assert what == f"{tmp_path}/Python.h is missing"
-    assert f"python3.{sys.version_info.minor}-dev" in remedy
-    (tmp_path / "Python.h").touch()
-    assert toolchain.compiler_faults() == []
-
-
-def test_the_locked_build_is_for_a_cuda_whose_driver_is_known():
-    assert toolchain.locked_cuda() in toolchain.DRIVERS
 
 
 def installing(tmp_path: Path, *arguments: str, gpu: bool = False) -> list[str]:

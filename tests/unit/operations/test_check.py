@@ -1,14 +1,14 @@
-"""What `stapo check` prints of the methods."""
+"""What `stapo check` prints of the methods, and its warnings."""
 
 from io import StringIO
 
 import pytest
 import yaml
 from rich.console import Console
-from stapo.operations.methods_table import HEADINGS, method_rows, print_methods
 from typer.testing import CliRunner
 
 from stapo.cli.common import app
+from stapo.operations.check import HEADINGS, method_rows, print_check
 from stapo.repository import STUDIES
 from stapo.study import read_study
 
@@ -45,7 +45,7 @@ def test_an_ablation_compares_one_objective():
 
 def test_a_narrow_terminal_hides_no_column():
     stream = StringIO()
-    print_methods(read_study(STUDIES / "sensitivity-v5.yaml"), Console(file=stream, width=40))
+    print_check(read_study(STUDIES / "sensitivity-v5.yaml"), Console(file=stream, width=40))
     shown = stream.getvalue()
     assert "…" not in shown
     assert "tau-2e-2: tau_p 2e-2: as STAPO (v4 and v5), but tau_p 0.02, dual_clip 10" in shown
