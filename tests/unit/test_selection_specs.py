@@ -121,7 +121,7 @@ def test_a_selection_of_ones_own_has_settings_of_its_own() -> None:
     assert run.stdout.replace(" (--config)", "").splitlines() == [
         "methods.mine.width: Input should be less than or equal to 9 (found 10)",
         "methods.mine.side: Input should be 'left' or 'right' (found \"up\")",
-        "methods.mine.wdth: unknown key; did you mean width?",
+        "methods.mine.wdth: unknown key; remove it or correct its spelling",
         "methods.mine.tau_p: mine has no such setting; it takes width, side",
         "methods.mine.width: Input should be a valid integer, got a number with a fractional part "
         "(found 2.5)",

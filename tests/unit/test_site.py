@@ -150,7 +150,7 @@ def test_every_column_has_an_entry():
     page = text_of("files.md")
     assert all(f"`{one}`" in page for one in CSV)
     assert all(f"- `{name}`: " in page for name in (*FIGURES, *TABLES))
-    assert entry("weight").endswith("Tokens of the kind / sampled, in this step")
+    assert entry("weight").endswith("Of the kind / sampled, in this step")
 
 
 STEP = dict.fromkeys(

@@ -61,7 +61,7 @@ def test_checkpoints_and_a_study_in_one_table(built, monkeypatch, capsys):
         raise AssertionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("stapo.evaluation.generate.engine", never)
+        patch.setattr("stapo.evaluation.generate.load_engine", never)
         asked("results/mine", "other=my model", name="all")
         # Under another label, and beside others, nothing is generated again either.
         asked("mine=my model", name="one")

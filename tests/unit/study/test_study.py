@@ -10,6 +10,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stapo.publication.folder import published_study
 from stapo.exhibits import figure_names
 from stapo.methods import METHODS
 from stapo.repository import ROOT, STUDIES
@@ -43,7 +44,7 @@ def test_every_study_is_read_and_published(path):
 @pytest.mark.parametrize("name", ["miniature", "miniature-1m", "miniature-ablation"])
 def test_the_study_of_committed_results_is_read(name):
     about = json.loads((ROOT / "results" / name / "provenance.json").read_text())
-    assert parse_study(about["study"]).name == name
+    assert published_study(about["study"]).name == name
 
 
 def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_study):
