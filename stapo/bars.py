@@ -1,6 +1,5 @@
 """Progress of long stages with rate and time left: a bar in a terminal, a line every ten seconds in a log."""
 
-import logging
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -13,10 +12,7 @@ LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s, {rate_fmt}{postfix}, {remaining}
 
 
 def only_ours() -> None:
-    """Show no bars of Transformers, which are of files, and no advice of lm-eval to authors of tasks.
-
-    Downloads keep the bars of the Hub.
-    """
+    """Show no bars of Transformers, which are of files; downloads keep the bars of the Hub."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils.logging import disable_progress_bar
 
@@ -24,7 +20,6 @@ def only_ours() -> None:
     disable_progress_bar()  # The Hub's too.
     if not hidden:
         enable_progress_bars()
-    logging.getLogger("lm_eval.api.task").setLevel(logging.ERROR)
 
 
 class _Lines:

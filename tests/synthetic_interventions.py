@@ -1,6 +1,7 @@
 """Synthetic interventions in the real formats, with effects that the tests choose."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def write_intervention(
     )
     at = {"study": study.name, "checkpoint": checkpoint}
     written = [root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet")]
-    write_json(written[0], found.as_json())
+    write_json(written[0], asdict(found))
     columns = [tokens(number, sign) for number in numbers]
     arrays = [pa.array(np.concatenate([c[f.name] for c in columns]), f.type) for f in SCHEMA]
     pq.write_table(pa.table(arrays, schema=SCHEMA), written[1])

@@ -11,11 +11,8 @@ import pandas as pd
 from stapo import paths
 from stapo.analysis.cells import Scores, read_scores
 from stapo.files import AGAIN, DamagedFileError, read_published
-from stapo.records.interventions import (
-    Intervention,
-    read_intervention,
-    read_intervention_tokens,
-)
+from stapo.records.interventions import SCHEMA, Intervention, read_intervention
+from stapo.records.reading import read_table
 from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study, TrainingRun
@@ -123,7 +120,7 @@ class Artefacts:
             if not path.exists():
                 raise DamagedFileError(f"{path}: missing; run snakemake")
         found = read_intervention(numbers)
-        table = read_intervention_tokens(tokens).to_pandas()
+        table = read_table(tokens, SCHEMA).to_pandas()
         if found.fingerprint != jobs_of(self.study).one("intervene", checkpoint).fingerprint:
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
         return Intervened(found, table)

@@ -7,12 +7,11 @@ nats.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import with_config
 
 from stapo.files import AGAIN, DamagedFileError
@@ -97,10 +96,6 @@ class Repetition:
         if self.arms.keys() != ARMS.keys():
             raise ValueError(f"other arms than {', '.join(ARMS)}")
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON mapping."""
-        return asdict(self)
-
 
 @READ_STRICTLY
 @dataclass(frozen=True)
@@ -124,10 +119,6 @@ class Intervention:
         if [one.repetition for one in self.repetitions] != [*range(len(self.repetitions))]:
             raise ValueError("not the repetitions 0, 1, 2 and so on")
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON mapping."""
-        return asdict(self)
-
 
 def read_intervention(path: Path) -> Intervention:
     """Return the numbers of the interventions at a checkpoint.
@@ -140,22 +131,3 @@ def read_intervention(path: Path) -> Intervention:
         return record_of(Intervention, path.read_bytes())
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}; {AGAIN}") from error
-
-
-def read_intervention_tokens(path: Path) -> pa.Table:
-    """Return the tokens of the interventions at a checkpoint.
-
-    Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns.
-        OSError: it cannot be read.
-    """
-    try:
-        # Not a data set: directories such as seed0 in the path are no columns.
-        table = pq.ParquetFile(path).read()
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedFileError(f"{path}: truncated or corrupt, no tokens; {AGAIN}") from error
-    if not table.schema.equals(SCHEMA):
-        raise DamagedFileError(f"{path}: not the columns of version {VERSION}; {AGAIN}")
-    return table

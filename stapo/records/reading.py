@@ -1,9 +1,14 @@
-"""Records from untrusted JSON, checked against the types of a dataclass."""
+"""Reading of untrusted records: JSON by the types of a dataclass, Parquet by its columns."""
 
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
+
+from stapo.files import AGAIN, DamagedFileError
 
 T = TypeVar("T")
 _adapter: Any = cache(TypeAdapter)
@@ -22,3 +27,22 @@ def record_of(kind: type[T], text: str | bytes) -> T:
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
     return found
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Return a table of exactly these columns.
+
+    Raises:
+        DamagedFileError: the file is truncated or corrupt, or has other columns.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        # Not a data set: a directory such as q=0.75 in the path is no column.
+        table = pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
+    if not table.schema.equals(schema):
+        raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
+    return table

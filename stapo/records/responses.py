@@ -92,9 +92,7 @@ def store(path: Path, response: StoredResponse) -> None:
 def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
     """Return the responses of a store, and remove invalid lines from it.
 
-    Args:
-        path: the store.
-        say: called with one line if something was removed.
+    `say` is called with one line if something was removed.
     """
     found: dict[Key, StoredResponse] = {}
     whole, bad = [], []

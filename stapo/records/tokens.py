@@ -22,9 +22,9 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stapo.files import DamagedFileError
+from stapo.records.reading import read_table
 
 VERSION = 1
 """Version of the columns below. A new version also increases `RECIPES["train"]`."""
@@ -116,15 +116,7 @@ def read_token_file(path: Path) -> pa.Table:
         DamagedFileError: the file is truncated or corrupt, or has other columns or impossible values.
         FileNotFoundError: there is no such file.
     """
-    try:
-        # Not a data set: a directory such as q=0.75 in the path is no column.
-        table = pq.ParquetFile(path).read()
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedFileError(f"{path}: truncated or corrupt, no token records") from error
-    if not table.schema.equals(SCHEMA):
-        raise DamagedFileError(f"{path}: not the columns of token records of version {VERSION}")
+    table = read_table(path, SCHEMA)
     # Metadata of pandas could make a column the index.
     about = (table.schema.metadata or {}).get(METADATA_KEY, b"{}")
     if (fault := _fault(table, about)) is not None:

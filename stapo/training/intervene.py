@@ -5,7 +5,7 @@ kill loses only the repetition in progress.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,9 +34,8 @@ from stapo.records.interventions import (
     ArmRecord,
     Intervention,
     Repetition,
-    read_intervention_tokens,
 )
-from stapo.records.reading import record_of
+from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
 from stapo.study.interventions import Interventions
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -110,7 +109,7 @@ def intervene(job: InterventionJob) -> list[Path]:
         _write_table(tokens, pa.concat_tables([table for _, table in done]))
         responses = job.settings.prompts * job.training.group_size
         about = job.checkpoint, job.fingerprint, job.settings.method, responses
-        write_json(job.out, Intervention(*about, tuple(one for one, _ in done)).as_json())
+        write_json(job.out, asdict(Intervention(*about, tuple(one for one, _ in done))))
     return [job.out, tokens]
 
 
@@ -123,7 +122,7 @@ def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | No
     """Return a repetition that was finished before, None if there is none or it is damaged."""
     record, tokens = _paths(job, number)
     try:
-        found, table = record_of(Repetition, record.read_bytes()), read_intervention_tokens(tokens)
+        found, table = record_of(Repetition, record.read_bytes()), read_table(tokens, SCHEMA)
     except (OSError, ValueError):
         return None
     numbers = {found.repetition, *table["repetition"].unique().to_pylist()}
@@ -154,7 +153,7 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
             path, tokens = _paths(job, number)
             # The record last: a repetition is done once it is there.
             _write_table(tokens, table)
-            write_json(path, record.as_json())
+            write_json(path, asdict(record))
 
 
 def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[str, Any]]]:

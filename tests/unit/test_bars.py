@@ -1,6 +1,5 @@
 """Progress is a line of its own in a log, with rate and time left, and a bar in a terminal."""
 
-import logging
 import re
 
 from huggingface_hub.utils import are_progress_bars_disabled
@@ -24,20 +23,12 @@ def test_in_a_log_each_state_is_a_line(monkeypatch, capsys):
     assert re.fullmatch(r"generating: 3 of 4 responses, +[\d.,]+response/s, b, [\d:]+ left", last)
 
 
-def test_libraries_show_neither_bars_of_files_nor_advice_to_authors_of_tasks(
-    tmp_path, monkeypatch, capfd
-):
+def test_transformers_shows_no_bars_of_files(monkeypatch, capfd):
     monkeypatch.setattr(transformers_logging, "_tqdm_active", True)
-    with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
-        assert [*shown] == ["file"]
-    assert "Writing model shards" in capfd.readouterr().err
-    advice = logging.getLogger("lm_eval.api.task")
-    monkeypatch.setattr(advice, "level", advice.level)
-    bars.only_ours()
-    with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
-        assert [*shown] == ["file"]
-    assert capfd.readouterr().err == ""
-    assert not advice.isEnabledFor(logging.WARNING)
-    assert advice.isEnabledFor(logging.ERROR)
+    for shown_by_default in (True, False):
+        with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
+            assert [*shown] == ["file"]
+        assert ("Writing model shards" in capfd.readouterr().err) == shown_by_default
+        bars.only_ours()
     # A download of gigabytes without a word would look dead.
     assert not are_progress_bars_disabled()

@@ -205,7 +205,7 @@ def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
         Artefacts(study, tmp_path).intervention(FIRST)
     write_intervention(tmp_path, study, FIRST)
     numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
-    with pytest.raises(DamagedFileError, match=r"seed0\.json: kl is not a finite number"):
+    with pytest.raises(DamagedFileError, match=r"seed0\.json: .*kl: "):
         Artefacts(study, tmp_path).intervention(FIRST)
     write_intervention(tmp_path, study, FIRST)
     other = study.model_copy(

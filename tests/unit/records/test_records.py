@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -231,17 +231,17 @@ def test_token_records_say_their_vocabulary_and_ignore_metadata_of_pandas(
     "change",
     [
         {"version": 2}, {"responses": 1.5}, {"method": None}, {"more": 1}, {"repetitions": "x"},
-        {"repetitions": [{}]}, {"repetitions": [repetition(1, {}).as_json()]},
+        {"repetitions": [{}]}, {"repetitions": [asdict(repetition(1, {}))]},
         *(
-            {"repetitions": [{**repetition(0, {}).as_json(), **other}]}
+            {"repetitions": [{**asdict(repetition(0, {})), **other}]}
             for other in ({"tokens": True}, {"reward": math.nan}, {"reward": 10**400}, {"arms": {}})
         ),
     ],
 )  # fmt: skip
 def test_interventions_with_other_fields_or_values_are_damage(tmp_path, change):
     whole = Intervention("c", "f", "stapo", 8, (repetition(0, {}), repetition(1, {})))
-    write_json(tmp_path / "i", whole.as_json())
+    write_json(tmp_path / "i", asdict(whole))
     assert read_intervention(tmp_path / "i") == whole
-    (tmp_path / "i").write_text(json.dumps({**whole.as_json(), **change}))
+    (tmp_path / "i").write_text(json.dumps({**asdict(whole), **change}))
     with pytest.raises(DamagedFileError, match="; remove it"):
         read_intervention(tmp_path / "i")
