@@ -40,9 +40,8 @@ ROWS = 64
 """Number of responses in one pass."""
 SHOWN_SHARE = 0.8
 """Minimum share of responses whose texts show all their tokens; only these can be drawn again."""
-MAX_PARAMETERS = 20_000_000
-MAX_TOKENS, MAX_WORK = 1024, 5e12
-"""Limits for drawing responses again, a few minutes: tokens of a response; parameters x all tokens."""
+MAX_WORK = 5e12
+"""Limit for drawing responses again, a few minutes: parameters x tokens of all responses."""
 IDS = {token: number for number, token in enumerate(VOCABULARY)}
 TOKEN = re.compile(
     "|".join(re.escape(token) for token in sorted(VOCABULARY, key=len, reverse=True))
@@ -93,12 +92,10 @@ def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
     model = study.models[checkpoint.size]
     if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
         return False
-    parameters, tokens = _parameters(model), study.evaluation.max_response_tokens
     cells = [results.cell(job)[2] for job in jobs_of(study).all("score")]
     responses = sum(results.samples(name) * study.problems(name) for name in cells)
-    small = parameters <= MAX_PARAMETERS and tokens <= MAX_TOKENS
-    work = parameters * tokens * responses
-    return small and work <= MAX_WORK and bool(_weight_files(results, checkpoint))
+    work = _parameters(model) * study.evaluation.max_response_tokens * responses
+    return work <= MAX_WORK and bool(_weight_files(results, checkpoint))
 
 
 @cache

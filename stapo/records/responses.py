@@ -148,7 +148,7 @@ def read_responses(
         except ValueError as error:
             raise DamagedFileError(f"{path}:{number}: {error}; {AGAIN}") from error
     if not problems:
-        raise DamagedFileError(f"{path}: no responses; `stapo generate` writes them")
+        raise DamagedFileError(f"{path}: no responses; `stapo run generate` writes them")
     expected = range(rows or len(problems))
     if [problem.problem for problem in problems] != list(expected):
         raise DamagedFileError(

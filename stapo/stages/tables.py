@@ -19,7 +19,12 @@ def shown(study: Study) -> dict[str, Any]:
     settings = {"select", "development", "verdict", "curve"}
     return {
         "methods": {
-            name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
+            # A reference of one's own counts where there is one: others keep their fingerprint.
+            name: {
+                key: getattr(method, key)
+                for key in NAMES_OF_METHODS
+                if key != "bibtex" or method.bibtex
+            }
             for name, method in methods.items()
         },
         "evaluation": study.evaluation.model_dump(include=settings),

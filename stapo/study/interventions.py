@@ -8,7 +8,7 @@ from stapo.study.fields import Name, Rows, Strict, unit
 
 
 class Interventions(Strict):
-    """Single updates of checkpoints with and without silencing, by `stapo intervene`."""
+    """Single updates of checkpoints with and without silencing, by `stapo run intervene`."""
 
     seed: ClassVar[int] = 0
     """Seed of rollouts and prompts."""

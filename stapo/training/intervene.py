@@ -95,7 +95,7 @@ def intervene(job: InterventionJob) -> list[Path]:
         OwnFunctionError: a reward of the study's own raised an error.
     """
     if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
-        raise StudyError(["stapo intervene: runs in one process; start it without a launcher"])
+        raise StudyError(["stapo run intervene: runs in one process; start it without a launcher"])
     count = job.settings.repetitions
     with work_directory(job.work, job.config), traceback_kept(job.work / "traceback.txt"):
         require_whole(job.model)

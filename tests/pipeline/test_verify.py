@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ GRPO, JUSTRL, STAPO = (f"runs/tiny/{name}/seed0" for name in ("grpo", "justrl", 
 RUN = f"{STAPO}/provenance.json"
 MODEL = "model/model.safetensors"
 ABOUT = "provenance.json"
+SCORE = f"scores/{CELL}.parquet"
+OTHER_CELL = f"completions/tiny/grpo/seed0/{DECODING}/chain-2.jsonl"
 
 Change = Callable[[Path], Any]
 
@@ -79,20 +82,56 @@ def recorded(folder: Path) -> None:
         path.write_text(json.dumps(record))
     with opened(folder) as (results, _):
         found = about_study(results.study, results.root)
-    json_changed(ABOUT, lambda about: about.update({**found, "study": about["study"]}))(folder)
+    edited(ABOUT, lambda about: about.update({**found, "study": about["study"]}))(folder)
 
 
-def json_changed(name: str, change: Callable[[Any], Any]) -> Change:
+def edited(name: str, change: Callable[[Any], Any]) -> Change:
+    """Change the content of a JSON file, the records of JSON lines or the rows of a Parquet file."""
+
     def apply(folder: Path) -> None:
-        content = json.loads((folder / name).read_text())
-        change(content)
-        (folder / name).write_text(json.dumps(content))
+        path = folder / name
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            rows = table.to_pylist()
+            change(rows)
+            pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+        elif path.suffix == ".jsonl":
+            records = read_jsonl(path)
+            change(records)
+            write_jsonl(path, records)
+        else:
+            content = json.loads(path.read_text())
+            change(content)
+            path.write_text(json.dumps(content))
 
     return apply
 
 
+def then(*changes: Change) -> Change:
+    def apply(folder: Path) -> None:
+        for change in changes:
+            change(folder)
+
+    return apply
+
+
+first_run = partial(edited, RUN)
+
+
 def study_changed(change: Callable[[dict[str, Any]], Any]) -> Change:
-    return json_changed(ABOUT, lambda about: change(about["study"]))
+    return edited(ABOUT, lambda about: change(about["study"]))
+
+
+def in_attempts(change: Callable[[dict[str, Any]], Any]) -> Change:
+    return first_run(lambda run: change(run["attempts"][-1]["study"]))
+
+
+def in_command(name: str) -> Change:
+    def change(run: dict[str, Any]) -> None:
+        command = run["attempts"][-1]["command"]
+        command[command.index("tiny/stapo/seed0")] = name
+
+    return first_run(change)
 
 
 def dropped(section: str, name: str) -> Change:
@@ -109,11 +148,7 @@ def dropped(section: str, name: str) -> Change:
 
 
 def copied(of: str, to: str) -> Change:
-    def apply(folder: Path) -> None:
-        for source in [p for p in (folder / of, *(folder / of).rglob("*")) if p.is_file()]:
-            shutil.copy(source, folder / to / source.relative_to(folder / of))
-
-    return apply
+    return lambda folder: shutil.copy(folder / of, folder / to)
 
 
 def text_changed(name: str, old: str, new: str) -> Change:
@@ -125,32 +160,23 @@ def text_changed(name: str, old: str, new: str) -> Change:
     return apply
 
 
-def rows_changed(name: str, change: Callable[[list[dict[str, Any]]], Any]) -> Change:
-    """Change the rows of a Parquet file."""
-
-    def apply(folder: Path) -> None:
-        table = pq.read_table(folder / name)
-        rows = table.to_pylist()
-        change(rows)
-        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), folder / name)
-
-    return apply
-
-
-def score_changed(**columns: Any) -> Change:
-    return rows_changed(f"scores/{CELL}.parquet", lambda rows: rows[0].update(columns))
+def graded(folder: Path) -> None:
+    """Grade the responses of a cell again, if the pipeline would."""
+    scores = folder / SCORE
+    with suppress(OSError, ValueError, LookupError, TypeError, RuntimeError):
+        score(folder / f"completions/{CELL}.jsonl", read_identity(scores), scores)
 
 
 def cell_changed(change: Callable[[list[Any]], Any]) -> Change:
-    """Change the responses of a cell, and grade them again if the pipeline would."""
+    return then(edited(f"completions/{CELL}.jsonl", change), graded)
 
+
+def said_of_score(**fields: Any) -> Change:
     def apply(folder: Path) -> None:
-        path, scores = folder / f"completions/{CELL}.jsonl", folder / f"scores/{CELL}.parquet"
-        problems = read_jsonl(path)
-        change(problems)
-        write_jsonl(path, problems)
-        with suppress(OSError, ValueError, LookupError, TypeError, RuntimeError):
-            score(path, read_identity(scores), scores)
+        path = folder / SCORE
+        identity = {**read_identity(path), **fields}
+        table = pq.read_table(path).replace_schema_metadata(metadata_of(identity))
+        pq.write_table(table, path)
 
     return apply
 
@@ -162,78 +188,10 @@ def other_order(problems: list[Any]) -> None:
             problem[name] = problem[name][::-1]
 
 
-def responses_of(other: str) -> Change:
-    """Publish the responses of another checkpoint, graded again."""
-
-    def apply(folder: Path) -> None:
-        theirs = read_jsonl(folder / f"completions/{other}/{DECODING}/chain-2.jsonl")
-        cell_changed(lambda problems: problems.__setitem__(slice(None), theirs))(folder)
-
-    return apply
-
-
-def said_of_score(**fields: Any) -> Change:
-    def apply(folder: Path) -> None:
-        path = folder / f"scores/{CELL}.parquet"
-        identity = {**read_identity(path), **fields}
-        table = pq.read_table(path).replace_schema_metadata(metadata_of(identity))
-        pq.write_table(table, path)
-
-    return apply
-
-
-def made_by(**fields: Any) -> Change:
-    def apply(folder: Path) -> None:
-        path = folder / f"scores/{CELL}.parquet"
-        said_of_score(provenance={**read_identity(path)["provenance"], **fields})(folder)
-
-    return apply
-
-
-def metrics_changed(change: Callable[[list[Any]], Any]) -> Change:
-    def apply(folder: Path) -> None:
-        records = read_jsonl(folder / STAPO / "metrics.jsonl")
-        change(records)
-        write_jsonl(folder / STAPO / "metrics.jsonl", records)
-
-    return then_recorded(apply)
-
-
-def tokens_changed(change: Callable[[list[Any]], Any]) -> Change:
-    return then_recorded(rows_changed(f"{STAPO}/tokens.parquet", change))
-
-
-def then_recorded(change: Change) -> Change:
-    """Change files that the trainings name, and let them name the changed ones."""
-
-    def apply(folder: Path) -> None:
-        change(folder)
-        recorded(folder)
-
-    return apply
-
-
 def trained_on_problems(folder: Path) -> None:
     asked = read_jsonl(folder / f"completions/{CELL}.jsonl")
-    prompts = read_jsonl(folder / "data/prompts.jsonl")
-    prompts[:20] = [{"question": one["question"], "answer": one["gold"]} for one in asked[:20]]
-    write_jsonl(folder / "data/prompts.jsonl", prompts)
-
-
-def first_run(change: Callable[[dict[str, Any]], Any]) -> Change:
-    return json_changed(RUN, change)
-
-
-def in_command(name: str) -> Change:
-    def change(run: dict[str, Any]) -> None:
-        command = run["attempts"][-1]["command"]
-        command[command.index("tiny/stapo/seed0")] = name
-
-    return first_run(change)
-
-
-def in_attempts(change: Callable[[dict[str, Any]], Any]) -> Change:
-    return first_run(lambda run: change(run["attempts"][-1]["study"]))
+    prompts = [{"question": one["question"], "answer": one["gold"]} for one in asked[:20]]
+    edited("data/prompts.jsonl", lambda own: own.__setitem__(slice(20), prompts))(folder)
 
 
 def linked_scores(folder: Path) -> None:
@@ -268,28 +226,27 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "other prompts in the study": (
         study_changed(lambda study: study["data"].update(prompts=64)), INPUTS),
     "a base model of more steps": (
-        json_changed("models/tiny/base.json", lambda m: m.update(supervised_steps=600)), INPUTS),
+        edited("models/tiny/base.json", lambda m: m.update(supervised_steps=600)), INPUTS),
     "another overlap": (
-        json_changed("data/overlap.json", lambda o: o["shared"].update({"chain-2": 3})), INPUTS),
+        edited("data/overlap.json", lambda o: o["shared"].update({"chain-2": 3})), INPUTS),
     # Provenance
     "other GPU hours": (
-        json_changed(ABOUT, lambda about: about.update(training_gpu_hours=9.0)), PROVENANCE),
+        edited(ABOUT, lambda about: about.update(training_gpu_hours=9.0)), PROVENANCE),
     "a GPU on which nothing ran": (
-        json_changed(ABOUT, lambda about: about["environment"].update(gpus=["NVIDIA H100"])),
+        edited(ABOUT, lambda about: about["environment"].update(gpus=["NVIDIA H100"])),
         PROVENANCE),
     # Records
-    "a lost step": (metrics_changed(lambda records: records.pop(3)), RECORDS),
+    "a lost step": (then(edited(f"{STAPO}/metrics.jsonl", lambda own: own.pop(3)), recorded), RECORDS),
     "seconds of a lost attempt": (first_run(lambda run: run.update(seconds=0.1)), RECORDS),
-    "a lost token": (tokens_changed(lambda rows: rows.pop(3)), RECORDS),
+    "a lost token": (then(edited(f"{STAPO}/tokens.parquet", lambda rows: rows.pop(3)), recorded), RECORDS),
     # Scores
     **{f"scores of another {name}": (said_of_score(**{name: value}), ORIGIN) for name, value in (
         ("benchmark", "chain-3"), ("study", "other"), ("checkpoint", "tiny/stapo/seed0"),
-        ("decoding", "t0.7-p0.9"), ("samples", 2), ("engine", "transformers 5 on NVIDIA H100"))},
-    **{f"another {name}": (made_by(**{name: value}), ORIGIN) for name, value in (
-        ("processor", "another"), ("packages", {"torch": "1.0"}))},
-    "a score edited": (
-        score_changed(correct=True, correct_with_verifier=True, verdict="other"), SCORES),
-    "a verdict of no verifier": (score_changed(verifier="accepted"), SCORES),
+        ("decoding", "t0.7-p0.9"), ("samples", 2), ("engine", "transformers 5 on NVIDIA H100"),
+        ("provenance", {"processor": "another"}))},
+    "a score edited": (edited(SCORE, lambda rows: rows[0].update(answer="7")), SCORES),
+    "a verdict of no verifier": (
+        edited(SCORE, lambda rows: rows[0].update(verifier="accepted")), SCORES),
     "another gold": (cell_changed(lambda problems: problems[0].update(gold="0")), SCORES),
     "a problem lost": (cell_changed(lambda problems: problems.pop()), SCORES),
     "no problem": (cell_changed(lambda problems: problems.__setitem__(0, [1])), SCORES),
@@ -298,10 +255,10 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "called truncated": (
         cell_changed(lambda problems: problems[0]["truncated"].__setitem__(0, True)), SCORES),
     # Responses
-    "responses of another method": (responses_of("tiny/grpo/seed0"), RESPONSES),
+    "responses of another method": (then(copied(OTHER_CELL, f"completions/{CELL}.jsonl"), graded), RESPONSES),
     "samples in another order": (cell_changed(other_order), RESPONSES),
     "weights of the base model": (
-        then_recorded(copied("models/tiny/base/model.safetensors", f"{JUSTRL}/{MODEL}")),
+        then(copied("models/tiny/base/model.safetensors", f"{JUSTRL}/{MODEL}"), recorded),
         RESPONSES),
     "another temperature": (
         study_changed(lambda study: study["decodings"][DECODING].update(temperature=0.9)),
@@ -311,7 +268,7 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
         f"tables/main-{DECODING}.md", f"tables/main-{DECODING}.tex", "references.bib",
         "report.html", "figures/reward.svg")},
     "an edited Parquet value": (
-        rows_changed("tables/values.parquet", lambda rows: rows[0].update(value=99.9)), DRAWN),
+        edited("tables/values.parquet", lambda rows: rows[0].update(value=99.9)), DRAWN),
     "a figure of another study": (
         copied("figures/reward.png", "figures/entropy.png"), DRAWN),
 }  # fmt: skip
@@ -378,8 +335,8 @@ def test_a_summary_says_what_cannot_be_checked_without_the_raw_data(published):
     "change",
     [
         first_run(lambda run: run.update(fingerprint="0")),
-        json_changed("models/tiny/base.json", lambda model: model.update(layers=9)),
-        json_changed(ABOUT, lambda about: about.update(training_seconds=9.0)),
+        edited("models/tiny/base.json", lambda model: model.update(layers=9)),
+        edited(ABOUT, lambda about: about.update(training_seconds=9.0)),
         lambda folder: (folder / "tables" / "other.md").write_text("99.9"),
     ],
 )
@@ -417,14 +374,14 @@ def sparse(name: str) -> Change:
 
 
 def many_rows(folder: Path) -> None:
-    table = pq.read_table(folder / f"scores/{CELL}.parquet")
-    pq.write_table(table.take([0] * 10**5), folder / f"scores/{CELL}.parquet")
+    table = pq.read_table(folder / SCORE)
+    pq.write_table(table.take([0] * 10**5), folder / SCORE)
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {
     "FIFO as provenance": (fifo(ABOUT), "device, FIFO or socket"),
     "endless provenance": (endless(ABOUT), "is a link"),
-    "FIFO as a score": (fifo(f"scores/{CELL}.parquet"), "device, FIFO or socket"),
+    "FIFO as a score": (fifo(SCORE), "device, FIFO or socket"),
     "FIFO that nothing names": (fifo("tables/more.md"), "device, FIFO or socket"),
     "weights that are a hole": (sparse(f"{STAPO}/{MODEL}"), "nearly all holes"),
     "responses that are a hole": (sparse(f"completions/{CELL}.jsonl"), "nearly all holes"),

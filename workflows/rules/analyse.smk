@@ -22,7 +22,7 @@ for name in RUN.decodings:
             name=name,
             made_by=JOBS.param("tables", name),
         shell:
-            STAPO + " tables {params.name:q} --study {STUDY_FILE} > {log} 2>&1"
+            run("tables", "{params.name:q}") + " > {log} 2>&1"
 
 
 rule evidence:
@@ -105,6 +105,6 @@ for name in RUN.methods:
             [
                 path
                 for job in JOBS.all("score")
-                if f"/{name}/seed" in job.name
+                if job.name.split("/")[1] == name
                 for path in job.outputs
             ],

@@ -38,7 +38,7 @@ rule score:
             )
         ],
     log:
-        log_of(paths.SCORES).replace("/{benchmark}.parquet", ""),
+        log_of(os.path.dirname(paths.SCORES)),
     wildcard_constraints:
         checkpoint=one_of(FULL),
     resources:
