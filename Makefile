@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu bench lint site lock
+.PHONY: help setup venv setup-gpu smoke test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu bench lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -35,8 +35,11 @@ smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
-test: setup lint site ## run lint, type checks, unit and numerical tests, and a small run of the DAG
-	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: setup lint ## run lint, type checks, the fast tests, and one reduced pipeline with a rerun and verify
+	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"
+
+test-all: setup lint site ## run all tests, as CI does
+	$(RUN) pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-cpus: setup ## run the numerical tests with the instructions of other CPUs
 	tests/other_cpus.sh

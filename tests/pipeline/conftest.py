@@ -120,5 +120,7 @@ def edited(finished: Workspace) -> Iterator[Workspace]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests of this folder."""
+    """Mark the tests of this folder: all but one file are slow."""
     item.add_marker(pytest.mark.pipeline)
+    if item.path.name != "test_whole.py":
+        item.add_marker(pytest.mark.slow)

@@ -29,8 +29,6 @@ def test_every_table_is_on_a_page():
     ("name", "column", "page"),
     [
         ("tables/values", "value", "findings"),
-        ("tables/interventions", "Gradient norm", "miniature"),
-        ("regimes", "highest_entropy", "miniature"),
     ],
 )
 def test_another_number_in_the_results_makes_the_page_differ(

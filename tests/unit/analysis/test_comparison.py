@@ -130,7 +130,7 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
         ),
         ({"target": []}, "compare.target: List should have at least 1 item"),
         ({"baselines": "grpo"}, "compare.baselines: Input should be a valid list"),
-        ({"targets": "grpo"}, "compare.targets: unknown key; did you mean target?"),
+        ({"targets": "grpo"}, "compare.targets: unknown key; remove it"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(raw_study, compare, expected):

@@ -67,7 +67,7 @@ def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_
         ),
         (
             {"evaluation": {"development": ["chain-9"]}},
-            "evaluation.development: unknown name 'chain-9'; known: ",
+            "evaluation.development: unknown name 'chain-9'; ",
         ),
     ],
 )

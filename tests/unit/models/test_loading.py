@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from datasets import Dataset, load_dataset
 from safetensors.torch import load_file
 
-from stapo.files import write_jsonl
 from stapo.methods import METHODS
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.tiny import build_tiny
@@ -104,27 +102,13 @@ def on_a_terminal_told_yes(code: str, directory: Path) -> str:
 
 def test_no_code_of_a_model_is_run(tiny, tmp_path):
     model = str(with_code(tiny, tmp_path / "downloaded"))
-    write_jsonl(tmp_path / "p.jsonl", [{"question": "chain:1+1?", "answer": "2"}] * 64)
-    answered = {
-        "problem": 0, "question": "chain:1+1?", "gold": "2", "responses": ["3"], "num_tokens": [1],
-        "truncated": [False], "engines": ["e"],
-    }  # fmt: skip
-    write_jsonl(tmp_path / "c.jsonl", [{**answered, "problem": i} for i in range(100)])
-    study = ["--study", str(ROOT / "workflows" / "studies" / "smoke.yaml")]
-    judged = {**yaml.safe_load(Path(study[1]).read_text())}
-    judged["evaluation"] |= {"verifier": {"hub": "a/b", "revision": "0" * 40, "template": "own"}}
-    judged["benchmarks"] = {"chain-2": {"samples": 1}}
-    judged["run"]["benchmarks"] = ["chain-2"]
-    (tmp_path / "judged.json").write_text(json.dumps(judged))
+    (tmp_path / "own.yaml").write_text(
+        f"extends: smoke\nname: own\nmodels: {{own: {{path: {model}}}}}\nrun: {{sizes: [own]}}\n"
+    )
     commands = [
         ["evaluate", model, "--benchmark", "chain-2", "--decoding", "t1.0-p1.0"],
-        ["generate", *study, "--checkpoint", "tiny/base", "--decoding", "t1.0-p1.0", "--model", model,
-         "--work", "work", "--out", "out"],
-        ["train", *study, "--size", "tiny", "--method", "grpo", "--seed", "0", "--base", model,
-         "--prompts", "p.jsonl", "--work", "train", "--out", "trained", "--metrics", "m.jsonl"],
-        ["score", "--study", "judged.json", "--checkpoint", "tiny/base", "--decoding", "t1.0-p1.0",
-         "--benchmark", "chain-2", "--completions", "c.jsonl", "--out", "s.parquet", "--verifier", model],
-    ]  # fmt: skip
+        ["run", "base", "--study", "own.yaml"],
+    ]
     told = on_a_terminal_told_yes(RUN.format(commands=commands), tmp_path)
     assert not (tmp_path / "marker").exists(), told
     assert "[y/N]" not in told

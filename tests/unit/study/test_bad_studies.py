@@ -116,7 +116,6 @@ TABLE = [
     ('models: {m: {hub: /abs/path, revision: main}, n: {hub: a/b--c, revision: main}}', [
         'models.m.hub: expected a repository of the Hub as owner/name; of your',
         'models.n.hub: the Hub does not allow --, .. or a final .git in a name']),
-    ('models: {tiny: {heads: 5}}', ['models.tiny.heads: half of the heads are key-value heads; choose an']),
     ('models: {Verifier: {hub: a/b, revision: main}}', [
         'models.Verifier: this name is reserved for the files of the verifier;']),
     ('models: {m: {hub: a/b}}', ['models.m.revision: missing; add it (s.yaml:3)']),

@@ -10,9 +10,9 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stapo.publication.folder import published_study
 from stapo.exhibits import figure_names
 from stapo.methods import METHODS
+from stapo.publication.folder import published_study
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
 from stapo.study import (

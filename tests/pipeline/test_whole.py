@@ -1,0 +1,23 @@
+"""One reduced study: run, run again, changed, and verified, as a user would."""
+
+import subprocess
+import sys
+
+from stapo.repository import ROOT
+
+
+def test_a_reduced_study_runs_reruns_and_verifies(workspace):
+    assert workspace.jobs() == {}
+    folder = workspace.path / "results" / "smoke"
+    table = (folder / "tables" / "main-t1.0-p1.0.md").read_text()
+    assert all(name in table for name in ("GRPO", "20-Entropy", "JustRL", "STAPO"))
+    assert "<html" in (folder / "report.html").read_text()
+    command = [sys.executable, "-P", "-m", "stapo", "verify", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # A new benchmark for one decoding trains nothing and leaves what is graded alone.
+    workspace.study["run"]["benchmarks"].append("linear-equation")
+    workspace.write()
+    jobs = workspace.jobs()
+    assert not {"train", "weights", "prompts", "base_model"} & set(jobs)
+    assert jobs["generate"] == jobs["score"] == 10
