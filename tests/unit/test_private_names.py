@@ -1,7 +1,8 @@
 """Names of other packages that may change without notice are listed, and are still there.
 
-`private_names.md` beside this file is the list. A failure says which name of which package and version, and where it is
-used. What the names do is what the tests of the trainer, of resuming and of the scores would miss.
+`private_names.md` beside this file is the list. A failure says which name of which package and
+version, and where it is used. What the names do is what the tests of the trainer, of resuming and
+of the scores would miss.
 """
 
 import ast
@@ -270,7 +271,9 @@ def unlisted(names: set[str]) -> set[str]:
 def test_a_private_name_of_another_package_is_listed(path):
     tree = ast.parse(path.read_text())
     missing = unlisted(foreign_names(tree) | deep_imports(tree))
-    assert not missing, f"{path.name}: {', '.join(sorted(missing))}: not in tests/unit/private_names.md"
+    assert not missing, (
+        f"{path.name}: {', '.join(sorted(missing))}: not in tests/unit/private_names.md"
+    )
 
 
 def test_what_the_workflow_reads_of_snakemake_is_listed():
