@@ -108,10 +108,16 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
     found = progress(study, root)
     console.print(_stage_table(study, found))
-    if trainings := [one for one in found if one.stage == "train"]:
+    trainings = [one for one in found if one.stage == "train"]
+    if trainings:
         console.print(_training_table(trainings))
     for state, line in _notes(found):
         console.print(Text(line, style=STYLES.get(state, "")))
+    record = root / paths.CHECKSUMS.format(study=study.name)
+    if record.is_file() and all(one.state == "waiting" for one in trainings):
+        console.print(
+            Text(f"only its record is here, as in git: {record.parent} can be read and verified")
+        )
     states = {one.state for one in found}
     if "failed" in states:
         hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"

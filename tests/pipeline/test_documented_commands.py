@@ -6,7 +6,7 @@ and the finished run of the reduced smoke study under the names that the pages u
 
 - `stapo` in this process;
 - `snakemake` and `make` with `--dry-run`, which shows that study, targets and options exist. The tests of
-  this folder and tests/extensions run whole studies, and CI is `make test`.
+  this folder and tests/extensions run whole studies.
 
 A new command needs an entry below only if it cannot run so. An entry that fits no command is an error.
 """
@@ -50,7 +50,6 @@ ELSEWHERE: dict[str, str] = {}
 HUB = "needs the internet: models, prompts or benchmarks of the Hub"
 NOT_HERE = {
     "stapo fetch workflows/studies/paper.yaml": HUB,
-    "stapo fetch workflows/studies/mine.yaml": HUB,
     "stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --benchmark math500 "
     "--backend vllm": "needs a GPU for vLLM, and the internet",
 }
