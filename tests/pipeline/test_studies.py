@@ -29,6 +29,7 @@ JOBS = {
     "paper-1.7b": {"train": 4, "base": 2, "generate": 50 + 96, "score": 300 + 96},
     "paper-rollouts": {"train": 12, "base": 4, "generate": 150 + 288, "score": 900 + 288},
     "single-gpu": {"train": 4, "base": 1, "generate": 26 + 12, "score": 156 + 12},
+    "paper-v3": {"train": 12, "base": 4, "generate": 150 + 288, "score": 900 + 288},
     "ablation-v3": {"train": 12, "base": 4, "generate": 150, "score": 900},
     "ablation-v5": {"train": 11, "base": 2, "generate": 134 + 264, "score": 804 + 264},
     "dose-v5": {"train": 6, "base": 2, "generate": 74 + 144, "score": 444 + 144},
