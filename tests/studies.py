@@ -87,6 +87,7 @@ TRAINING = {
     "learning_rate": near(1e-12, 1, False),
     "warmup_steps": near(0, 10**6),
     "weight_decay": near(0, 1, False),
+    "decayed": st.sampled_from(["matrices", "all"]),
     "gradient_clip": near(1e-6, 1e9, False),
     "max_prompt_tokens": near(1, 2**20),
     "max_response_tokens": near(1, 2**20),

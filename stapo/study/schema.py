@@ -54,6 +54,11 @@ class TrainingSettings(Strict):
         0, ge=0, le=10**6, description="Steps in which the learning rate rises from 0"
     )
     weight_decay: float = Field(0.0, ge=0, le=1, description="Weight decay of AdamW")
+    decayed: Literal["matrices", "all"] = Field(
+        "matrices",
+        exclude_if=lambda value: value == "matrices",
+        description="Parameters with weight decay: without norms as in Transformers, or all as in veRL",
+    )
     gradient_clip: float = Field(
         1.0, ge=1e-6, le=1e9, description="Norm to which a larger gradient is scaled down"
     )

@@ -64,6 +64,7 @@ class _Settings(GRPOConfig):  # type: ignore[misc]
         },
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
+    decayed: str = field(default="matrices", metadata={"help": "Weight decay: matrices or all"})
     rollout_mismatch_limit: float | None = field(
         default=None, metadata={"help": "Mean mismatch with vLLM, in nats, above which it stops"}
     )

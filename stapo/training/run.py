@@ -153,6 +153,7 @@ def _optimiser(training: TrainingSettings) -> dict[str, Any]:
         "lr_scheduler_type": "constant_with_warmup",
         "warmup_steps": training.warmup_steps,
         "weight_decay": training.weight_decay,
+        "decayed": training.decayed,
         "max_grad_norm": training.gradient_clip,
     }
 

@@ -246,6 +246,13 @@ class StapoTrainer(ResumableTrainer):
         self._check_mismatch()
         return loss
 
+    def get_decay_parameter_names(self, model: Any) -> list[str]:
+        """Return the parameters with weight decay: without norms as in Transformers, or all as in veRL."""
+        if self.args.decayed == "all":
+            return [name for name, _ in model.named_parameters()]
+        names: list[str] = super().get_decay_parameter_names(model)
+        return names
+
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Return the gradient norm; raise an error if it is not finite, before the weights change."""
         norm = super()._get_grad_norm(model, grad_norm)

@@ -5,9 +5,9 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import Workspace
 from hypothesis import HealthCheck, given, settings
 from studies import SMOKE, studies
+from workspace import Workspace
 
 from stapo import paths
 from stapo.canonical import canonical

@@ -272,6 +272,20 @@ def test_it_refuses_what_was_changed_afterwards_and_what_is_no_config(base, tmp_
         trainer(base, GRPOConfig(str(tmp_path), **CPU))
 
 
+def test_weight_decay_is_that_of_transformers_or_of_all_parameters_as_in_verl(base, tmp_path):
+    decaying = {}
+    for decayed in ("matrices", "all"):
+        config = StapoConfig(str(tmp_path), **CPU, **SMALL, weight_decay=0.1, decayed=decayed)
+        groups = trainer(base, config).create_optimizer().param_groups
+        decaying[decayed] = [
+            p.ndim for group in groups if group["weight_decay"] for p in group["params"]
+        ]
+    assert {*decaying["matrices"]} == {2}
+    norms = decaying["all"].count(1)
+    assert norms > 0
+    assert len(decaying["all"]) == len(decaying["matrices"]) + norms
+
+
 def test_truncated_completions_are_masked_if_asked(base, tmp_path):
     numbers = []
     for masked in (False, True):
