@@ -43,7 +43,7 @@ def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, Mi
     lengths[0], lengths[1] = 0, WIDTH
     mask = torch.arange(WIDER) < lengths.unsqueeze(1)
     logps = uniform(-8, -0.1, ROWS, WIDTH)
-    old = logps - uniform(-1, 1, ROWS, WIDTH)
+    old = (logps - uniform(-1, 1, ROWS, WIDTH)).clamp(max=-0.01)
     advantages = uniform(0.5, 2, ROWS) * torch.tensor([1, -1] * (ROWS // 2))
     advantages[-1] = 0.0
     inside = mask[:, :WIDTH]
