@@ -188,10 +188,16 @@ def num_silenced_at_random(
 
 
 def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> Bools:
-    """Return the ceil(fraction n) tokens of highest entropy; in a tie, the first in row order."""
+    """Return the ceil(fraction n) tokens of highest entropy; in a tie, rows take turns."""
     tokens = positions(mask)
     num_kept = math.ceil(fraction * len(tokens))
-    ordered = sorted(tokens, key=lambda at: (-entropies[at[0]][at[1]], at))
+
+    def turn(at: tuple[int, int]) -> int:
+        row, column = at
+        same = [c for r, c in tokens if r == row and entropies[r][c] == entropies[row][column]]
+        return same.index(column)
+
+    ordered = sorted(tokens, key=lambda at: (-entropies[at[0]][at[1]], turn(at), at))
     return without(mask, set(ordered[num_kept:]))
 
 

@@ -31,7 +31,7 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
     Tokens with the same context, such as the first ones of a group's responses, have the same entropy.
     With another order of summation (another micro-batch, number of ranks, or CPU) their entropies differ by
     rounding, and rounding would decide which of them a threshold removes. Entropies that are equal at this
-    resolution are ties, which every selection resolves by its rules: strict comparisons and row-major order.
+    resolution are ties, which every selection resolves by its rules: strict comparisons, and turns of the responses.
 
     Args:
         entropies: entropies in nats, of any shape.
@@ -184,7 +184,8 @@ def silence_candidates(
 def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) -> Tensor:
     """Return the k = ceil(fraction * n) of the n response tokens with the highest entropy.
 
-    Ties are kept in row-major order, so that exactly k tokens are kept.
+    Exactly k tokens are kept. Of tokens with the lowest entropy that is kept, first the first of each response
+    is kept, then the second of each, and so on, so that ties fall evenly over the responses.
 
     Args:
         entropies: (B, T) entropies of the policy.
@@ -194,13 +195,20 @@ def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) ->
     Raises:
         ValueError: shapes do not match.
 
-    Source: 20-Entropy (arXiv 2506.01939).
+    Source: 20-Entropy (arXiv 2506.01939); the order of ties is our choice.
     """
     check_shapes(mask=mask, entropies=entropies)
     count = int(mask.sum())
     # 0.55 * 100 is 55.00000000000001 in floating point, which must not add a token.
     kept = min(count, ceil(round(fraction * count, 9)))
-    order = torch.sort(entropies[mask], descending=True, stable=True).indices
+    values = entropies[mask]
+    lowest = values.sort(descending=True).values[kept - 1 : kept] if kept else values[:0]
+    # The how manieth of the tied tokens of its response a token is, 0 for others.
+    tied = torch.isin(entropies, lowest) & mask
+    turns = (tied.cumsum(dim=1) * tied)[mask]
+    # Both sorts are stable: by entropy, then by turn, then by row.
+    order = turns.sort(stable=True).indices
+    order = order[values[order].sort(descending=True, stable=True).indices]
     chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)
     chosen[order[:kept]] = True
     keep = torch.zeros_like(mask)
