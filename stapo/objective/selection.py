@@ -31,7 +31,7 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
     Tokens with the same context, such as the first ones of a group's responses, have the same entropy.
     With another order of summation (another micro-batch, number of ranks, or CPU) their entropies differ by
     rounding, and rounding would decide which of them a threshold removes. Entropies that are equal at this
-    resolution are ties, which every selection resolves by its rules: strict comparisons, and turns of the responses.
+    resolution are ties, which every selection resolves by its rules: strict comparisons, or turns.
 
     Args:
         entropies: entropies in nats, of any shape.
@@ -184,8 +184,8 @@ def silence_candidates(
 def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) -> Tensor:
     """Return the k = ceil(fraction * n) of the n response tokens with the highest entropy.
 
-    Exactly k tokens are kept. Of tokens with the lowest entropy that is kept, first the first of each response
-    is kept, then the second of each, and so on, so that ties fall evenly over the responses.
+    Exactly k tokens are kept. Of tokens with the lowest entropy that is kept, the first of every response
+    comes first, then the second of every response, and so on: ties fall evenly over the responses.
 
     Args:
         entropies: (B, T) entropies of the policy.
