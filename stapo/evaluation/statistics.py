@@ -180,13 +180,34 @@ def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
     if min(len(ours), len(theirs)) == 1 or not isfinite(value):
         return Interval(value, nan, nan)
-    errors = [_mean_and_squared_error(_logarithms(values))[1] for values in (ours, theirs)]
+    half = _welch(_logarithms(ours), _logarithms(theirs))
+    return Interval(value, value * exp(-half), value * exp(half))
+
+
+def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """Return the mean of one value per training of a method minus that of another, with Welch's interval."""
+    value = mean_of_seeds(ours).value - mean_of_seeds(theirs).value
+    if min(len(ours), len(theirs)) == 1 or not isfinite(value):
+        return Interval(value, nan, nan)
+    half = _welch(ours, theirs)
+    return Interval(value, value - half, value + half)
+
+
+def detectable_between(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the difference of means that is found with a power of 80 % at 5 %, nan for one value each."""
+    if min(len(ours), len(theirs)) == 1 or not all(map(isfinite, (*ours, *theirs))):
+        return nan
+    return 2.80 * sqrt(sum(_mean_and_squared_error(values)[1] for values in (ours, theirs)))
+
+
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return half the width of Welch's interval of a difference of means."""
+    errors = [_mean_and_squared_error(values)[1] for values in (ours, theirs)]
     if sum(errors) == 0:
-        return Interval(value, value, value)
+        return 0.0
     degrees = len(ours) - 1, len(theirs) - 1
     freedom = sum(errors) ** 2 / sum(e**2 / d for e, d in zip(errors, degrees, strict=True))
-    half = _student(max(int(freedom), 1)) * sqrt(sum(errors))
-    return Interval(value, value * exp(-half), value * exp(half))
+    return _student(max(int(freedom), 1)) * sqrt(sum(errors))
 
 
 def _student(degrees: int) -> float:

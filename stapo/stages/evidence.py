@@ -20,10 +20,12 @@ def all_results(of: Jobs) -> dict[str, Any]:
 def jobs(of: Jobs) -> Iterator[Job]:
     """Yield the one job."""
     study = of.study
+    primary = study.compare.endpoint if study.compare else None
+    endpoint = {"endpoint": primary} if primary else {}
     yield Job(
         "evidence",
         "",
-        {**shown(study), "cited": cited(of)},
+        {**shown(study), "cited": cited(of), **endpoint},
         all_results(of),
         (
             *(

@@ -279,6 +279,10 @@ class Evaluation(Strict):
     )
 
 
+Endpoint = Literal["reward-last-half", "reward", "accuracy", "curve", "until-collapse"]
+"""What a training is judged by, one number: see `stapo.analysis.endpoints`."""
+
+
 class Compare(Strict):
     """Targets and baselines of the comparisons in the tables."""
 
@@ -292,6 +296,10 @@ class Compare(Strict):
     ) = Field(None, description="Method or methods of run.methods; default: stapo and stapo-v2")
     baselines: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
         None, description="Methods of run.methods; default: grpo, 20-entropy and justrl"
+    )
+    endpoint: Endpoint | None = Field(
+        None,
+        description="Primary endpoint, named before the study runs; default: none, all are secondary",
     )
 
 

@@ -1,0 +1,160 @@
+"""Endpoints: what a training is judged by, one number each, and differences between methods.
+
+The accuracy of the last checkpoint is one of several: where trainings oscillate, it depends on when they end.
+A study names its primary endpoint before it runs (`compare.endpoint`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+
+import numpy as np
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.averages import of_trainings
+from stapo.analysis.curves import moving_mean, shares_of, values_of, width_of
+from stapo.analysis.stability import COLLAPSE, entropy_numbers, late_curve, warm_up_steps
+from stapo.evaluation.statistics import (
+    Interval,
+    detectable_between,
+    difference_between,
+    exact_p_value,
+    mean_of_seeds,
+)
+from stapo.study import Checkpoint, TrainingRun
+
+Values = dict[TrainingRun, float]
+EXACT = 10
+"""Trainings of a method up to which all exchanges of two methods' trainings are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointRow:
+    """An endpoint of a method at a size, over its trainings."""
+
+    size: str
+    endpoint: str
+    """Name in `ENDPOINTS`."""
+    method: str
+    title: str
+    values: list[float]
+    """By seed; nan if it was not measured."""
+    gaps: list["Gap"]
+    """Targets minus this method."""
+
+    @property
+    def mean(self) -> Interval:
+        """Mean over the trainings, with Student's interval."""
+        return mean_of_seeds(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Difference of a target and another method, over trainings."""
+
+    target: str
+    """Title of the target."""
+    value: Interval
+    """Target minus method, with Welch's interval."""
+    p_value: float
+    """Of the exact test; nan with one training or with more than `EXACT`."""
+    detectable: float
+    """Difference that is found with a power of 80 %."""
+
+
+def _mean_reward(artefacts: Artefacts, share: float) -> Values:
+    """Return the mean reward over the last share of the steps of each training."""
+    found = {}
+    for run in artefacts.study.runs():
+        rewards = values_of(artefacts, run, "reward")
+        found[run] = float(rewards[len(rewards) - round(share * len(rewards)) :].mean())
+    return found
+
+
+def _accuracy(artefacts: Artefacts) -> Values:
+    """Return the accuracy of the last weights of each training in percent, under the first decoding."""
+    study = artefacts.study
+    found = of_trainings(artefacts, study.run.decodings[0], study.run.benchmarks)
+    return {run: interval.value for run, interval in found.items()}
+
+
+def _curve(artefacts: Artefacts) -> Values:
+    """Return the mean accuracy over the steps in percent: the area under the evaluation curve / steps."""
+    study = artefacts.study
+    if not study.kept_steps() or (curve := late_curve(study)) is None:
+        return {}
+    shares, found = shares_of(artefacts, *curve), {}
+    for run in study.runs():
+        steps = [0, *study.kept_steps(), study.training.steps]
+        points = {
+            step: study.checkpoint(run.size, run.method, run.seed, step) for step in steps if step
+        }
+        known = {0: shares[Checkpoint(run.size)]} | {
+            step: shares[checkpoint] for step, checkpoint in points.items() if checkpoint in shares
+        }
+        area = np.trapezoid([100 * share for share in known.values()], [*known])
+        found[run] = float(area) / max(known)
+    return found
+
+
+def _until_collapse(artefacts: Artefacts) -> Values:
+    """Return the share of the steps before the entropy collapses in percent; 100 if it never does."""
+    study, found = artefacts.study, {}
+    warm_up = warm_up_steps(study)
+    for run in study.runs():
+        entropy = values_of(artefacts, run, "entropy")
+        numbers = entropy_numbers(entropy, warm_up)
+        smooth = moving_mean(entropy[warm_up:], width_of(len(entropy)))
+        below = np.flatnonzero(smooth < COLLAPSE * max(numbers.start, numbers.level))
+        found[run] = 100.0 * (warm_up + below[0]) / len(entropy) if len(below) else 100.0
+    return found
+
+
+ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
+    "reward-last-half": ("training reward, last half", lambda of: _mean_reward(of, 0.5)),
+    "reward": ("training reward", lambda of: _mean_reward(of, 1.0)),
+    "accuracy": ("accuracy at the end [%]", _accuracy),
+    "curve": ("mean accuracy of the evaluation curve [%]", _curve),
+    "until-collapse": ("steps before the entropy collapses [%]", _until_collapse),
+}
+"""Name in `compare.endpoint` -> what it is, and the function that computes it."""
+
+
+def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
+    """Yield a row for each size, endpoint and method; the primary endpoint comes first."""
+    study = artefacts.study
+    primary = study.compare.endpoint if study.compare else None
+    names = sorted(ENDPOINTS, key=lambda name: name != primary)
+    measured = {name: ENDPOINTS[name][1](artefacts) for name in names}
+    targets, _ = study.compared()
+    for size in study.run.sizes:
+        for name in names:
+            if not measured[name]:
+                continue
+            by_method = {
+                method: [
+                    measured[name][TrainingRun(size, method, seed)] for seed in study.run.seeds
+                ]
+                for method in study.run.methods
+            }
+            for method, values in by_method.items():
+                others = [target for target in targets if target != method]
+                yield EndpointRow(
+                    size=size,
+                    endpoint=name,
+                    method=method,
+                    title=study.method(method).title,
+                    values=values,
+                    gaps=[gap(study.method(one).title, by_method[one], values) for one in others],
+                )
+
+
+def gap(target: str, ours: Sequence[float], theirs: Sequence[float]) -> Gap:
+    """Return the difference of a target and another method, from one value for each training."""
+    several = 1 < len(ours) <= EXACT and all(map(isfinite, (*ours, *theirs)))
+    return Gap(
+        target=target,
+        value=difference_between(ours, theirs),
+        p_value=exact_p_value(ours, theirs) if several else nan,
+        detectable=detectable_between(ours, theirs),
+    )
