@@ -21,6 +21,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from stapo.analysis.table import Interval
 from stapo.text import visible
 
 alt.data_transformers.enable("default", max_rows=None)
@@ -52,6 +53,11 @@ def cell(value: Any) -> str | float | int | None:
         return None
     short = float(f"{float(value):.{DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def interval(found: Interval, unit: float = 1.0, axis: str = "y") -> dict[str, float]:
+    """Return the fields of a row for a value with its interval, in another unit."""
+    return {axis: unit * found.value, "low": unit * found.low, "high": unit * found.high}
 
 
 def data(rows: Iterable[Row]) -> pd.DataFrame:

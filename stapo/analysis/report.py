@@ -13,11 +13,11 @@ from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, specification
+from stapo.analysis.evidence.tokens import token_rows
 from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.responses import response_choice
-from stapo.analysis.page.tokens import token_records, token_rows
 from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
 from stapo.analysis.table import UNMEASURED, Column, Table
@@ -138,7 +138,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
     scripts = [document.vega(), document.script("report.js")]
     grids = _grids(artefacts)
     evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
-    tokens, numbers = token_rows(token_records(artefacts)), _numbers(artefacts)
+    tokens, numbers = token_rows(artefacts), _numbers(artefacts)
     return template("report.html.j2").render(
         study=study,
         sections=_sections(

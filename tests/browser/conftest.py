@@ -11,6 +11,7 @@ from finished_study import finish
 
 from stapo import paths
 from stapo.analysis import charts, report
+from stapo.analysis.evidence.tokens import _shown as shown_token
 from stapo.analysis.figures import token_frequencies
 from stapo.analysis.table import Column, Table
 from stapo.repository import CATALOGUE, ROOT
@@ -45,6 +46,12 @@ def tokens(study: Study) -> list[dict[str, Any]]:
         }
         for index in range(TOKENS)
     ]  # fmt: skip
+
+
+def escaped(study: Study) -> list[dict[str, Any]]:
+    return [
+        {name: shown_token(name, value) for name, value in row.items()} for row in tokens(study)
+    ]
 
 
 def figure(artefacts: Any) -> Any:
@@ -101,7 +108,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_frequencies, "make", figure)
         patch.setattr(report, "evidence_table", lambda artefacts, name: verdicts(artefacts))
-        patch.setattr(report, "token_records", lambda artefacts: tokens(study))
+        patch.setattr(report, "token_rows", lambda artefacts: escaped(study))
         figures = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
         patch.setattr(paths, "figure_names", lambda study: figures)
         patch.setattr(paths, "table_names", lambda study: ["verdicts"])

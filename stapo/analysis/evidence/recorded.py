@@ -18,10 +18,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.estimates import Array, Mask, Sample, sample_of
+from stapo.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
 from stapo.methods import s2t_arguments
 
 PERCENTILE = 0.8
@@ -83,6 +82,11 @@ class Recorded:
         """Tokens whose gradient norm is known."""
         return ~np.isnan(self.norm)
 
+    @cached_property
+    def known_norm(self) -> Array:
+        """The norm, 0 where unknown."""
+        return np.where(self.measured, self.norm, 0.0)
+
     def numbers(self, column: str) -> Array:
         """Return a column as numbers, nan where it is null."""
         return self.frame[column].to_numpy(dtype=float, na_value=np.nan)
@@ -90,6 +94,26 @@ class Recorded:
     def is_kind(self, kind: str) -> Mask:
         """Return which tokens are of a kind."""
         found: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
+        return found
+
+    @cached_property
+    def _hash(self) -> Array:
+        """A number in (0, 1] for each token, by its place: always the same, in whatever order records are."""
+        keys = self.frame[["seed", "step", "prompt", "response", "position"]].astype("int64")
+        hashes = np.asarray(pd.util.hash_pandas_object(keys, index=False), np.uint64)
+        return (hashes.astype(float) + 1) / 2.0**64
+
+    def shuffled(self, of: Mask) -> Indices:
+        """Return the indices of some tokens in a random order, which is always the same."""
+        places = np.flatnonzero(of)
+        found: Indices = places[np.argsort(self._hash[places], kind="stable")]
+        return found
+
+    def drawn(self, of: Mask) -> Indices:
+        """Return the indices of some tokens in the order of random draws in proportion to their weights."""
+        places = np.flatnonzero(of)
+        keys = -np.log(self._hash[places]) / self.sample.weight[places]
+        found: Indices = places[np.argsort(keys, kind="stable")]
         return found
 
 
@@ -152,16 +176,6 @@ def weighted_quantile(values: Array, weights: Array, level: float) -> float:
     reached = np.cumsum(weights[order])
     place = int(np.searchsorted(reached, level * reached[-1]))
     return float(values[order][min(place, len(values) - 1)])
-
-
-def order_of(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """Return a number for each token that orders them at random, and always in the same way.
-
-    It is a hash of seed, step, prompt, response and position, so the order of the records does not matter.
-    """
-    keys = ["seed", "step", "prompt", "response", "position"]
-    hashes = pd.util.hash_pandas_object(frame[keys].astype("int64"), index=False)
-    return np.asarray(hashes, np.uint64)
 
 
 def notes_of(found: Iterable[Recorded]) -> list[str]:

@@ -18,7 +18,7 @@ COLUMNS: "list[Column[Quadrant]]" = [
     Column("Quadrant", lambda row: row.name, text=True),
     Column("Recorded", lambda row: row.tokens.records, ",d"),
     estimated("Tokens", lambda row: row.tokens, ",.0f"),
-    estimated("Density [%]", lambda row: row.density, unit=100),
+    estimated("Density [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
     estimated("Against high/high [%]", lambda row: row.against, "+.1f"),
     estimated("Of the squared gradient [%]", lambda row: row.gradient_share, unit=100),
