@@ -79,4 +79,4 @@ def _shown(name: str, value: Any) -> Any:
         return value
     if isinstance(value, float):
         return cell(float(f"{value:.{SIGNIFICANT}g}"))
-    return [_shown(name, one) for one in list(value)]
+    return [_shown(name, one) for one in np.asarray(value, dtype=object).tolist()]
