@@ -43,12 +43,11 @@ def rows_of_size(
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    steps = study.training.steps
-    text = f"Lines: {smoothing(steps)}."
+    steps, text = study.training.steps, f"Lines: {smoothing(study.training.steps)}."
     if len(study.run.seeds) > 1:
         text = f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
     elif width_of(steps) > 1:
-        text = f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
+        text += " Pale behind them: the values of the steps."
     return text + (f" One of {stride(steps)} steps is drawn." if stride(steps) > 1 else "")
 
 
@@ -58,11 +57,7 @@ def stride(points: int) -> int:
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
-    """Return the (steps,) values of a quantity of the metrics in a training.
-
-    Raises:
-        DamagedFileError: the metrics are missing, damaged or incomplete, or a value is not a number.
-    """
+    """Return the (steps,) values of a quantity of the metrics in a training."""
     records = artefacts.metrics(run)
     path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
     for number, record in enumerate(records, start=1):
@@ -202,9 +197,6 @@ def over_steps(
         label: label of the vertical axis, with the unit.
         log: whether that axis is logarithmic.
         reference: height and label of a horizontal line.
-
-    Raises:
-        DamagedFileError: files of metrics are missing, damaged or incomplete; one line for each file.
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))

@@ -120,11 +120,7 @@ def _points(found: Difference | Interval) -> str:
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
-    """Write the report of a finished study.
-
-    Raises:
-        DamagedFileError, StaleScoreError: as for `render_report`.
-    """
+    """Write the report of a finished study."""
     page = render_report(study, root)
     path = root / paths.REPORT.format(study=study.name)
     with replace_file(path) as stream:
@@ -133,12 +129,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 
 
 def render_report(study: Study, root: Path = Path()) -> str:
-    """Return the page; equal results give equal bytes.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-        DamagedFileError: a file that it is computed from is truncated or corrupt.
-    """
+    """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
     scripts = [document.vega(), document.script("report.js")]
     grids = {

@@ -120,11 +120,7 @@ class Recorded:
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
-    """Return the recorded tokens of each size and method, in the order of the study.
-
-    Raises:
-        DamagedFileError: token records are missing or damaged; one line for each file.
-    """
+    """Return the recorded tokens of each size and method, in the order of the study."""
     study, found = artefacts.study, []
     tokens = artefacts.of_runs(artefacts.tokens)
     for size in study.run.sizes:

@@ -38,9 +38,6 @@ def token_rows(artefacts: Artefacts, most: int = MOST) -> list[dict[str, Any]]:
         For each token, ordered by size, method, seed and place: `NAMES`. Unknown numbers and lists are None,
         quadrant is None for tokens without A > 0, and category None for tokens that are no candidates.
         Texts are untrusted, but without invisible characters.
-
-    Raises:
-        DamagedFileError: token records are missing or damaged; one line for each file.
     """
     each = most // sum(1 for _ in artefacts.study.runs())
     return [

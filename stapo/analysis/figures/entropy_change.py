@@ -24,11 +24,7 @@ BINS = 10
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return predicted against measured entropy change of tokens, both as ranks within their repetition.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return predicted against measured entropy change of tokens, both as ranks within their repetition."""
     study, panels = artefacts.study, []
     each = charts.MAX_POINTS // max(len(study.intervened()), 1)
     group = charts.colours(["token", "mean"])

@@ -17,12 +17,7 @@ EXHIBIT = Exhibit(order=60, title="Entropy of the tokens by quantile")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return the quantiles over steps: a row per size, a panel per level.
-
-    Raises:
-        DamagedFileError: metrics are missing or damaged, or a quantile is not a number; one line for each
-        file.
-    """
+    """Return the quantiles over steps: a row per size, a panel per level."""
     study, stated = artefacts.study, paper()["entropy_quantiles"]
     quantiles = artefacts.of_runs(lambda run: _quantiles(artefacts, run))
     levels = sorted(set.intersection(*(set(one) for one in quantiles.values())), key=float)

@@ -23,11 +23,7 @@ SHOWN = ("entropy", "entropy_rollout", "reward", "gradient_norm", "cosine", "kl"
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return what each arm changes, minus what the update without silencing changes.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return what each arm changes, minus what the update without silencing changes."""
     study, panels = artefacts.study, []
     arms = [arm for arm in ARMS if arm != NOTHING]
     titles = {one: title_of(study, one) for one in study.intervened()}

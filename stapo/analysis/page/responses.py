@@ -25,10 +25,6 @@ def response_choice(artefacts: Artefacts) -> tuple[list[dict[str, Any]], str]:
     """Return the first responses of each verdict, and the rule of the choice as a sentence.
 
     They are of each checkpoint, decoding and benchmark of the tables.
-
-    Raises:
-        DamagedFileError: a file of responses is truncated or corrupt.
-        StaleScoreError: scores do not belong to this study in its current state.
     """
     study = artefacts.study
     cells = [

@@ -29,11 +29,7 @@ class Cost:
 
 
 def costs(artefacts: Artefacts) -> list[Cost]:
-    """Return what each training cost.
-
-    Raises:
-        DamagedFileError: a record, or metrics, are missing, truncated or corrupt.
-    """
+    """Return what each training cost."""
     study, found = artefacts.study, []
     for run in study.runs():
         path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
