@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
-Source = Literal["metrics", "scores", "responses", "tokens", "interventions"]
-"""Files of a study: metrics of the trainings, scores, responses of the evaluations, token records, results of
-interventions."""
-
 Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
 """What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
 and full-mask, methods that differ from each other only in one argument of their token selection."""
@@ -43,8 +39,6 @@ class Exhibit:
     """What it shows, as a heading."""
     order: int = 1000
     """Its place in the report; the lowest comes first."""
-    sources: frozenset[Source] = frozenset({"metrics"})
-    """Files that it is computed from."""
     needs: Need | None = None
     """What a study must have; None if every study has it."""
 

@@ -13,12 +13,7 @@ from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study.families import families
 
-EXHIBIT = Exhibit(
-    order=80,
-    title="Ablation and sensitivity",
-    sources=frozenset({"scores", "metrics"}),
-    needs="ablation",
-)
+EXHIBIT = Exhibit(order=80, title="Ablation and sensitivity", needs="ablation")
 
 
 def make(artefacts: Artefacts) -> Any:

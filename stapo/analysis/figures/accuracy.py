@@ -7,7 +7,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.curves import accuracies, accuracy_label, curves_of, shares_of
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(order=30, title="Accuracy", sources=frozenset({"scores"}), needs="checkpoints")
+EXHIBIT = Exhibit(order=30, title="Accuracy", needs="checkpoints")
 
 
 def make(artefacts: Artefacts) -> Any:

@@ -13,10 +13,7 @@ from stapo.evaluation.statistics import mean_of_seeds
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(
-    order=130,
-    title="Entropy change of tokens: predicted and measured",
-    sources=frozenset({"interventions"}),
-    needs="interventions",
+    order=130, title="Entropy change of tokens: predicted and measured", needs="interventions"
 )
 
 BINS = 10

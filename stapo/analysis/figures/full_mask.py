@@ -15,12 +15,7 @@ from stapo.analysis.curves import (
 from stapo.analysis.stability import late_curve
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(
-    order=70,
-    title="JustRL and JustRL-FullMask",
-    sources=frozenset({"metrics", "scores"}),
-    needs="full-mask",
-)
+EXHIBIT = Exhibit(order=70, title="JustRL and JustRL-FullMask", needs="full-mask")
 
 
 def make(artefacts: Artefacts) -> Any:

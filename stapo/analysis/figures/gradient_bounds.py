@@ -18,7 +18,7 @@ from stapo.analysis.evidence.estimates import Array
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(order=100, title="Gradient norms and their bounds", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=100, title="Gradient norms and their bounds")
 DRAWN_BELOW = 0.99
 # Candidates are few: they lie above the others.
 GROUPS = {

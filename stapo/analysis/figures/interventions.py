@@ -11,12 +11,7 @@ from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.records.arms import ARMS, NOTHING
 
-EXHIBIT = Exhibit(
-    order=140,
-    title="One update with and without silencing",
-    sources=frozenset({"interventions"}),
-    needs="interventions",
-)
+EXHIBIT = Exhibit(order=140, title="One update with and without silencing", needs="interventions")
 
 SHOWN = ("entropy", "entropy_rollout", "reward", "gradient_norm", "cosine", "kl")
 """Quantities of the figure, a panel each."""

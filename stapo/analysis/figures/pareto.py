@@ -11,9 +11,7 @@ from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study import TrainingRun
 
-EXHIBIT = Exhibit(
-    order=40, title="Accuracy and stability", sources=frozenset({"metrics", "scores"})
-)
+EXHIBIT = Exhibit(order=40, title="Accuracy and stability")
 
 
 def make(artefacts: Artefacts) -> Any:

@@ -11,9 +11,7 @@ from stapo.analysis.evidence.quadrants import NAMES, Quadrant, paper_note, quadr
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(
-    order=90, title="Probability and entropy of tokens", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=90, title="Probability and entropy of tokens")
 
 
 def make(artefacts: Artefacts) -> Any:

@@ -18,9 +18,7 @@ from stapo.analysis.evidence.estimates import Indices, share
 from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(
-    order=120, title="Silenced tokens by position", sources=frozenset({"tokens", "metrics"})
-)
+EXHIBIT = Exhibit(order=120, title="Silenced tokens by position")
 RELATIVE = 10
 """Number of ranges of relative positions."""
 AXES: dict[str, dict[str, Any]] = {

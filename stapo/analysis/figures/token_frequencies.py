@@ -10,7 +10,7 @@ from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.exhibits import Exhibit
 from stapo.text import shorten, visible
 
-EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 
 
 def make(artefacts: Artefacts) -> Any:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from stapo.analysis.artefacts import Artefacts
 
-EXHIBIT = Exhibit(order=80, title="Silenced tokens in context", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
 COLUMNS: "list[Column[SimpleNamespace]]" = [
     SIZE,
     METHOD,

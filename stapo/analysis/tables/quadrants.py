@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
     from stapo.analysis.evidence.quadrants import Quadrant
 
-EXHIBIT = Exhibit(
-    order=40, title="Quadrants of probability and entropy", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=40, title="Quadrants of probability and entropy")
 COLUMNS: "list[Column[Quadrant]]" = [
     SIZE,
     METHOD,

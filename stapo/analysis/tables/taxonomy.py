@@ -8,7 +8,7 @@ from stapo.exhibits import Exhibit
 if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
 
-EXHIBIT = Exhibit(order=50, title="Classes of tokens (v4 and v5)", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=50, title="Classes of tokens (v4 and v5)")
 
 
 def make(artefacts: "Artefacts") -> Table:

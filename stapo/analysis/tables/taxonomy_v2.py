@@ -8,7 +8,7 @@ from stapo.exhibits import Exhibit
 if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
 
-EXHIBIT = Exhibit(order=60, title="Classes of tokens (v1 to v3)", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=60, title="Classes of tokens (v1 to v3)")
 
 
 def make(artefacts: "Artefacts") -> Table:

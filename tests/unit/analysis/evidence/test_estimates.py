@@ -71,18 +71,6 @@ def test_95_percent_intervals_hold_the_truth_in_95_percent_of_the_samples(severa
         assert several > 1 or max(sides.count(1), sides.count(-1)) <= 0.07 * len(sides), name
 
 
-def test_estimates_are_those_of_the_training_if_everything_was_recorded():
-    everything = training(3)
-    a, y = everything["advantage"] > 0, np.sqrt(everything["gradient_norm_sq"])
-    sure = everything["entropy"] < 1
-    found = estimates_of([everything])
-    assert found["count"].value == (a & sure).sum()
-    assert found["share"].value == pytest.approx((a & sure).sum() / a.sum())
-    assert found["mean"].value == pytest.approx(y[a & sure].mean())
-    gap = y[a & sure].mean() / y[a & ~sure].mean() - 1
-    assert found["relative"].value == pytest.approx(100 * gap)
-
-
 def test_the_variance_is_that_of_prompts_by_hand():
     # Two steps of three prompts: the third of step 1 and the second and third of step 2 have no record.
     frame = tokens([4.0, 4.0, 1.0, 3.0], [0, 0, 1, 5], steps=[1, 1, 1, 2])

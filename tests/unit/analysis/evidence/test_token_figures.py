@@ -76,22 +76,10 @@ def test_quadrants_have_their_tokens_and_numbers(complete):
         assert [unit.rows[0]["label"] for unit in panel.of("rule")] == ["tau_p", "median of tau_h"]
 
 
-@pytest.mark.parametrize(
-    ("token", "clouds"),
-    [
-        ("7", ["silenced"]),
-        (" 42", ["silenced"]),
-        ("$", ["silenced"]),
-        (" so ", ["retained"]),
-        ("Wait", ["retained"]),
-        ("digits", []),
-        ("", []),
-        (" \n", []),
-        ("the", []),
-    ],
-)
-def test_words_of_the_papers_clouds(token, clouds):
-    assert list(clouds_of(token)) == clouds
+def test_words_of_the_papers_clouds():
+    assert all([*clouds_of(token)] == ["silenced"] for token in ("7", " 42", "$", "x"))
+    assert all([*clouds_of(token)] == ["retained"] for token in (" so ", "Wait"))
+    assert not any([*clouds_of(token)] for token in ("digits", "", " \n", "the"))
 
 
 def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
