@@ -42,6 +42,8 @@ NAMES = (
 class Quadrant:
     """A quadrant of one method and size."""
 
+    size: str
+    title: str
     of: Recorded
     whole: Mask
     """(n,) tokens of all quadrants that are looked at."""
@@ -51,26 +53,16 @@ class Quadrant:
     sure: bool
 
     @property
-    def size(self) -> str:
-        """Size of the model."""
-        return self.of.size
-
-    @property
-    def title(self) -> str:
-        """Title of the method."""
-        return self.of.title
-
-    @property
     def name(self) -> str:
         """One of `NAMES`."""
         return NAMES[2 * (not self.rare) + (not self.sure)]
 
     @property
-    def role(self) -> str:
-        """What S2T does with its tokens."""
+    def kind(self) -> str:
+        """Kind of its tokens, by what S2T does with them."""
         if self.advantage == "< 0" or not self.rare:
-            return "no candidate"
-        return "silenced: spurious" if self.sure else "retained"
+            return "other"
+        return "silenced" if self.sure else "retained"
 
     @cached_property
     def mask(self) -> Mask:
@@ -80,19 +72,14 @@ class Quadrant:
         return found
 
     @property
-    def _possible(self) -> Mask:
-        kinds = {"silenced: spurious": "silenced", "retained": "retained"}
-        return self.of.is_kind(kinds.get(self.role, "other"))
-
-    @property
     def tokens(self) -> Estimate:
         """Number per training."""
-        return count(self.of.sample, self.mask, self._possible)
+        return count(self.of.sample, self.mask, self.of.is_kind(self.kind))
 
     @cached_property
     def share(self) -> Estimate:
         """Share in the tokens of all quadrants that are looked at."""
-        return share(self.of.sample, self.mask, self.whole, self._possible)
+        return share(self.of.sample, self.mask, self.whole, self.of.is_kind(self.kind))
 
     @cached_property
     def norm(self) -> Estimate:
@@ -130,7 +117,7 @@ def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
     advantages = one.numbers("advantage")
     whole: Mask = advantages != 0 if len(signs) > 1 else advantages > 0
     return [
-        Quadrant(one, whole, sign, rare, sure)
+        Quadrant(one.size, one.title, one, whole, sign, rare, sure)
         for sign in signs
         for rare in (True, False)
         for sure in (True, False)
@@ -161,6 +148,7 @@ CAPTION = (
     "% intervals. The entropy change is that of the lemma of v4 and v5, -p (log p + H) A, up to a positive "
     "factor (the expectation of A is taken as 0)."
 )
+ROLES = {"silenced": "silenced: spurious", "retained": "retained", "other": "no candidate"}
 LEVELS = {True: "low", False: "high"}
 ADVANTAGE: Column[Quadrant] = Column("Advantage", lambda row: row.advantage, text=True)
 COLUMNS: list[Column[Quadrant]] = [
@@ -169,7 +157,7 @@ COLUMNS: list[Column[Quadrant]] = [
     Column("Probability", lambda row: LEVELS[row.rare], text=True),
     ADVANTAGE,
     Column("Entropy", lambda row: LEVELS[row.sure], text=True),
-    Column("By S2T", lambda row: row.role, text=True),
+    Column("By S2T", lambda row: ROLES[row.kind], text=True),
     Column("Recorded", lambda row: row.share.records, ",d"),
     estimated("Share [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),

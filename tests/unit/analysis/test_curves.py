@@ -12,10 +12,10 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import accuracies, of_trainings
-from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.curves import curves_of, line_of, moving_mean, smoothed
-from stapo.analysis.draw import chart_of, image, write_figure
+from stapo.analysis.draw import chart_of
 from stapo.analysis.evidence_tables import evidence_table
 from stapo.exhibits import FIGURES, figure_names
 from stapo.files import read_jsonl, write_jsonl
@@ -60,12 +60,6 @@ def test_a_figure_has_a_line_per_method_with_its_values(study, finished):
         assert pale.keys() == shown.keys() == panel.lines().keys()
         for key, line in pale.items():
             assert line == [(x, pytest.approx(y, rel=1e-5)) for x, y in shown[key]]
-
-
-def test_a_figure_is_written_in_all_formats(study, finished):
-    written = write_figure(study, "entropy", finished)
-    expected = image(chart_of(Artefacts(study, finished), "entropy"))
-    assert [path.read_bytes() for path in written] == [*expected.values()]
 
 
 def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
@@ -175,20 +169,6 @@ def test_no_two_rows_of_accuracies_show_the_same(raw_study, benchmarks, every, r
     raw_study["run"]["benchmarks"] = TESTS
     change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
     assert len(curves_of(parse_study(merge(raw_study, change)))) == rows
-
-
-def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(artefacts):
-    study, root = artefacts.study, artefacts.root
-    at = {"study": study.name, "decoding": CURVE["decoding"], "benchmark": "chain-3"}
-    for step, wrong in ((10, "missing"), (30, "made by configuration")):
-        checkpoint = f"tiny/stapo/seed3/step{step}"
-        (root / paths.SCORES.format(**at, checkpoint=checkpoint)).unlink()
-        if step == 30:
-            write_score(root, study, checkpoint, "chain-3", CURVE["decoding"], fingerprint="other")
-        with pytest.raises(StaleScoreError, match=f"{checkpoint}.*{wrong}"):
-            chart_of(Artefacts(study, root), "accuracy")
-    # The table reads none of them.
-    read_scores(study, CURVE["decoding"], root)
 
 
 def test_the_pareto_chart_has_a_point_per_method_and_seed(artefacts):

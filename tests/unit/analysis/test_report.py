@@ -6,10 +6,7 @@ import json
 import re
 
 import numpy as np
-import pyarrow.parquet as pq
-from finished_study import finish
 from studies import outputs
-from synthetic import write_score
 from synthetic_tokens import population, write_tokens
 
 from stapo import paths
@@ -21,7 +18,6 @@ from stapo.analysis.page.document import json_block, vega
 from stapo.analysis.report import render_report, write_report
 from stapo.analysis.table import Column, Estimate, Table
 from stapo.exhibits import figure_names
-from stapo.study import parse_study
 
 MEGABYTES = 8
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -117,28 +113,6 @@ def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models)
     assert "|+18.49|" in gain
     assert "tau_p 0.01" not in gain
     assert all("here tau_p 0.01" in row for row in cells if "STAPO" in row)
-
-
-def test_what_is_to_be_known_of_one_decoding_stands_under_its_table(raw_study, tmp_path):
-    decodings = ["t1.0-p1.0", "t0.7-p0.9"]
-    run = {**raw_study["run"], "decodings": decodings, "benchmarks": ["chain-2"]}
-    study = parse_study({**raw_study, "name": "demo", "run": run})
-    finish(study, tmp_path)
-    other = parse_study({**raw_study, "name": "demo", "run": {**run, "decodings": decodings[1:]}})
-    for checkpoint in study.checkpoints():
-        path = write_score(tmp_path, other, checkpoint, "chain-2")
-    scores = pq.read_table(path)
-    verdicts = ["timeout", *scores["verdict"].to_pylist()[1:]]
-    index = scores.schema.get_field_index("verdict")
-    pq.write_table(scores.set_column(index, scores.schema.field(index), [verdicts]), path)
-    page = render_report(study, tmp_path)
-    titles = [study.decodings[name].title for name in decodings]
-    places = [page.index(f"<h3>{title}</h3>") for title in titles]
-    warning = page.index("Warning: answers that the grader could not judge")
-    assert places[0] < places[1] < warning
-    shared = "Avg is the plain mean of the benchmarks."
-    assert page.count(shared) == 1
-    assert warning < page.index(shared)
 
 
 def test_tokens_are_on_the_page_only_if_there_are_records(study, finished):

@@ -18,9 +18,7 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
         norm, change = np.sqrt(frame["gradient_norm_sq"]), -p * (np.log(p) + h) * a
         rare, sure = p < 0.002, h < frame["entropy_threshold"]
         found = quadrants(one, ["> 0", "< 0"])
-        assert [row.role for row in found] == [
-            "silenced: spurious", "retained", *["no candidate"] * 6
-        ]  # fmt: skip
+        assert [row.kind for row in found] == ["silenced", "retained", *["other"] * 6]
         base = norm[(a > 0) & ~rare & ~sure].mean()
         for row, positive in zip(found, quadrants(one) + [None] * 4, strict=True):
             mask = (rare == row.rare) & (sure == row.sure)
