@@ -38,28 +38,28 @@ def make(artefacts: Artefacts) -> Any:
 
 
 def _panels(
-    artefacts: Artefacts,
-    argument: str,
-    members: list[Point],
-    size: str,
-    group: Mapping[str, Any],
+    artefacts: Artefacts, argument: str, members: list[Point], size: str, group: Mapping[str, Any]
 ) -> Iterator[Any]:
     """Yield the panels of one argument at one size: accuracy by decoding, then entropy stability."""
     study = artefacts.study
     x = charts.x_axis(LABELS.get(argument, argument), log=argument == "tau_p")
-    justrl = [name for name in study.run.methods if name == "justrl"]
-    for decoding in study.run.decodings:
-        y = charts.y_axis(accuracy_label(study, shown_benchmarks(study)))
-        layers = charts.lines([_row(one, one.accuracy[decoding]) for one in members], x, y, group)
-        for name in justrl:
-            value = accuracy_of(artefacts, decoding, size, name).value
-            layers += charts.rule(value, study.method(name).title)
-        yield charts.panel(layers, f"{size}, {study.decodings[decoding].title}")
-    y = charts.y_axis("spread of the entropy [%]", low=0)
-    layers = charts.lines([_row(one, one.spread) for one in members], x, y, group)
-    for name in justrl:
-        layers += charts.rule(spread_of(artefacts, size, name).value, study.method(name).title)
-    yield charts.panel(layers, f"{size}, stability")
+    justrl = "justrl" if "justrl" in study.run.methods else None
+
+    def panel(title: str, y: Any, found: list[Interval], without: Interval | None) -> Any:
+        rows = [_row(one, value) for one, value in zip(members, found, strict=True)]
+        layers = charts.lines(rows, x, y, group)
+        if without:
+            layers += charts.rule(without.value, study.title("justrl"))
+        return charts.panel(layers, f"{size}, {title}")
+
+    accuracy = charts.y_axis(accuracy_label(study, shown_benchmarks(study)))
+    for name in study.run.decodings:
+        without = accuracy_of(artefacts, name, size, justrl) if justrl else None
+        found = [one.accuracy[name] for one in members]
+        yield panel(study.decodings[name].title, accuracy, found, without)
+    spread = charts.y_axis("spread of the entropy [%]", low=0)
+    without = spread_of(artefacts, size, justrl) if justrl else None
+    yield panel("stability", spread, [one.spread for one in members], without)
 
 
 def _row(one: Point, found: Interval) -> dict[str, Any]:
