@@ -1,7 +1,7 @@
 """What a study shows besides its main tables: figures, and tables of evidence.
 
 Each is one file of `stapo/analysis/figures` or `stapo/analysis/tables`, which is found by its folder: it
-declares an `EXHIBIT`, and a function `make` that returns the chart or the table.
+declares an `EXHIBIT` of plain values, and a function `make` that returns the chart or the table.
 """
 
 import ast
