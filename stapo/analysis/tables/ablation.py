@@ -10,12 +10,7 @@ if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
     from stapo.study import Study
 
-EXHIBIT = Exhibit(
-    order=30,
-    title="Ablation and sensitivity",
-    sources=frozenset({"scores", "metrics"}),
-    needs="ablation",
-)
+EXHIBIT = Exhibit(order=30, title="Ablation and sensitivity", needs="ablation")
 
 
 def make(artefacts: "Artefacts") -> Table:

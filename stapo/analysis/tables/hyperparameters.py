@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
     from stapo.study import Study
 
-EXHIBIT = Exhibit(order=100, title="Hyperparameters", sources=frozenset())
+EXHIBIT = Exhibit(order=100, title="Hyperparameters")
 LABELS = {
     "steps": "optimiser steps",
     "prompts_per_batch": "prompts per rollout",

@@ -11,12 +11,7 @@ if TYPE_CHECKING:
     from stapo.analysis.interventions import ArmRow
     from stapo.study import Checkpoint
 
-EXHIBIT = Exhibit(
-    order=90,
-    title="One update with and without silencing",
-    sources=frozenset({"interventions"}),
-    needs="interventions",
-)
+EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs="interventions")
 
 
 def make(artefacts: "Artefacts") -> Table:

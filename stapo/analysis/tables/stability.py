@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from stapo.analysis.stability import StabilityRow
     from stapo.study import Study
 
-EXHIBIT = Exhibit(
-    order=20, title="Stability", sources=frozenset({"metrics", "scores", "responses"})
-)
+EXHIBIT = Exhibit(order=20, title="Stability")
 LATE: "Column[StabilityRow]" = estimated(
     "Best minus last accuracy [points]", lambda row: row.degradation, ".2f"
 )

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
     from stapo.analysis.evidence.frequencies import Frequency
 
-EXHIBIT = Exhibit(
-    order=70, title="Most frequent silenced and retained tokens", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=70, title="Most frequent silenced and retained tokens")
 COLUMNS: "list[Column[Frequency]]" = [
     SIZE,
     METHOD,
