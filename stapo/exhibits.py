@@ -55,8 +55,9 @@ def _declaration(file: Path) -> Exhibit:
     """Return the `EXHIBIT` of a file of this package without its imports: Snakemake needs no altair."""
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXHIBIT":
-            found: Exhibit = eval(ast.unparse(node.value), {"Exhibit": Exhibit})
-            return found
+            assert isinstance(node.value, ast.Call)
+            values = {str(one.arg): ast.literal_eval(one.value) for one in node.value.keywords}
+            return Exhibit(**values)
     raise ValueError(f"{file}: no EXHIBIT")
 
 
