@@ -170,8 +170,6 @@ class Method:
     selection_args: Args = field(default_factory=dict)
     selection_sha256: str = ""
     """SHA-256 of the file of a selection of a study's own."""
-    selection_path: str = ""
-    """Absolute path of that file, if it is not a module."""
     kl_coefficient: float = 0.0
     """Coefficient of the k3 estimate of the KL divergence from the base model."""
     dual_clip: float | None = None

@@ -9,8 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from stapo.study import Study, StudyError, read_study
-from stapo.study.origin import check_origin
-from stapo.study.resolved import read_resolved
+from stapo.study.resolved import check_origin, read_resolved
 
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),

@@ -31,7 +31,6 @@ WITHOUT_EFFECT = (
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
     found = {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS}
-    del found["selection_path"]
     if method.is_own:
         found["selection"] = function_name(method.selection)
     else:
@@ -110,7 +109,7 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     from stapo.training.rewards import reward_fault
 
     this = run_of(job)
-    if fault := reward_fault(study.job_training(this.method)):
+    if fault := reward_fault(study.training_of(this.method)):
         raise StudyError([fault])
     check(study)
     if how.gpus is not None:
@@ -140,7 +139,7 @@ def _train(study: Study, job: Job) -> None:
     train(
         TrainingJob(
             config=job.config,
-            training=study.job_training(this.method),
+            training=study.training_of(this.method),
             end_tokens=study.end_tokens,
             method=study.method(this.method),
             seed=this.seed,

@@ -257,15 +257,40 @@ def _has_own_selection(study: Study, name: str) -> bool:
 
 
 def _titles(study: Study) -> Iterator[Problem]:
-    """Report equal titles, with which the rows of a table could not be distinguished."""
+    """Report titles that another row of a table has, or that are those of another method of the suite."""
     rows = {BASE_TITLE: "the base model"}
     for name in dict.fromkeys(study.run.methods):
         if is_sound(study, name) and name.lower() not in RESERVED["methods"]:
-            title = study.title(name)
+            place, title, origin = (
+                ("methods", name, "title"),
+                study.title(name),
+                study.origin_of(name),
+            )
             if title in rows:
-                about = f"{title!r} is also the title of {rows[title]}; choose another"
-                yield ("methods", name, "title"), about
+                yield place, f"{title!r} is also the title of {rows[title]}; choose another"
+            elif name in METHODS and origin != name:
+                about = f"is based on {origin}, but has the name of another method"
+                yield ("methods", name, "base"), f"{about}; choose another name"
+            elif other := _mistaken_for(title, origin):
+                about = f"{title!r} has the title of {other}, but is based on {origin}"
+                yield place, f"{about}; choose another"
             rows.setdefault(title, name)
+
+
+def _mistaken_for(title: str, origin: str) -> str:
+    """Return the method of `stapo.methods` other than `origin` whose title a title contains, or nothing."""
+
+    def plain(text: str) -> str:
+        return "".join(filter(str.isalnum, text.casefold()))
+
+    own = {plain(origin), plain(METHODS[origin].title)}
+    for other, method in METHODS.items():
+        text = plain(method.title)
+        # "JustRL-FullMask" is full-mask's own title, although it contains JustRL.
+        is_own = any(text in one and one in plain(title) for one in own)
+        if other != origin and text in plain(title) and not is_own:
+            return other
+    return ""
 
 
 def _batches(study: Study) -> Iterator[Problem]:

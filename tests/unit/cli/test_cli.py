@@ -19,7 +19,7 @@ from stapo.files import DamagedFileError
 from stapo.operations.doctor import Check
 from stapo.repository import ROOT, STUDIES
 from stapo.study import parse_study
-from stapo.study.origin import write_origin
+from stapo.study.resolved import write_origin
 
 SMOKE = str(STUDIES / "smoke.yaml")
 ROW = re.compile(r"^\| (\w+) \| (`[^|]*) \| (.*) \|$", re.MULTILINE)

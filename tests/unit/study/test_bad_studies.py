@@ -54,6 +54,11 @@ TABLE = [
     ('data: {wrapper: keep}', ['data.wrapper: unknown key; remove it or correct its spelling (s.yaml:3)']),
     ('methods: {stapo: {base: stapo}, mine: {base: grpo, title: STAPO}}\nrun: {methods: [stapo, mine]}', [
         "methods.mine.title: 'STAPO' is also the title of stapo; choose another"]),
+    ('methods: {grpo: {base: stapo}, mine: {base: stapo, title: GRPO+}}\nrun: {methods: [grpo, mine]}', [
+        'methods.grpo.base: is based on stapo, but has the name of another method; choose another name',
+        "methods.mine.title: 'GRPO+' has the title of grpo, but is based on stapo; choose another"]),
+    ('methods: {mine: {base: stapo, title: "STAPO, mine"}}\nrun: {methods: [mine]}\ncompare: {x: 1}', [
+        'compare.x: unknown key']),
     ('methods: {stapo: {title: Base}}', [
         "methods.stapo.title: 'Base' is also the title of the base model; choose"]),
     ("methods: {stapo: {title: ' '}}", [
@@ -161,7 +166,7 @@ TABLE = [
     ('interventions: {method: grpo}', [
         'interventions.method: grpo silences no candidates; choose from stapo,',
         'interventions.method: grpo has a KL term, whose reference model is no']),
-    ('places: {a: /b}', ['places: unknown key; remove it (s.yaml:3)']),
+    ('places: {a: /b}', ['places: unknown key; remove it or correct its spelling (s.yaml:3)']),
     ('"\\e[31m": 1', ['\\x1b[31m: unknown key; remove it or correct its spelling (s.yaml:3)']),
     ('training:\n  steps: 8\n  steps: 9\n  epochs: 1', [
         'training.steps: given twice, again in line 5; keep one (s.yaml:4)',

@@ -26,8 +26,8 @@ from stapo.study import (
 )
 from stapo.study.families import families
 from stapo.study.loader import load_yaml
-from stapo.study.origin import check_origin, write_origin
 from stapo.study.reading import published_content
+from stapo.study.resolved import check_origin, write_origin
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -136,15 +136,6 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     # Of no revision of the paper, whatever it descends from.
     revisions = [found.method(name).revision for name in ("stapo", "stapo-v2", "tau")]
     assert revisions == ["v4 and v5", "v1 to v3", ""]
-
-
-def test_a_copy_with_other_settings_resolves_its_methods_anew(raw_study):
-    study = parse_study(raw_study)
-    assert study.method("stapo").source == METHODS["stapo"].source
-    training = study.training.model_copy(update={"steps": 8})
-    copied = study.model_copy(update={"methods": {}, "training": training})
-    assert copied.method("stapo") == study.method("stapo")
-    assert copied.method("stapo") is not study.method("stapo")
 
 
 def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
