@@ -3,16 +3,12 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from stapo.methods import (
     METHODS,
     SELECTION_SPECS,
-    TAU_P,
-    SelectionSpec,
-    selection_arguments,
 )
 from stapo.objective import SELECTIONS
 from stapo.repository import ROOT
@@ -43,27 +39,6 @@ def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(name
 )  # fmt: skip
 def test_what_each_method_reads(name: str, reads: str) -> None:
     assert METHODS[name].reads == reads
-
-
-def test_a_scope_that_is_not_given_is_the_functions() -> None:
-    without = replace(METHODS["stapo"], selection_args={"tau_p": 0.01})
-    assert without.arguments == {"tau_p": 0.01, "quantile": 0.75, "scope": "candidates"}
-    assert without.reads == "positive"
-
-
-def test_an_undeclared_selection_is_refused_by_name() -> None:
-    method = replace(METHODS["justrl"], selection="silence_nothing_known")
-    with pytest.raises(ValueError, match=r"selection: expected one of keep_all, .*found silence_n"):
-        method.spec  # noqa: B018
-
-
-def test_one_name_means_one_thing(monkeypatch) -> None:
-    other = SelectionSpec(arguments={"tau_p": replace(TAU_P, lt=2)})
-    monkeypatch.setitem(SELECTION_SPECS, "another", other)
-    with pytest.raises(
-        ValueError, match="another: another selection has a different argument tau_p"
-    ):
-        selection_arguments()
 
 
 def test_how_many_candidates_can_be_silenced() -> None:

@@ -127,15 +127,6 @@ def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
         assert found.startswith(f"stapo: {line}")
 
 
-def test_a_defect_of_ours_keeps_its_traceback(monkeypatch):
-    def fail() -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(KeyError):
-        main()
-
-
 def test_every_command_and_exit_code_is_in_the_help(run):
     text = run("--help")[1]
     names = [one.name or one.callback.__name__ for one in app.registered_commands]
@@ -185,11 +176,3 @@ def test_the_document_of_a_finished_study(run, tmp_path, raw_study):
     document = json.loads(text)
     assert (code, list(document)) == (0, list(documented("show")))
     assert document["values"][0]["metric"].startswith("avg@")
-
-
-def test_the_document_of_verify(run):
-    code, text, _ = run("verify", str(ROOT / "results" / "miniature"), "--json")
-    document = json.loads(text)
-    assert (code, list(document)) == (0, list(documented("verify")))
-    assert {key for check in document["checks"] for key in check} == {"level", "what", "errors"}
-    assert len(document["sha256"]) == 64

@@ -57,14 +57,9 @@ def fingerprints(study: Study) -> list[str]:
 
 def paths_of(study: Study) -> list[str]:
     """Every file and directory that a study writes."""
-    models = (paths.VERIFIER, paths.VERIFIER_RECORD)
-    return [
-        *dict.fromkeys(
-            [*jobs_of(study).published(), *(path.format(study=study.name) for path in models)]
-        ),
-        *(paths.checkpoint_path(study.name, one) for one in study.checkpoints()),
-        "results/README.md",
-    ]
+    models = (path.format(study=study.name) for path in (paths.VERIFIER, paths.VERIFIER_RECORD))
+    weights = (paths.checkpoint_path(study.name, one) for one in study.checkpoints())
+    return [*{*jobs_of(study).published(), *models}, *weights, "results/README.md"]
 
 
 @always_the_same(max_examples=100)
