@@ -12,7 +12,7 @@ from stapo.text import visible
 try:
     from safetensors import SafetensorError
 
-    from stapo.cli import stages, tools
+    from stapo.cli import tools
     from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
     from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
     from stapo.study import StudyError
@@ -26,7 +26,7 @@ except KeyboardInterrupt:
     print("stapo: stopped; run the same command again", file=sys.stderr)  # noqa: T201
     raise SystemExit(130) from None
 
-__all__ = ["app", "main", "stages", "tools"]
+__all__ = ["app", "main", "tools"]
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FULL_DISK_WORDS = (

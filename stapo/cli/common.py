@@ -1,6 +1,7 @@
 """Options and helper functions of several commands."""
 
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,6 +84,33 @@ def print_json(document: dict[str, Any]) -> None:
     typer.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
+def tell(
+    as_json: bool, document: Callable[[], dict[str, Any]], shown: Callable[[], bool | None]
+) -> None:
+    """Print a document, or what people read; exit code 1 if it says that something failed.
+
+    Args:
+        as_json: which of the two.
+        document: returns the document, perhaps with the key `failed`.
+        shown: prints what people read; returns whether something failed.
+    """
+    if as_json:
+        found = document()
+        print_json(found)
+        failed = found.get("failed")
+    else:
+        failed = shown()
+    if failed:
+        raise typer.Exit(1)
+
+
+def console() -> Any:
+    """Return rich's console on the standard output."""
+    from rich.console import Console
+
+    return Console()
+
+
 StudyOption = Annotated[
     Path,
     typer.Option(
@@ -109,9 +137,3 @@ def study_here(file: Path) -> Study:
         for line in error.errors:
             typer.echo(f"warning: {line}", err=True)
     return found
-
-
-def list_paths(paths: list[Path]) -> None:
-    """Print the paths of written files."""
-    for path in paths:
-        typer.echo(str(path))

@@ -1,4 +1,4 @@
-"""Commands outside the pipeline: check, plan, fetch, evaluate, compare, verify."""
+"""The commands. What they need is imported inside them, so that the program starts at once."""
 
 import json
 import os
@@ -11,14 +11,41 @@ import typer
 from stapo.cli.common import (
     JsonOption,
     StudyFile,
+    StudyOption,
     app,
-    list_paths,
-    print_json,
+    console,
     study_here,
+    study_of,
+    tell,
 )
 from stapo.methods import CONFORMANCE_METHODS
 from stapo.operations.costs import DEVICES
 from stapo.study import StudyError, read_study, study_schema
+
+
+@app.command()
+def run(
+    stage: Annotated[str, typer.Argument(help="Such as train, generate or score")],
+    study: StudyOption,
+    job: Annotated[
+        str,
+        typer.Argument(
+            help="Such as tiny/stapo/seed0 (train), tiny/base/t1.0-p1.0 (generate, score); default: all"
+        ),
+    ] = "",
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=0, help="GPUs to lease for the job; default: all, without lease"),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
+) -> None:
+    """Run one stage of a study, or one job of it, whose inputs are there; Snakemake runs all in order.
+
+    Example: stapo run train tiny/stapo/seed0 --study workflows/studies/smoke.yaml
+    """
+    from stapo import stages
+
+    stages.run(study_of(study), stage, job, stages.Resources(gpus, nodes))
 
 
 @app.command()
@@ -27,17 +54,12 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo check workflows/studies/smoke.yaml
     """
-    found = study_here(study)
-    from rich.console import Console
-
     from stapo.operations.check import check_document, print_check
     from stapo.training.own_overlap import check_own_overlap
 
+    found = study_here(study)
     check_own_overlap(found)
-    if as_json:
-        print_json(check_document(found))
-    else:
-        print_check(found, Console())
+    tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
 
 
 @app.command()
@@ -59,16 +81,11 @@ def plan(
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """
-    from rich.console import Console
-
     from stapo.operations.plan import machine, plan_document, print_plan
 
     found = study_here(study)
     on = machine(found, gpu, gpus, total_gpus)
-    if as_json:
-        print_json(plan_document(found, on))
-    else:
-        print_plan(found, on, Console())
+    tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
 
 
 @app.command()
@@ -79,19 +96,10 @@ def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo doctor workflows/studies/smoke.yaml
     """
-    from rich.console import Console
-
     from stapo.operations.doctor import doctor_document, print_diagnosis
 
     found = study_here(study)
-    if as_json:
-        document = doctor_document(found)
-        print_json(document)
-        failed = document["failed"]
-    else:
-        failed = print_diagnosis(found, Console())
-    if failed:
-        raise typer.Exit(1)
+    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
 
 
 @app.command()
@@ -102,19 +110,10 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo status workflows/studies/smoke.yaml
     """
-    from rich.console import Console
-
     from stapo.operations.status import print_status, status_document
 
     found = study_here(study)
-    if as_json:
-        document = status_document(found)
-        print_json(document)
-        failed = document["failed"]
-    else:
-        failed = not print_status(found, Console())
-    if failed:
-        raise typer.Exit(1)
+    tell(as_json, lambda: status_document(found), lambda: not print_status(found, console()))
 
 
 @app.command()
@@ -188,7 +187,8 @@ def evaluate(
         "max_response_tokens": max_response_tokens,
         "seed": seed,
     }
-    list_paths(evaluated(models, benchmark, decoding, section, samples, name))
+    for path in evaluated(models, benchmark, decoding, section, samples, name):
+        typer.echo(str(path))
 
 
 @app.command()
@@ -228,11 +228,9 @@ def paper() -> None:
 
     Example: stapo paper
     """
-    from rich.console import Console
+    from stapo.analysis.main_tables import print_audit
 
-    from stapo.analysis.main_tables import print_audit as run
-
-    run(Console())
+    print_audit(console())
 
 
 @app.command()
@@ -244,10 +242,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
     from stapo.analysis.show import show_document, show_study
 
     found = study_here(study)
-    if as_json:
-        print_json(show_document(found))
-    else:
-        show_study(found)
+    tell(as_json, lambda: show_document(found), lambda: show_study(found))
 
 
 @app.command()
@@ -261,16 +256,13 @@ def compare(
 
     Example: stapo compare results/smoke elsewhere/results/smoke
     """
-    from rich.console import Console
-
     from stapo.publication.compare import compare_folders, print_comparison
 
     found = compare_folders(results)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
-    else:
-        for one in found:
-            print_comparison(one, Console())
+    for one in [] if as_json else found:
+        print_comparison(one, console())
 
 
 @app.command()
@@ -284,14 +276,7 @@ def verify(
 
     Example: stapo verify results/smoke
     """
-    from stapo.publication.verify import verify as run
+    from stapo.publication.verify import verify as checked
     from stapo.publication.verify import verify_document
 
-    if as_json:
-        document = verify_document(results)
-        print_json(document)
-        right = not document["failed"]
-    else:
-        right = run(results, typer.echo)
-    if not right:
-        raise typer.Exit(1)
+    tell(as_json, lambda: verify_document(results), lambda: not checked(results, typer.echo))
