@@ -170,14 +170,14 @@ TABLE = [
     ('training:\n  steps: 8\n  steps: 9\n  epochs: 1', [
         'training.steps: given twice, again in line 5; keep one (s.yaml:4)',
         'training.epochs: unknown key; remove it or correct its spelling']),
-    ('training: &a {b: *a}', ['training.b: unknown key; remove it or correct its spelling (s.yaml:3)']),
+    ('training: &a {b: *a}', ['s.yaml:3: nested more than 20 levels deep, aliases included; write fewer']),
     ('training: {steps: 2020-01-01}', [
         'training.steps: YAML takes this for a date; put it in quotes (s.yaml:3)']),
     ('8: x', ['8: this key is not text; put it in quotes (s.yaml:3)']),
-    ('? [a]\n: x', ["('a',): this key is not text; put it in quotes (s.yaml:3)"]),
+    ('? [a]\n: x', ["?: this key is not text; put it in quotes (s.yaml:3)"]),
     ('training: !!python/name:os.system', [
         'training: a value with a tag of its own; remove the tag (s.yaml:3)']),
-    ('training: !!int abc', ["s.yaml: not YAML: invalid literal for int() with base 10: 'abc'"]),
+    ('training: !!int abc', ["training: not YAML: invalid literal for int() with base 10"]),
     ('training:\n\tsteps: 1', ['s.yaml:4: not YAML: while scanning for the next token, found character']),
     ('training: {steps: 8', ["s.yaml:4: not YAML: while parsing a flow mapping, expected ',' or '}',"]),
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
