@@ -107,8 +107,6 @@ def contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]
         for key in place[:-1]:
             section = section.setdefault(str(key), {})
         section |= given
-    if is_read:
-        problems += _inherited_arguments(study, found.get("methods", {}))
     return found, problems
 
 
@@ -175,19 +173,6 @@ def _selection(reference: str, args: Arguments) -> dict[str, Any]:
     file = found_path(reference)
     taken = with_settings(arguments_of(file, function_name(reference)), args, reference)
     return {"selection_args": taken, "selection_sha256": sha256_of(file)}
-
-
-def _inherited_arguments(study: Study, found: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of arguments for a selection of one's own that a method has from its base."""
-    for name in _trained(study):
-        given = study.methods.get(name)
-        if given and given.selection_args and not given.selection:
-            own = next((found[one] for one in study.lineage(name) if one in found), None)
-            try:
-                if own:
-                    with_settings(own["selection_args"], given.selection_args, "its selection")
-            except StudyError as error:
-                yield from ((("methods", name), line) for line in error.errors)
 
 
 def _reward(reference: str, sha256: str | None) -> dict[str, Any]:
