@@ -15,7 +15,6 @@ try:
     from stapo.cli import tools
     from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
     from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
-    from stapo.study import StudyError
 except ModuleNotFoundError as absent:
     if (absent.name or "stapo").partition(".")[0] == "stapo":
         raise
@@ -50,13 +49,15 @@ def main() -> None:
             if ended.code == INTERRUPTED:
                 raise KeyboardInterrupt from ended
             raise
-    except StudyError as error:
-        _fail(error.errors, BAD_INPUT)
     except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:
         _fail([str(error)], BAD_INPUT)
     except KeyboardInterrupt:
         _fail(["stopped; run the same command to resume from the last checkpoint"], INTERRUPTED)
     except Exception as error:
+        from stapo.study import StudyError
+
+        if isinstance(error, StudyError):
+            _fail(error.errors, BAD_INPUT)
         if _is_full_disk(error):
             # Published files and the last checkpoint remain valid.
             _fail(

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from stapo.study import Study, StudyError, read_study
-from stapo.study.resolved import check_origin, read_resolved
+if TYPE_CHECKING:
+    from stapo.study import Study
 
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
@@ -123,13 +123,19 @@ JsonOption = Annotated[
 ]
 
 
-def study_of(path: Path) -> Study:
+def study_of(path: Path) -> "Study":
     """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
+    from stapo.study import read_study
+    from stapo.study.resolved import read_resolved
+
     return read_resolved(path) if path.suffix == ".json" else read_study(path)
 
 
-def study_here(file: Path) -> Study:
+def study_here(file: Path) -> "Study":
     """Return the study of a file; warn if the results here are of another study of its name."""
+    from stapo.study import StudyError, read_study
+    from stapo.study.resolved import check_origin
+
     found = read_study(file)
     try:
         check_origin(found, [file])

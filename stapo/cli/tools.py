@@ -19,8 +19,6 @@ from stapo.cli.common import (
     tell,
 )
 from stapo.methods import CONFORMANCE_METHODS
-from stapo.operations.costs import DEVICES
-from stapo.study import StudyError, read_study, study_schema
 
 
 @app.command()
@@ -67,7 +65,7 @@ def plan(
     study: StudyFile,
     gpu: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(DEVICES)}; default: h200, for tiny models cpu (two cores)"),
+        typer.Option(help="Such as h100; default: h200, for tiny models cpu (two cores)"),
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(min=1, help="GPUs of one training; default: the fewest that fit")
@@ -122,6 +120,8 @@ def schema() -> None:
 
     Example: stapo schema > workflows/study.schema.json
     """
+    from stapo.study import study_schema
+
     typer.echo(json.dumps(study_schema(), indent=1, sort_keys=True))
 
 
@@ -139,6 +139,7 @@ def fetch(
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
     from stapo.operations.fetch import prepare_network
+    from stapo.study import read_study
 
     found = read_study(study)
     if check:
@@ -211,6 +212,7 @@ def conformance(
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
     from stapo.conformance.report import find_trainer, report
+    from stapo.study import StudyError
 
     try:
         found, meant = find_trainer(trainer)

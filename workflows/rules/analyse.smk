@@ -82,9 +82,11 @@ rule report:
         run("report") + " > {log} 2>&1"
 
 
+# It reads everything; what these are not made from is nothing. Fewer files, which Snakemake looks up one by one.
 rule provenance:
     input:
-        JOBS.one("provenance", "").inputs,
+        JOBS.one("report", "").inputs,
+        at(paths.REPORT),
     output:
         at(paths.PROVENANCE),
         at(paths.CHECKSUMS),
