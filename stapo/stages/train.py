@@ -113,15 +113,26 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         raise StudyError([fault])
     check(study)
     if how.gpus is not None:
-        from stapo.operations.costs import training_warnings
-        from stapo.training.launch import launch_training, training_errors
+        from stapo.training.launch import launch_training
 
-        if errors := training_errors(study, this.size, how.gpus, how.nodes):
-            raise StudyError(errors)
-        for line in training_warnings(study, this.size, how.gpus):
-            print(f"warning: {line}", file=sys.stderr)
+        require_fit(study, this.size, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
+
+
+def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
+    """Print what may not fit into memory.
+
+    Raises:
+        StudyError: the GPUs cannot train a size as the study says.
+    """
+    from stapo.operations.costs import training_warnings
+    from stapo.training.launch import training_errors
+
+    if errors := training_errors(study, size, gpus, nodes):
+        raise StudyError(errors)
+    for line in training_warnings(study, size, gpus):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:

@@ -45,7 +45,7 @@ def cross_problems(study: Study, tasks: Tasks) -> Iterator[Problem]:
     """
     yield from _names(study)
     yield from _benchmarks(study, tasks)
-    for check in (_selected_checkpoint, _compare, _methods, _bases, _titles, _batches, _training):
+    for check in (_selected_checkpoint, _compare, _bases, _methods, _titles, _batches, _training):
         yield from check(study)
     yield from _interventions(study)
 
