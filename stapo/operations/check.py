@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.study import Study
+from stapo.study.code import named
 from stapo.study.sources import FileData, FolderModel
 from stapo.training.rewards import reward_doubt, reward_fault
 
@@ -112,7 +113,7 @@ def method_rows(study: Study) -> list[tuple[str, ...]]:
         rows.append(
             (
                 name,
-                method.selection,
+                named(method.selection),
                 _shown(args.get("tau_p")),
                 _shown(args.get("quantile", args.get("fraction"))),
                 _shown(args.get("scope", "mini-batch" if "fraction" in args else None)),
