@@ -67,7 +67,7 @@ class _MethodSettings(AllMethods):
     selection: Code | None = Field(
         None,
         exclude_if=unset,
-        description="Token selection of your own: FILE.py:function beside it, or package.module:function",
+        description="Token selection of your own: FILE.py:function, or package.module:function",
     )
     selection_args: Arguments | None = Field(
         None,
@@ -78,7 +78,7 @@ class _MethodSettings(AllMethods):
     selection_sha256: Sha256 | None = Field(
         None,
         exclude_if=unset,
-        description="Expected SHA-256 of the file of `selection`, as printed by `stapo check`; default: any",
+        description="Expected SHA-256 of its file, as printed by `stapo check`; default: any",
     )
 
 
