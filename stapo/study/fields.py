@@ -72,9 +72,9 @@ def _without(value: Any, wrong: set[int | str]) -> Any:
     return kept or None
 
 
-def unset(value: Any) -> bool:
-    """Return whether an optional setting is off; it is then in no fingerprint."""
-    return value is None
+def off(description: str, **bounds: Any) -> Any:
+    """Return an optional setting that is off by default; it is then in no fingerprint."""
+    return Field(None, exclude_if=lambda value: value is None, description=description, **bounds)
 
 
 PERIODIC = re.compile(r"(.+)\1{19}$")

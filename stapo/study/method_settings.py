@@ -19,7 +19,7 @@ from stapo.study.fields import (
     Strict,
     Title,
     Value,
-    unset,
+    off,
 )
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
@@ -64,21 +64,14 @@ class _MethodSettings(AllMethods):
     training: MethodTraining | None = Field(
         None, description="Training settings that differ from those of the study"
     )
-    selection: Code | None = Field(
-        None,
-        exclude_if=unset,
-        description="Token selection of your own: FILE.py:function, or package.module:function",
+    selection: Code | None = off(
+        "Token selection of your own: FILE.py:function, or package.module:function"
     )
-    selection_args: Arguments | None = Field(
-        None,
-        max_length=100,
-        exclude_if=unset,
-        description="Arguments of `selection` other than their defaults",
+    selection_args: Arguments | None = off(
+        "Arguments of `selection` other than their defaults", max_length=100
     )
-    selection_sha256: Sha256 | None = Field(
-        None,
-        exclude_if=unset,
-        description="Expected SHA-256 of its file, as printed by `stapo check`; default: any",
+    selection_sha256: Sha256 | None = off(
+        "Expected SHA-256 of its file, as printed by `stapo check`; default: any"
     )
 
 

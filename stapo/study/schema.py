@@ -29,8 +29,8 @@ from stapo.study.fields import (
     Temperature,
     Tokens,
     in_list,
+    off,
     unit,
-    unset,
     visible_lines,
 )
 
@@ -75,19 +75,15 @@ class TrainingSettings(Strict):
     rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = Field(
-        None,
+    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = off(
+        "Mean |log p(vLLM) - log p(trainer)| above which a training stops; off by default",
         gt=0,
         le=100,
-        exclude_if=unset,
-        description="Mean |log p(vLLM) - log p(trainer)| above which a training stops; off by default",
     )
-    rollout_correction: float | None = Field(
-        None,
+    rollout_correction: float | None = off(
+        "Upper bound of the weights p(trainer) / p(vLLM) of the tokens; off by default",
         ge=1,
         le=1000,
-        exclude_if=unset,
-        description="Upper bound of the weights p(trainer) / p(vLLM) of the tokens; off by default",
     )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
@@ -165,24 +161,16 @@ class BenchmarkSettings(Strict):
     samples: Annotated[int, unit("responses")] = Field(
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
-    file: LocalFile | None = Field(
-        None,
-        exclude_if=unset,
-        description="JSON lines or Parquet with the problems; a relative path means the study's folder",
+    file: LocalFile | None = off(
+        "JSON lines or Parquet with the problems; a relative path means the study's folder"
     )
-    question: Column | None = Field(
-        None, exclude_if=unset, description="Column of the questions in `file`"
+    question: Column | None = off("Column of the questions in `file`")
+    answer: Column | None = off("Column of the answers in `file`")
+    rows: Annotated[Rows, unit("rows")] | None = off(
+        "Expected number of problems in `file`; default: any"
     )
-    answer: Column | None = Field(
-        None, exclude_if=unset, description="Column of the answers in `file`"
-    )
-    rows: Annotated[Rows, unit("rows")] | None = Field(
-        None, exclude_if=unset, description="Expected number of problems in `file`; default: any"
-    )
-    sha256: Sha256 | None = Field(
-        None,
-        exclude_if=unset,
-        description="Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any",
+    sha256: Sha256 | None = off(
+        "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
     )
 
 

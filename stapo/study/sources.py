@@ -15,22 +15,20 @@ from stapo.study.fields import (
     Sha256,
     Steps,
     Strict,
+    off,
     raw_or_template,
     unit,
-    unset,
 )
 
 
 class _OwnTemplate(Strict):
     """A model whose chat template a study may replace."""
 
-    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = Field(
-        None,
+    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = off(
+        "Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
+        "default: the tokenizer's chat template",
         min_length=1,
         max_length=20_000,
-        exclude_if=unset,
-        description="Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
-        "default: the tokenizer's chat template",
     )
 
 
