@@ -82,11 +82,12 @@ rule report:
         run("report") + " > {log} 2>&1"
 
 
-# It reads everything; what these are not made from is nothing. Fewer files, which Snakemake looks up one by one.
 rule provenance:
     input:
-        JOBS.one("report", "").inputs,
-        at(paths.REPORT),
+        # Not what the evidence is made from: thousands of files, which Snakemake would look up once more.
+        sorted(
+            {*JOBS.one("provenance", "").inputs} - {*JOBS.one("evidence", "").inputs}
+        ),
     output:
         at(paths.PROVENANCE),
         at(paths.CHECKSUMS),
