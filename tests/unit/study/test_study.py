@@ -191,18 +191,6 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
     assert list(study.table_cells("t0.7-p0.9")) == list(before.cells("t0.7-p0.9"))
 
 
-def test_the_number_of_cells_is_limited(raw_study, monkeypatch):
-    raw_study["training"]["evaluate_every"] = 40
-    raw_study["evaluation"]["curve"] = CURVE
-    study = parse_study(raw_study)
-    count = sum(1 for decoding in study.run.decodings for _ in study.cells(decoding))
-    monkeypatch.setattr("stapo.study.checks.MAX_CELLS", count)
-    parse_study(raw_study)
-    monkeypatch.setattr("stapo.study.checks.MAX_CELLS", count - 1)
-    with pytest.raises(StudyError, match=f"run: {count} score files"):
-        parse_study(raw_study)
-
-
 @pytest.mark.parametrize(
     "name",
     [
