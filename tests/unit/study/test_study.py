@@ -240,3 +240,33 @@ def test_another_study_of_the_same_name_is_refused(raw_study, tmp_path):
     check_origin(study, [other], tmp_path)  # or move.
     with pytest.raises(StudyError, match=r"smoke is also the name of one\.yaml"):
         check_origin(changed, [other], tmp_path)
+
+
+OWN_FILES = """
+extends: smoke
+name: own
+training: {reward: "code.py:reward"}
+data: {file: p.jsonl}
+methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01}}}
+benchmarks: {sums: {file: p.jsonl, samples: 2, question: question, answer: answer}}
+run: {methods: [justrl, rare], benchmarks: [sums]}
+compare: {target: rare}
+"""
+CODE = """
+def rare(logps, entropies, advantages, mask, tau_p=0.002): ...
+def reward(completions, **_): ...
+"""
+
+
+def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(tmp_path):
+    (tmp_path / "own.yaml").write_text(OWN_FILES)
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    study = read_study(tmp_path / "own.yaml")
+    assert study.training.reward == f"{tmp_path}/code.py:reward"
+    published = published_content(study)
+    assert str(tmp_path) not in json.dumps(published)
+    assert published["methods"]["rare"]["selection"] == "code.py:rare"
+    assert study.method("rare").source == "as JustRL, but tau_p 0.01, selection code.py:rare"
+    before, after = jobs_of(study), jobs_of(parse_study(published))
+    assert [job.fingerprint for job in before] == [job.fingerprint for job in after]
