@@ -197,10 +197,8 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
     for source in dict.fromkeys(source for job in jobs for source in job.sources):
         absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
         if absent:
-            command = f"stapo run {source.stage} {source.name}".rstrip()
-            lines.append(
-                f"{absent[0]}: missing; make it with snakemake, or: {command} --study STUDY"
-            )
+            made = f"with snakemake, or: stapo run {source.stage} {source.name}".rstrip()
+            lines.append(f"{absent[0]}: missing; make it {made} --study STUDY")
     return lines
 
 
