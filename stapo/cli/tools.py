@@ -25,15 +25,9 @@ from stapo.methods import CONFORMANCE_METHODS
 def run(
     stage: Annotated[str, typer.Argument(help="Such as train, generate or score")],
     study: StudyOption,
-    job: Annotated[
-        str,
-        typer.Argument(
-            help="Such as tiny/stapo/seed0 (train), tiny/base/t1.0-p1.0 (generate, score); default: all"
-        ),
-    ] = "",
+    job: Annotated[str, typer.Argument(help="Such as tiny/stapo/seed0; default: all")] = "",
     gpus: Annotated[
-        int | None,
-        typer.Option(min=0, help="GPUs to lease for the job; default: all, without lease"),
+        int | None, typer.Option(min=0, help="GPUs to lease; default: no lease")
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
 ) -> None:
@@ -63,16 +57,11 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[
-        str | None,
-        typer.Option(help="Such as h100; default: h200, for tiny models cpu (two cores)"),
-    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="Default: h200; for tiny models, cpu")] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs of one training; default: the fewest that fit")
+        int | None, typer.Option(min=1, help="Of one training; default: fewest")
     ] = None,
-    total_gpus: Annotated[
-        int | None, typer.Option(min=1, help="All available GPUs; default: those of one training")
-    ] = None,
+    total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the costs of a study, and warn of what may not fit into memory.
@@ -163,15 +152,10 @@ def evaluate(
     decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
     backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
     max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
-    samples: Annotated[
-        int | None, typer.Option(help="Responses to each problem; default: those of the benchmark")
-    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Default: those of the benchmark")] = None,
     seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
     batch_size: Annotated[int, typer.Option(help="Responses that hf generates together")] = 64,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the study and of its folder; default: with a fingerprint"),
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study; default: a fingerprint")] = None,
 ) -> None:
     """Evaluate checkpoints as a study without trainings, in one table; a second run resumes.
 
