@@ -23,11 +23,13 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import locks, paths, stages
 from stapo.operations import runs
 from stapo.study.checks import slug
-from stapo.study.origin import check_origin, named, write_origin
 from stapo.study.resolved import (
     VARIABLE,
+    check_origin,
+    named_files,
     read_resolved,
     resolved_path,
+    write_origin,
     write_resolved,
 )
 from stapo.study import Checkpoint, StudyError, read_study
@@ -65,7 +67,7 @@ RESOURCES = workflow.resource_settings
 JOBS = stages.jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
-STUDY_NAMED = shlex.join(named(workflow.overwrite_configfiles))
+STUDY_NAMED = shlex.join(named_files(workflow.overwrite_configfiles))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE

@@ -27,6 +27,7 @@ from stapo.methods import Method
 from stapo.stages import jobs_of
 from stapo.stages.weights import of_checkpoint
 from stapo.study import Study
+from stapo.study.code import named
 
 SECTIONS = {
     "results": "Results",
@@ -51,7 +52,7 @@ MANY_ROWS = 24
 
 
 def _selection(method: Method) -> str:
-    words = method.selection if method.is_own else method.selection.replace("_", " ")
+    words = named(method.selection) if method.is_own else method.selection.replace("_", " ")
     arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
     return f"{words}: {arguments}" if arguments else words
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.study import Study
+from stapo.study.code import named
 from stapo.study.sources import FileData, FolderModel
-from stapo.study.titles import title_faults
 from stapo.training.rewards import reward_doubt, reward_fault
 
 HEADINGS = (
@@ -72,10 +72,8 @@ def own_lines(study: Study) -> Iterator[str]:
 
 def warnings(study: Study) -> list[str]:
     """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    remedy = "choose another name or title; `stapo verify` rejects this one"
-    titles = [f"{line}; {remedy}" for line in title_faults(study)]
-    faults = [reward_fault(study.job_training(name)) for name in study.run.methods[:1]]
-    return [*study.unpinned(), *titles, *filter(None, [*faults, reward_doubt(study.training)])]
+    faults = [reward_fault(study.training_of(name)) for name in study.run.methods[:1]]
+    return [*study.unpinned(), *filter(None, [*faults, reward_doubt(study.training)])]
 
 
 def print_check(study: Study, console: Console) -> None:
@@ -115,7 +113,7 @@ def method_rows(study: Study) -> list[tuple[str, ...]]:
         rows.append(
             (
                 name,
-                method.selection,
+                named(method.selection),
                 _shown(args.get("tau_p")),
                 _shown(args.get("quantile", args.get("fraction"))),
                 _shown(args.get("scope", "mini-batch" if "fraction" in args else None)),

@@ -91,7 +91,7 @@ def packages(lock: Path = LOCK) -> Iterator[Check]:
 
 def reward(study: Study) -> Iterator[Check]:
     """Check that the reward function of the trainings can be found and is the intended one."""
-    if study.run.methods and (fault := reward_fault(study.job_training(study.run.methods[0]))):
+    if study.run.methods and (fault := reward_fault(study.training_of(study.run.methods[0]))):
         what, _, remedy = fault.rpartition("; ")
         yield Check("error", what, remedy)
 

@@ -217,7 +217,7 @@ def _order(first: Finished, second: Finished, benchmark: str) -> list[int]:
 
 def _used(study: Study) -> dict[str, Any]:
     """Return the settings of a study without its name and what it does not run; methods are resolved."""
-    without = {"name", "all_methods", "engine", "places"}
+    without = {"name", "all_methods", "engine"}
     raw = study.model_dump(mode="json", exclude=without)
     for section, listed in NAMED.items():
         used = {*getattr(study.run, listed)}

@@ -39,7 +39,7 @@ READ = (
     "verifier.json",
 )  # fmt: skip
 """Names of JSON files that are read, besides those of interventions; others are only checksummed."""
-MACHINES = ("engine", "places")
+MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
 

@@ -23,7 +23,6 @@ from stapo.records.step import PHASES
 from stapo.records.tokens import rows_per_step
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, TrainingRun
-from stapo.study.titles import title_faults
 
 ROUNDING = 1e-6
 """Relative tolerance of sums."""
@@ -37,7 +36,6 @@ def training_errors(results: Results) -> Iterator[str]:
 
     Of a file that was left out, the checksum in `SHA256SUMS` is compared.
     """
-    yield from title_faults(results.study)
     jobs = jobs_of(results.study)
     for run, record in results.runs.items():
         for fault in _setting_faults(results, jobs.one("train", run), run, record):

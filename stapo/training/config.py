@@ -12,10 +12,9 @@ from pydantic import ValidationError, create_model
 from trl import GRPOConfig
 
 from stapo.methods import METHODS, Method
-from stapo.study.changed_methods import resolve
 from stapo.study.checks import argument_problems
 from stapo.study.loader import Problem, lines
-from stapo.study.method_settings import MethodSettings
+from stapo.study.method_settings import MethodSettings, resolve
 from stapo.study.schema import TrainingSettings
 from stapo.study.validation import field_problems
 from stapo.training.unused import UNUSED, default, unused_settings

@@ -37,8 +37,7 @@ from stapo.records.interventions import (
 )
 from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
-from stapo.study.interventions import Interventions
-from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.study.schema import EngineSettings, Interventions, TrainingSettings
 from stapo.training.arms import candidates_of, drawn, kept_by_arm
 from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_prompt, read_prompts, without_long

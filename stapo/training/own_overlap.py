@@ -1,5 +1,7 @@
 """Problems of a study's own benchmarks that are also its training prompts, found before anything runs."""
 
+from pathlib import Path
+
 from stapo.study import Study, StudyError
 from stapo.study.sources import FileData, HubData
 from stapo.training.prompts import overlap, prompt_records
@@ -17,7 +19,7 @@ def check_own_overlap(study: Study) -> None:
     if not own or isinstance(study.data, HubData):
         return
     if isinstance(study.data, FileData):
-        about = f"is also a training prompt, in {study.data.file}; remove it from one of the files"
+        about = f"is also a training prompt, in {Path(study.data.file).name}; remove it from one of the files"
     else:
         about = (
             f"is also a training prompt that {study.data.builder} makes; remove it from this file"
@@ -29,7 +31,7 @@ def check_own_overlap(study: Study) -> None:
         questions = {place: row["question"] for place, row in file.placed().items()}
         shared = set(overlap(prompts, questions.values()))
         errors += [
-            f"benchmarks.{name}.file: {study.benchmarks[name].file}, {place}: {question[:60]!r} {about}"
+            f"benchmarks.{name}.file: {file.path.name}, {place}: {question[:60]!r} {about}"
             for place, question in questions.items()
             if question in shared
         ]

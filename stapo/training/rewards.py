@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import load, path_of, sha256_of
+from stapo.study.code import found_path, load, path_of, sha256_of
 from stapo.study.schema import TrainingSettings
 from stapo.training.own_functions import own_function
 
@@ -189,10 +188,9 @@ def own_reward(training: TrainingSettings) -> Reward:
     if fault := reward_fault(training):
         raise StudyError([fault])
     reference = training.reward
-    path = path_of(reference, Path(reference.rpartition(":")[0]))
-    assert path is not None  # Otherwise, there was a fault.
+    path = found_path(reference)
     try:
-        function: Reward = load(reference, path, training.reward_sha256 or "")
+        function: Reward = load(reference, training.reward_sha256 or "")
     except StudyError as error:
         raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
 
@@ -214,7 +212,7 @@ def reward_fault(training: TrainingSettings) -> str | None:
     if training.reward in BUILT_IN:
         return None
     module = training.reward.rpartition(":")[0]
-    path = path_of(training.reward, Path(module))
+    path = path_of(training.reward)
     if path is None:
         about = f"module {module} not found"
         return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"

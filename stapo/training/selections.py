@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from stapo.methods import Method
 from stapo.objective import SELECTIONS
-from stapo.study.code import SEED, load, path_of
+from stapo.study.code import SEED, found_path, load
 from stapo.training.own_functions import own_function
 
 Selection = Callable[..., Tensor]
@@ -25,14 +24,12 @@ def selection_of(method: Method) -> tuple[Selection, bool]:
     """
     if not method.is_own:
         return SELECTIONS[method.selection], method.spec.draws
-    return _own(method.selection, method.selection_path, method.selection_sha256)
+    return _own(method.selection, method.selection_sha256)
 
 
 @cache
-def _own(reference: str, path: str, sha256: str) -> tuple[Selection, bool]:
-    place = path_of(reference, Path(path) if path else None)
-    function = load(reference, place, sha256)
-    assert place is not None  # Otherwise, it was not found.
+def _own(reference: str, sha256: str) -> tuple[Selection, bool]:
+    function, place = load(reference, sha256), found_path(reference)
 
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any

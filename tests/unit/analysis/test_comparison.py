@@ -121,8 +121,11 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
 @pytest.mark.parametrize(
     ("compare", "expected"),
     [
-        ({"target": "mine"}, "compare.target: 'mine' is not in run.methods (grpo, stapo)"),
-        ({"baselines": ["x", "y"]}, "compare.baselines: 'x' is not in run.methods"),
+        (
+            {"target": "mine"},
+            "compare.target: unknown name 'mine'; known in run.methods: grpo, stapo",
+        ),
+        ({"baselines": ["x", "y"]}, "compare.baselines: unknown name 'x'; known in run.methods"),
         ({"target": ["stapo", "stapo"]}, "compare.target: 'stapo' is listed twice; remove one"),
         (
             {"target": "grpo", "baselines": ["grpo"]},

@@ -99,7 +99,7 @@ def test_a_published_study_names_no_path(folder):
     assert jobs_of(published).one("base", "own").config == jobs_of(study).one("base", "own").config
     with pytest.raises(StudyError, match="shape of weights unknown"):
         shape_of(published.model("own"))
-    with pytest.raises(StudyError, match=r"models\.own\.path: weights was not read"):
+    with pytest.raises(StudyError, match=r"models\.own\.path: the file was not read"):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
 

@@ -2,12 +2,8 @@
 
 from io import StringIO
 
-import pytest
-import yaml
 from rich.console import Console
-from typer.testing import CliRunner
 
-from stapo.cli.common import app
 from stapo.operations.check import HEADINGS, method_rows, print_check
 from stapo.repository import STUDIES
 from stapo.study import read_study
@@ -49,22 +45,3 @@ def test_a_narrow_terminal_hides_no_column():
     shown = stream.getvalue()
     assert "…" not in shown
     assert "tau-2e-2: tau_p 2e-2: as STAPO (v4 and v5), but tau_p 0.02, dual_clip 10" in shown
-
-
-@pytest.mark.parametrize(
-    ("methods", "warning"),
-    [
-        ({"grpo": {"base": "stapo", "title": "Mine"}}, "stapo but has the name of another method"),
-        ({"mine": {"base": "stapo", "title": "GRPO+"}}, "based on stapo but has the title 'GRPO+' of grpo"),
-        ({"mine": {"base": "stapo", "title": "STAPO, mine"}}, None),
-    ],
-)  # fmt: skip
-def test_what_verify_would_refuse_is_said_before_anything_is_trained(tmp_path, methods, warning):
-    (name,) = methods
-    path = tmp_path / "mine.yaml"
-    study = {"extends": "smoke", "name": "mine", "methods": methods, "run": {"methods": [name]}}
-    path.write_text(yaml.safe_dump(study))
-    found = CliRunner().invoke(app, ["check", str(path)])
-    assert found.exit_code == 0
-    lines = [line for line in found.output.splitlines() if line.startswith("warning: methods.")]
-    assert [warning in line for line in lines] == ([True] if warning else [])

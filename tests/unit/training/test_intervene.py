@@ -13,7 +13,7 @@ from stapo.methods import JUSTRL, STAPO
 from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
-from stapo.study.interventions import Interventions
+from stapo.study.schema import Interventions
 from stapo.training import intervene as module
 from stapo.training import rewards
 from stapo.training.arms import kept_by_arm

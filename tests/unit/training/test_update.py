@@ -242,14 +242,12 @@ def test_a_selection_of_a_study_must_keep_the_same_tokens_on_all_ranks(
     path = tmp_path / "own.py"
     path.write_text(code)
     method = replace(
-        CLIP, selection="own.py:own", selection_path=str(path),
+        CLIP, selection=f"{path}:own",
         selection_sha256=hashlib.sha256(code.encode()).hexdigest(),
     )  # fmt: skip
     logps, batch = mini_batch(0)
     if differs:
-        with pytest.raises(
-            ValueError, match=r"^own.py:own: keeps other tokens on other ranks; let"
-        ):
+        with pytest.raises(ValueError, match=r"own.py:own: keeps other tokens on other ranks; let"):
             update(Model(logps), batch, method, Pair(differs), **SETTINGS)
     else:
         update(Model(logps), batch, method, Pair(differs), **SETTINGS)
