@@ -85,13 +85,15 @@ def evaluate(
     from stapo.analysis.main_tables import print_table, write_table
     from stapo.analysis.values import write_values_of
 
-    written, tables = [file], []
-    for decoding in study.run.decodings:
-        shown = {size: ("", size) for size in study.run.sizes}
-        table = checkpoint_table(study, decoding, read_scores(study, decoding), shown)
+    written = [file]
+    shown = {size: ("", size) for size in study.run.sizes}
+    tables = [
+        checkpoint_table(study, decoding, read_scores(study, decoding), shown)
+        for decoding in study.run.decodings
+    ]
+    for table in tables:
         print_table(table, Console())
         written += write_table(table)
-        tables.append(table)
     return [*written, *write_values_of(tables)]
 
 

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 from synthetic import write_score
 
 from stapo import paths
 from stapo.canonical import canonical
 from stapo.files import append_jsonl, write_json
-from stapo.operations.reasons import changes
+from stapo.operations import runs
 from stapo.operations.status import (
     Progress,
+    changes,
     outdated_lines,
     print_status,
     progress,
@@ -28,8 +30,9 @@ from stapo.operations.status import (
     status_document,
 )
 from stapo.records.step import from_line
+from stapo.repository import ROOT
 from stapo.stages import jobs_of
-from stapo.study import parse_study
+from stapo.study import parse_study, read_study
 from stapo.study.resolved import write_resolved
 
 HOLDER = """
@@ -127,11 +130,11 @@ def test_a_training_that_runs_here(study, tmp_path):
     assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 11))
 
 
-def test_the_speed_is_that_of_the_recent_steps():
+def test_the_speed_is_that_of_the_recent_steps(study):
     slow = [from_line(record(step, seconds={"update": 100.0})) for step in range(1, 20)]
     fast = [from_line(record(step)) for step in range(20, 60)]
-    assert seconds_per_step(slow + fast, 4) == pytest.approx(3.0)
-    assert seconds_per_step([], 4) is None
+    assert seconds_per_step(slow + fast, study.training) == pytest.approx(3.0)
+    assert seconds_per_step([], study.training) is None
 
 
 @pytest.mark.parametrize(
@@ -238,3 +241,52 @@ def test_changes_are_named_with_both_values_and_the_rest_is_counted():
     assert said.startswith("training.a 1 -> 2, training.b [1] -> [2], training.c ")
     assert said.endswith(", 2 more")
     assert "\x1b" not in said
+
+
+def test_the_order_of_keys_changes_nothing_that_was_made(tmp_path):
+    """`stapo status` reads a study from JSON with sorted keys, Snakemake from YAML as it was written."""
+    source = (
+        "def few(logps, entropies, advantages, mask, tau_p=0.1, quantile=0.5):\n    return mask\n"
+    )
+    (tmp_path / "few.py").write_text(source)
+    own = {"selection": "few.py:few", "selection_args": {"tau_p": 0.01, "quantile": 0.5}}
+    raw = {
+        "extends": "smoke", "name": "mine",
+        "methods": {
+            "own": {"base": "justrl", **own},
+            "mine": {"base": "stapo", "tau_p": 0.01, "clip_low": 0.1},
+        },
+        "training": {"steps": 8, "group_size": 4},
+        "run": {"methods": ["own", "mine"]},
+    }  # fmt: skip
+    path, found = tmp_path / "mine.yaml", []
+    for written in (raw, reversed_keys(raw)):
+        path.write_text(yaml.safe_dump(written, sort_keys=False))
+        jobs = jobs_of(read_study(path))
+        found.append({(job.stage, job.name): job.fingerprint for job in jobs})
+    assert found[0] == found[1]
+
+
+def reversed_keys(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: reversed_keys(value[key]) for key in reversed(value)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        ([], True),
+        (["--workflow-profile", "none"], True),
+        (["--workflow-profile=workflows/profiles/smoke", "-n"], True),
+        # Snakemake looks there too.
+        (["--workflow-profile", "default"], True),
+        (["--workflow-profile", "mine"], True),
+        (["--workflow-profile", "mime"], False),
+    ],
+)
+def test_a_profile_that_snakemake_would_ignore_is_refused(monkeypatch, tmp_path, arguments, known):
+    (tmp_path / "profiles" / "mine").mkdir(parents=True)
+    (tmp_path / "workflows").symlink_to(ROOT / "workflows")
+    monkeypatch.chdir(tmp_path)
+    assert (runs.profile_fault(["snakemake", *arguments], ROOT) is None) == known
