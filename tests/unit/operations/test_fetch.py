@@ -8,6 +8,7 @@ import pytest
 from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR
 from stapo.hub import ATTEMPTS
+from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.rows import checksum
@@ -76,3 +77,13 @@ def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch,
     monkeypatch.setattr(data, "load_dataset", real)
     assert fetch(study, lambda _: None)
     assert task.load_rows(**study.task("made")["metadata"])["test"].to_list() == ROWS
+
+
+def test_a_base_model_is_copied_from_the_cache(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "blob").write_text("weights")
+    (tmp_path / "cache" / "model.safetensors").symlink_to(tmp_path / "blob")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: tmp_path / "cache")
+    write_base({"hub": "some/model", "revision": "1" * 40}, tmp_path / "out")
+    written = tmp_path / "out" / "model.safetensors"
+    assert (written.read_text(), written.is_symlink()) == ("weights", False)
