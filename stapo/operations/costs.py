@@ -136,16 +136,10 @@ def decode_seconds(
 def step_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the mean seconds of one optimiser step: its share of the rollout, and its update.
 
-    Args:
-        study: the study.
-        size: key of a model.
-        method: name of a method, which may need further passes.
-        device: one GPU; all of them first generate, then update.
-        gpus: GPUs of the training.
+    All GPUs first generate, then update.
     """
-    shape, training, engine = (
-        shape_of(study.model(size)), study.training_of(method), study.engine_of(size),
-    )  # fmt: skip
+    shape, training = shape_of(study.model(size)), study.training_of(method)
+    engine = study.engine_of(size)
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
     vllm, together = training.rollouts != "transformers", engine.vllm_tensor_parallel

@@ -72,12 +72,11 @@ def evaluate(
         raise StudyError(errors)
     results = Path(paths.RESULTS.format(study=study.name))
     file, text = results / "study.yaml", yaml.safe_dump(raw, sort_keys=False)
-    if text_of(file) != text:
-        if results.exists():
-            about = "has other results; choose another --name, or remove it"
-            raise StudyError([f"{results}: {about}"])
-        with replace_file(file) as stream:
-            stream.write(text)
+    if results.exists() and text_of(file) != text:
+        about = "has other results; choose another --name, or remove it"
+        raise StudyError([f"{results}: {about}"])
+    with replace_file(file) as stream:
+        stream.write(text)
     for stage in STAGES:
         run(study, stage, "", Resources())
     from stapo.analysis.cells import read_scores

@@ -85,12 +85,7 @@ def prepare_network(study: Study) -> None:
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:
-    """Download every item, also after a failure; return whether all are available.
-
-    Args:
-        study: the study whose items are downloaded.
-        say: called with one line for each item.
-    """
+    """Download every item, also after a failure, and say a line for each; return whether all are there."""
     complete = True
     for what, get in needs(study):
         try:

@@ -125,13 +125,7 @@ def measured(study: Study, root: Path) -> Seconds:
 def plan(
     study: Study, on: Machine, found: Sequence[Progress], seconds: Seconds | None = None
 ) -> list[CostRow]:
-    """Return what is left to do, row by row in the order of the stages.
-
-    Args:
-        study: the study.
-        on: the machine.
-        found: result of `progress`.
-        seconds: result of `measured`.
+    """Return what is left by `progress`, row by row in the order of the stages.
 
     Raises:
         StudyError: models of unknown shape.

@@ -35,7 +35,7 @@ from stapo.text import plain, shorten
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
-STOPPED = re.compile(f"{CTRL_C.pattern}|DUE TO (TIME LIMIT|PREEMPTION)")
+STOPPED = re.compile(r"DUE TO (TIME LIMIT|PREEMPTION)")
 """Ends of a job that the next call continues; no failures."""
 WORK = {
     "base": paths.BASE_WORK,
@@ -53,6 +53,7 @@ SHOWN = 3
 MAX_VALUE = 60
 """Characters of the value of a setting that are shown."""
 UNKNOWN = "other settings, which are recorded nowhere here"
+KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,7 @@ class Progress:
 
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
-    """Return how far every job is.
-
-    Args:
-        study: as it is now; what other settings left behind is `outdated`.
-        root: working directory of the pipeline.
-    """
+    """Return how far every job is; what other settings left behind is `outdated`."""
     of, logs = jobs_of(study), logs_of(root, study.name)
     scored = {job: recorded(job, root) == job.fingerprint for job in of.all("score")}
     # Weights are not looked at: a finished study may have lost them, as in git.
@@ -104,23 +100,19 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
     found = progress(study, root)
     console.print(_stage_table(study, found))
-    trainings = [one for one in found if one.stage == "train"]
-    if trainings:
+    if trainings := [one for one in found if one.stage == "train"]:
         console.print(_training_table(trainings))
     for state, line in _notes(found):
         console.print(Text(line, style=STYLES.get(state, "")))
-    record = root / paths.CHECKSUMS.format(study=study.name)
-    states = {one.state for one in found}
-    hints = {
-        f"only its record is here, as in git: {record.parent} can be read and verified":
-            record.is_file() and all(one.state == "waiting" for one in trainings),
-        "logs lie in logs/; once the cause is gone, the same snakemake command continues":
-            "failed" in states,
-        "what was stopped continues with the same snakemake command":
-            "stopped" in states and "failed" not in states,
-    }  # fmt: skip
-    for hint in (hint for hint, holds in hints.items() if holds):
+    record, states = root / paths.CHECKSUMS.format(study=study.name), {one.state for one in found}
+    if record.is_file() and all(one.state == "waiting" for one in trainings):
+        hint = f"only its record is here, as in git: {record.parent} can be read and verified"
         console.print(Text(hint))
+    if "failed" in states:
+        hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
+        console.print(Text(hint))
+    elif "stopped" in states:
+        console.print(Text("what was stopped continues with the same snakemake command"))
     return "failed" not in states
 
 
@@ -153,19 +145,31 @@ def _progress(
         own = _measured(of.study, own, metrics)
     if own.state == "done":
         return own
-    owner = owner_of(work / "lock") if job.stage in WORK else None
     # The scores of a checkpoint under a decoding share a log.
     made_by = job.name.rpartition("/")[0] if job.stage == "score" else job.name
     log = logs.get(of.made_by(job.stage, made_by)) if logs else None
+    return _unfinished(own, owner_of(work / "lock") if job.stage in WORK else None, work, log)
+
+
+def _unfinished(own: Progress, owner: Owner | None, work: Path, log: Path | None) -> Progress:
+    """Return the progress of a job without results by what locked its work directory, and by its log."""
     error = error_in(log, owner.since if owner else 0.0)
-    if owner is None:
-        state, note = _end(error)
-        return replace(own, state=state, note=note, seconds_left=None) if state else own
-    if not owner.holds and own.of and own.done >= own.of:
+    if owner and owner.holds:
+        return replace(own, state="running")
+    if owner and own.of and own.done >= own.of:
         return replace(own, state="waiting", note="complete; the next run publishes it")
-    state, note = _process(owner, work, error)
-    if state == "running":
-        return replace(own, state=state, note="; ".join(filter(None, (note, own.note))))
+    if owner and not error and owner.host not in ("", os.uname().nodename):
+        # Locks of another host are not seen here.
+        news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
+        since = f"on {owner.host}; last news {span(time.time() - news)} ago"
+        return replace(own, state="running", note="; ".join(filter(None, (since, own.note))))
+    state, note = own.state, own.note
+    if error:
+        is_ctrl_c = CTRL_C.search(error)
+        state = "stopped" if is_ctrl_c or STOPPED.search(error) else "failed"
+        note = "by Ctrl-C or another signal" if is_ctrl_c else error
+    elif owner:
+        state, note = "stopped", KILLED
     return replace(own, state=state, note=note, seconds_left=None)
 
 
@@ -240,20 +244,16 @@ def _answered(
     }
     done = {name: scored[of.one("score", f"{job.name}/{name}")] for name in asked}
     found = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
-    own = replace(own, done=found, of=sum(asked.values()))
-    is_done = all(done.values()) or (own.state == "done" and own.done == own.of)
-    return replace(own, state="done" if is_done else "waiting")
+    of_all = sum(asked.values())
+    is_done = all(done.values()) or (own.state == "done" and found == of_all)
+    return replace(own, done=found, of=of_all, state="done" if is_done else "waiting")
 
 
 def _stored(work: Path, benchmark: str) -> int:
     """Return how many responses to a benchmark are in its newest store."""
     stores = work.glob(f"{benchmark}-{'[0-9a-f]' * 16}.jsonl")
     newest = max(stores, key=modified, default=None)
-    with suppress(OSError):
-        if newest:
-            with newest.open("rb") as lines:
-                return sum(line.endswith(b"\n") for line in lines)
-    return 0
+    return text_of(newest).count("\n") if newest else 0
 
 
 def steps_of(metrics: Path) -> list[StepRecord]:
@@ -302,31 +302,6 @@ def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
         entropy=number(last.entropy),
         seconds_left=left,
     )
-
-
-def _end(error: str | None) -> tuple[str, str]:
-    """Return state and note of a job by the last error in its log; both are empty without one."""
-    if not error:
-        return "", ""
-    if CTRL_C.search(error):
-        return "stopped", "by Ctrl-C or another signal"
-    return ("stopped" if STOPPED.search(error) else "failed"), error
-
-
-def _process(owner: Owner, work: Path, error: str | None) -> tuple[str, str]:
-    """Return state and note of what took the lock of a work directory and has not finished."""
-    if owner.holds:
-        return "running", ""
-    if error:
-        return _end(error)
-    if owner.host in ("", os.uname().nodename):
-        return (
-            "stopped",
-            "exited without an error, possibly killed; it resumes from its last checkpoint",
-        )
-    # Locks of another host are not seen here.
-    news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
-    return "running", f"on {owner.host}; last news {span(time.time() - news)} ago"
 
 
 def span(seconds: float) -> str:

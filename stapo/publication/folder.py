@@ -167,13 +167,7 @@ def is_rendering(path: str) -> bool:
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
-    """Return the visible files of a folder, and an error line for each file that must not be read.
-
-    Args:
-        study: study of the results.
-        folder: results folder; links in it are not followed.
-        layout: what belongs to the study.
-    """
+    """Return the visible files of a folder, and an error line for each file that must not be read."""
     sizes: dict[str, int] = {}
     errors = []
     try:

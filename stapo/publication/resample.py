@@ -142,14 +142,8 @@ def distances(
 ) -> list[float]:
     """Return the maximum distance of a token's score from the largest score, for each response.
 
-    Responses with tokens that their texts do not show, such as padding, are left out.
-
-    Args:
-        model: model of the checkpoint.
-        problems: problems with their responses.
-        decoding: sampling settings of the responses.
-        salt: seed of the evaluation.
-        end_tokens: end tokens of the study.
+    Responses with tokens that their texts do not show, such as padding, are left out. `salt` is the seed of
+    the evaluation.
     """
     ends = sorted({END} | {IDS[token] for token in end_tokens if token in IDS})
     samples = [sample for problem in problems for sample in _samples(problem, salt)]

@@ -69,11 +69,7 @@ class Finding:
 
 
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies; return whether everything holds.
-
-    Args:
-        folder: such as `results/smoke`, or a copy of it. Weights may be left out of a copy.
-        say: told one line for each finding.
+    """Check a results folder, wherever it lies, and say one line for each finding; return whether all holds.
 
     Raises:
         StudyError: it is no results folder.
