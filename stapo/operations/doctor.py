@@ -5,12 +5,11 @@ compute nodes.
 """
 
 import fcntl
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,6 @@ from stapo.hub import reason_unreachable
 from stapo.operations import toolchain
 from stapo.operations.fetch import needs
 from stapo.operations.plan import disk_needed
-from stapo.provenance import LOCK
 from stapo.study import Study
 from stapo.text import visible
 
@@ -40,9 +38,8 @@ class Check:
 def diagnose(study: Study) -> Iterator[Check]:
     """Yield the checks of this machine and the working directory for a study."""
     vllm = study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
-    yield packages()
     yield gpus(vllm)
-    if vllm and not _version("vllm"):
+    if vllm and not find_spec("vllm"):
         yield Check("error", "vLLM is not installed, but the study uses it", "run `make setup-gpu`")
     for fault in toolchain.compiler_faults() if vllm else ():
         yield Check("error", *fault)
@@ -68,25 +65,6 @@ def print_diagnosis(study: Study, console: Console) -> bool:
         if check.remedy:
             console.print(Text(f"         -> {visible(check.remedy)}"), soft_wrap=True)
     return failed
-
-
-def packages(lock: Path = LOCK) -> Check:
-    """Check that the installed versions are the locked ones."""
-    # With vLLM for GPUs a second lock replaces some versions of the first.
-    locks = [lock, lock.with_name("gpu.txt")] if _version("vllm") else [lock]
-    text = "\n".join(path.read_text() for path in locks if path.is_file())
-    pins = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE))
-    # A local version (+cpu) is another build of the same release.
-    deviating = [
-        f"{name} {found or 'missing'} (lock: {wanted})"
-        for name, wanted in pins.items()
-        if (found := _version(name)).split("+")[0] != wanted.split("+")[0]
-    ]
-    if not deviating:
-        return Check("ok", f"all {len(pins)} packages match the lock file")
-    what = f"differs from {' and '.join(path.name for path in locks)}: {', '.join(deviating)}"
-    remedy = "run `make setup`; results of other versions are not comparable"
-    return Check("warning", what, remedy)
 
 
 def gpus(vllm: bool) -> Check:
@@ -140,11 +118,3 @@ def hub(study: Study) -> Check:
         remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
         return Check("warning", reason, remedy)
     return Check("ok", "the Hub answers; `stapo fetch` downloads and checks what is needed")
-
-
-def _version(package: str) -> str:
-    """Return the installed version of a package, empty without it."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

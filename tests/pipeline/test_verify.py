@@ -114,12 +114,10 @@ def in_attempts(change: Callable[[dict[str, Any]], Any]) -> Change:
     return first_run(lambda run: change(run["attempts"][-1]["study"]))
 
 
-def in_command(name: str) -> Change:
-    def change(run: dict[str, Any]) -> None:
-        command = run["attempts"][-1]["command"]
-        command[command.index("tiny/stapo/seed0")] = name
-
-    return first_run(change)
+def other_command(run: dict[str, Any]) -> None:
+    """Let a training have been started for another seed."""
+    command = run["attempts"][-1]["command"]
+    command[command.index("tiny/stapo/seed0")] = "tiny/stapo/seed1"
 
 
 def method_dropped(folder: Path) -> None:
@@ -183,9 +181,8 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "prompts of another run": (text_changed("data/prompts.jsonl", "?", "!"), TRAININGS),
     "a training of other settings": (first_run(lambda run: run["config"].update(seed=7)), TRAININGS),
     "more steps in the study": (study_changed(lambda study: study["training"].update(steps=16)), TRAININGS),
-    "another seed in a command": (in_command("tiny/stapo/seed1"), TRAININGS),
+    "another seed in a command": (first_run(other_command), TRAININGS),
     "a method dropped": (method_dropped, TRAININGS),
-    "another seed that was run": (in_attempts(lambda s: s["run"]["seeds"].append(1)), TRAININGS),
     "more samples that were asked": (
         in_attempts(lambda s: s["benchmarks"]["chain-2"].update(samples=8)), TRAININGS),
     "a development set that was used": (
@@ -202,17 +199,14 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "a lost step": (then(edited(f"{STAPO}/metrics.jsonl", lambda own: own.pop(3)), recorded), RECORDS),
     "seconds of a lost attempt": (first_run(lambda run: run.update(seconds=0.1)), RECORDS),
     **{f"scores of another {name}": (said_of_score(**{name: value}), ORIGIN) for name, value in (
-        ("benchmark", "chain-3"), ("study", "other"), ("checkpoint", "tiny/stapo/seed0"),
-        ("engine", "transformers 5 on NVIDIA H100"), ("provenance", {"processor": "another"}))},
+        ("checkpoint", "tiny/stapo/seed0"), ("engine", "transformers 5 on NVIDIA H100"),
+        ("provenance", {"processor": "another"}))},
     "a score edited": (edited(SCORE, lambda rows: rows[0].update(answer="7")), SCORES),
     "a verdict of no verifier": (edited(SCORE, lambda rows: rows[0].update(verifier="accepted")), SCORES),
     "another gold": (cell_changed(lambda problems: problems[0].update(gold="0")), SCORES),
-    "a problem lost": (cell_changed(lambda problems: problems.pop()), SCORES),
-    "no problem": (cell_changed(lambda problems: problems.__setitem__(0, [1])), SCORES),
+    "a problem lost": (cell_changed(list.pop), SCORES),
     "tokens beyond the limit": (
         cell_changed(lambda problems: problems[0]["num_tokens"].__setitem__(0, 500)), SCORES),
-    "called truncated": (
-        cell_changed(lambda problems: problems[0]["truncated"].__setitem__(0, True)), SCORES),
     "responses of another method": (
         then(copied(f"completions/tiny/grpo/seed0/{DECODING}/chain-2.jsonl", ANSWERS), graded), RESPONSES),
     "samples in another order": (cell_changed(other_order), RESPONSES),
