@@ -95,26 +95,31 @@ DATA_SHEETS = (
     Device("cpu", 1e11, 2e10, 8e9),
 )
 DEVICES = {device.name: device for device in DATA_SHEETS}
+Vllm = tuple[int, float]
+"""Number of GPUs of an engine of vLLM, and the share of their memory that it takes."""
 
 
 def decode_seconds(
-    shape: Shape, device: Device, engine: str, responses: float, prompt: float, limit: int, cache: float
-) -> float:  # fmt: skip
-    """Return the seconds to generate a batch of responses on one device.
+    shape: Shape, device: Device, vllm: Vllm | None, responses: float, prompt: float, limit: int
+) -> float:
+    """Return the seconds to generate a batch of responses with one engine.
 
     The time is the larger of bandwidth-bound and compute-bound decoding, plus the minimum time of every
     step. vLLM removes finished responses from the batch; Transformers keeps them until the longest is done.
 
     Args:
         shape: shape of the model.
-        device: the device; with tensor parallelism, one with the sums over its GPUs.
-        engine: key of STEP_SECONDS_PER_LAYER.
+        device: one device.
+        vllm: GPUs of vLLM, and the share of their memory that it takes; None: Transformers on one device.
         responses: number of responses.
         prompt: tokens of each prompt.
         limit: tokens of the longest response.
-        cache: bytes of the key-value cache; responses that do not fit wait.
     """
-    length = float(limit) if engine == "transformers" else MEAN_LENGTH * limit
+    gpus, share = vllm or (1, inf)
+    # The memory of GPUs adds up, their speed not quite. Responses that do not fit wait.
+    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
+    cache = share * gpus * device.memory - device.weight_bytes * shape.parameters
+    length = MEAN_LENGTH * limit if vllm else float(limit)
     per_token = device.weight_bytes * shape.cache_values
     slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
     # Until no response waits, all places are taken. Those in progress then have half of their mean
@@ -127,9 +132,10 @@ def decode_seconds(
     flops = shape.forward(responses * length, context) + shape.forward(
         responses * prompt, prompt / 2
     )
-    return steps * shape.layers * STEP_SECONDS_PER_LAYER[engine] + max(
-        read / (device.bandwidth * BANDWIDTH_UTILISATION),
-        flops / (device.flops * COMPUTE_UTILISATION),
+    least = STEP_SECONDS_PER_LAYER["vllm" if vllm else "transformers"]
+    return steps * shape.layers * least + max(
+        read / (speed * device.bandwidth * BANDWIDTH_UTILISATION),
+        flops / (speed * device.flops * COMPUTE_UTILISATION),
     )
 
 
@@ -139,13 +145,13 @@ def step_seconds(study: Study, size: str, method: str, device: Device, gpus: int
     All GPUs first generate, then update.
     """
     shape, training = shape_of(study.model(size)), study.training_of(method)
-    engine = study.engine_of(size)
+    engine, vllm = study.engine_of(size), None
+    if training.rollouts != "transformers":
+        vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
-    vllm, together = training.rollouts != "transformers", engine.vllm_tensor_parallel
-    name, joined, cache = _engine(shape, device, vllm, together, engine.vllm_gpu_memory)
-    on_each = responses / max(gpus // (together if vllm else 1), 1)
-    generation = decode_seconds(shape, joined, name, on_each, prompt, limit, cache)
+    on_each = responses / max(gpus // (vllm[0] if vllm else 1), 1)
+    generation = decode_seconds(shape, device, vllm, on_each, prompt, limit)
     tokens = responses * (prompt + MEAN_LENGTH * limit)
     # Old log-probs, and the update, whose backward pass counts as two forwards.
     passes = 1 + further_passes(study.method(method), training) + (4 if device.is_gpu else 3)
@@ -188,32 +194,18 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
     shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
-    vllm, together = evaluation.backend == "vllm", engine.vllm_tensor_parallel
-    name, joined, cache = _engine(shape, device, vllm, together, engine.vllm_evaluation_memory)
-    batch = responses if vllm else min(evaluation.batch_size, responses)
+    batch, vllm = min(evaluation.batch_size, responses), None
+    if evaluation.backend == "vllm":
+        batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)
     limit, prompt = evaluation.max_response_tokens, PROMPT_LENGTH * study.training.max_prompt_tokens
-    one_batch = decode_seconds(shape, joined, name, batch, prompt, limit, cache)
-    return START_SECONDS[name] + ceil(responses / batch) * one_batch
+    one_batch = decode_seconds(shape, device, vllm, batch, prompt, limit)
+    start = START_SECONDS["vllm" if vllm else "transformers"]
+    return start + ceil(responses / batch) * one_batch
 
 
 def _context(prompt: float, limit: int) -> float:
     """Return how many tokens a response token attends to, on average over tokens."""
     return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
-
-
-def _engine(
-    shape: Shape, device: Device, vllm: bool, gpus: int, share: float
-) -> tuple[str, Device, float]:
-    """Return the key of `STEP_SECONDS_PER_LAYER`, an engine's GPUs as one device, and bytes of its cache.
-
-    The memory of GPUs adds up, their speed not quite. Transformers uses one GPU and a cache without limit.
-    """
-    if not vllm:
-        return "transformers", device, inf
-    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
-    memory = gpus * device.memory
-    joined = Device(device.name, device.flops * speed, device.bandwidth * speed, memory)
-    return "vllm", joined, share * memory - device.weight_bytes * shape.parameters
 
 
 def memory_per_gpu(

@@ -85,17 +85,20 @@ def test_published_trainings_are_met(size, device, gpus, updates, days):
 
 
 def test_decoding_is_bound_by_bandwidth_when_few_and_by_steps_at_the_end():
-    def seconds(responses: float, cache: float = 1e12, engine: str = "vllm") -> float:
-        return decode_seconds(EIGHT, DEVICES["h200"], engine, responses, 200.0, 1000, cache)
+    device = DEVICES["h200"]
+
+    def seconds(responses: float, cache: float = 1e12, vllm: bool = True) -> float:
+        share = (cache + 2 * EIGHT.parameters) / device.memory
+        return decode_seconds(EIGHT, device, (1, share) if vllm else None, responses, 200.0, 1000)
 
     # One response reads all weights 1000 times, whatever else.
-    weights = 1000 * 2 * EIGHT.parameters / (DEVICES["h200"].bandwidth * 0.6)
+    weights = 1000 * 2 * EIGHT.parameters / (device.bandwidth * 0.6)
     assert seconds(1) == pytest.approx(weights + 1000 * 36 * 0.0003, rel=0.01)
     assert seconds(64) < 1.5 * seconds(1)
     # A cache that holds a quarter of them makes about as many more steps.
     quarter = 16 * (200 + 350) * 2 * EIGHT.cache_values
     assert 1.2 * seconds(64) < seconds(64, quarter) < 4 * seconds(64)
-    assert seconds(64, engine="transformers") > 2 * seconds(64)
+    assert seconds(64, vllm=False) > 2 * seconds(64)
 
 
 def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
