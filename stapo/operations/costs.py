@@ -117,7 +117,7 @@ def decode_seconds(
     """
     gpus, share = vllm or (1, inf)
     # The memory of GPUs adds up, their speed not quite. Responses that do not fit wait.
-    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
+    speed: float = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
     cache = share * gpus * device.memory - device.weight_bytes * shape.parameters
     length = MEAN_LENGTH * limit if vllm else float(limit)
     per_token = device.weight_bytes * shape.cache_values
