@@ -10,25 +10,13 @@ import warnings
 # Without NumPy, which nothing here needs, torch warns when it makes its first tensor.
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
-from stapo.conformance.batches import (  # noqa: E402
-    Fixture,
-    Layout,
-    MiniBatch,
-    Trainer,
-    Update,
-    fixtures,
-)
-from stapo.conformance.kit import Check, run_checks  # noqa: E402
-from stapo.conformance.recognition import conventions  # noqa: E402
-
-__all__ = [
-    "Check",
-    "Fixture",
-    "Layout",
-    "MiniBatch",
-    "Trainer",
-    "Update",
-    "conventions",
-    "fixtures",
-    "run_checks",
-]
+# ruff: noqa: E402
+from stapo.conformance.batches import Fixture as Fixture
+from stapo.conformance.batches import Layout as Layout
+from stapo.conformance.batches import MiniBatch as MiniBatch
+from stapo.conformance.batches import Trainer as Trainer
+from stapo.conformance.batches import Update as Update
+from stapo.conformance.batches import fixtures as fixtures
+from stapo.conformance.kit import Check as Check
+from stapo.conformance.kit import run_checks as run_checks
+from stapo.conformance.recognition import conventions as conventions
