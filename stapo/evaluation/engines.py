@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -32,10 +33,7 @@ Engine = Callable[[Sequence[Request]], Iterable[tuple[Request, Response]]]
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
-    """Samples every row of a batch with its own seed: the maximum after adding Gumbel noise.
-
-    Temperature, top-k and top-p are applied before the noise.
-    """
+    """Samples every row with its own seed: the maximum after temperature, top-k, top-p and Gumbel noise."""
 
     def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -82,12 +80,10 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     loaded.generation_config = settings
 
     def answer(requests: Sequence[Request]) -> Iterator[tuple[Request, Response]]:
-        longest = max(len(request.prompt_ids) for request in requests)
-        ids = torch.full((len(requests), longest), sampling.eos_token_ids[0])
-        attended = torch.zeros_like(ids)
-        for row, request in enumerate(requests):
-            ids[row, longest - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
-            attended[row, longest - len(request.prompt_ids) :] = 1
+        prompts = [torch.tensor(request.prompt_ids) for request in requests]
+        left: Any = {"batch_first": True, "padding_side": "left"}
+        ids = pad_sequence(prompts, padding_value=sampling.eos_token_ids[0], **left)
+        attended = pad_sequence([torch.ones_like(one) for one in prompts], **left)
         seeds = [request.seed for request in requests]
         draw = [SeededSampling(seeds, sampling)] if sampling.temperature else []
         with torch.inference_mode():
@@ -97,7 +93,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
                 generation_config=settings,
                 logits_processor=LogitsProcessorList(draw),
             )
-        for request, row in zip(requests, output[:, longest:].tolist(), strict=True):
+        for request, row in zip(requests, output[:, ids.shape[1] :].tolist(), strict=True):
             yield request, _cut(tokenizer, row, sampling)
 
     return answer
@@ -105,8 +101,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
 
 def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
     """Return the response before its end token, which is counted in its number of tokens."""
-    ends = (place for place, token in enumerate(tokens) if token in sampling.eos_token_ids)
-    end = next(ends, None)
+    end = next((i for i, token in enumerate(tokens) if token in sampling.eos_token_ids), None)
     text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
     return Response(text, len(tokens) if end is None else end + 1, end is None)
 

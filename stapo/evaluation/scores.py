@@ -58,22 +58,19 @@ def refusal(problems: Sequence[AnsweredProblem]) -> str:
     """Return why responses must not be scored, empty if they may be."""
     long = [
         duplicate
-        for problem in problems
-        for duplicate, tokens in zip(duplicates(problem.responses), problem.num_tokens, strict=True)
+        for one in problems
+        for duplicate, tokens in zip(duplicates(one.responses), one.num_tokens, strict=True)
         if tokens >= LONG
     ]
-    copied = sum(long) / max(len(long), 1)
+    copied, engines = sum(long) / max(len(long), 1), engines_of(problems)
     if copied > MAX_DUPLICATE_FRACTION:
         return (
             f"{copied:.1%} of the responses with at least {LONG} tokens are copies of another to the same "
             f"problem, more than {MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
         )
-    engines = engines_of(problems)
     if len(engines) > 1:
-        return (
-            f"answered by {' and by '.join(engines)}, which must not be mixed; remove the responses of "
-            "one and generate them again"
-        )
+        about = f"answered by {' and by '.join(engines)}, which must not be mixed"
+        return f"{about}; remove the responses of one and generate them again"
     return ""
 
 
@@ -89,39 +86,34 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
         problems: problems with their responses.
         grades: grades of `gold_and_responses`.
     """
-    samples = [
-        (problem, sample, response, repeated)
-        for problem in problems
-        for sample, (response, repeated) in enumerate(
-            zip(problem.samples(), duplicates(problem.responses), strict=True)
-        )
-    ]
-    return [
-        ScoreRow(
-            problem=problem.problem,
-            sample=sample,
-            gold=problem.gold,
-            answer=grade.answer,
-            verdict=grade.verdict,
-            correct=grade.correct,
-            num_tokens=response.num_tokens,
-            truncated=response.truncated,
-            duplicate=repeated,
-            verifier="not_asked",
-            verifier_cut=False,
-            correct_with_verifier=grade.correct,
-        )
-        for (problem, sample, response, repeated), grade in zip(samples, grades, strict=True)
-    ]
+    left, rows = iter(grades), []
+    for one in problems:
+        repeated = duplicates(one.responses)
+        for sample, response in enumerate(one.samples()):
+            grade = next(left)
+            row = ScoreRow(
+                problem=one.problem,
+                sample=sample,
+                gold=one.gold,
+                answer=grade.answer,
+                verdict=grade.verdict,
+                correct=grade.correct,
+                num_tokens=response.num_tokens,
+                truncated=response.truncated,
+                duplicate=repeated[sample],
+                verifier="not_asked",
+                verifier_cut=False,
+                correct_with_verifier=grade.correct,
+            )
+            rows.append(row)
+    return rows
 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
     """Return the row of a response that the rules reject, with the verifier's judgement."""
+    verdict, accepted = judgement.verdict, judgement.verdict == "accepted"
     return replace(
-        row,
-        verifier=judgement.verdict,
-        verifier_cut=judgement.cut,
-        correct_with_verifier=judgement.verdict == "accepted",
+        row, verifier=verdict, verifier_cut=judgement.cut, correct_with_verifier=accepted
     )
 
 
@@ -157,17 +149,12 @@ def score(
     scored = score_rows(problems, grades)
     if judge is not None:
         scored = _judged(scored, problems, task, judge)
-    differing = sum(grade.correct != grade.plain for grade in grades)
-    if differing:
+    if differing := sum(grade.correct != grade.plain for grade in grades):
         about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
         sys.stderr.write(f"{completions}: {about}\n")
-    found = {
-        **identity,
-        "differs_from_math_verify": differing,
-        "engine": engines_of(problems)[0],
-        "provenance": provenance(),
-    }
-    write_score_file(output, scored, cast("ScoreIdentity", found))
+    (engine,) = engines_of(problems)
+    found = {**identity, "differs_from_math_verify": differing, "engine": engine}
+    write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
     return sum(row.correct for row in scored) / len(scored)
 
 
@@ -183,10 +170,11 @@ def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
         f"and {crashes} its memory limit or crashed it"
     )
     if timeouts + crashes > MAX_FAILURE_FRACTION * len(grades):
-        raise RuntimeError(
-            f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
-            "machine and score again; if they are sufficient, look at the answers"
+        remedy = (
+            "check memory and limits (`ulimit -a`) of this machine and score again; if they are sufficient, "
+            "look at the answers"
         )
+        raise RuntimeError(f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: {remedy}")
     if timeouts or crashes:
         sys.stderr.write(f"warning: {found}; they count as wrong\n")
 
@@ -201,7 +189,6 @@ def _judged(
         for at, problem in enumerate(problems)
         for text in problem.responses
     ]
-    asked = [i for i, row in enumerate(rows) if not row.correct]
-    for i, judgement in zip(asked, judge([questions[i] for i in asked]), strict=True):
-        rows[i] = with_judgement(rows[i], judgement)
-    return rows
+    asked = [question for question, row in zip(questions, rows, strict=True) if not row.correct]
+    judgements = iter(judge(asked))
+    return [row if row.correct else with_judgement(row, next(judgements)) for row in rows]
