@@ -11,12 +11,10 @@ import warnings
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
 # ruff: noqa: E402
-from stapo.conformance.batches import Fixture as Fixture
-from stapo.conformance.batches import Layout as Layout
-from stapo.conformance.batches import MiniBatch as MiniBatch
-from stapo.conformance.batches import Trainer as Trainer
-from stapo.conformance.batches import Update as Update
-from stapo.conformance.batches import fixtures as fixtures
-from stapo.conformance.kit import Check as Check
-from stapo.conformance.kit import run_checks as run_checks
-from stapo.conformance.recognition import conventions as conventions
+from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
+from stapo.conformance.kit import Check, run_checks
+from stapo.conformance.recognition import conventions
+
+__all__ = [
+    "Check", "Fixture", "Layout", "MiniBatch", "Trainer", "Update", "conventions", "fixtures", "run_checks",
+]  # fmt: skip

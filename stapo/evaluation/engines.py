@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -80,10 +79,12 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     loaded.generation_config = settings
 
     def answer(requests: Sequence[Request]) -> Iterator[tuple[Request, Response]]:
-        prompts = [torch.tensor(request.prompt_ids) for request in requests]
-        left: Any = {"batch_first": True, "padding_side": "left"}
-        ids = pad_sequence(prompts, padding_value=sampling.eos_token_ids[0], **left)
-        attended = pad_sequence([torch.ones_like(one) for one in prompts], **left)
+        longest = max(len(request.prompt_ids) for request in requests)
+        ids = torch.full((len(requests), longest), sampling.eos_token_ids[0])
+        attended = torch.zeros_like(ids)
+        for row, request in enumerate(requests):
+            ids[row, longest - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
+            attended[row, longest - len(request.prompt_ids) :] = 1
         seeds = [request.seed for request in requests]
         draw = [SeededSampling(seeds, sampling)] if sampling.temperature else []
         with torch.inference_mode():
@@ -93,7 +94,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
                 generation_config=settings,
                 logits_processor=LogitsProcessorList(draw),
             )
-        for request, row in zip(requests, output[:, ids.shape[1] :].tolist(), strict=True):
+        for request, row in zip(requests, output[:, longest:].tolist(), strict=True):
             yield request, _cut(tokenizer, row, sampling)
 
     return answer

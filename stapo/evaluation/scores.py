@@ -86,27 +86,30 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
         problems: problems with their responses.
         grades: grades of `gold_and_responses`.
     """
-    left, rows = iter(grades), []
-    for one in problems:
-        repeated = duplicates(one.responses)
-        for sample, response in enumerate(one.samples()):
-            grade = next(left)
-            row = ScoreRow(
-                problem=one.problem,
-                sample=sample,
-                gold=one.gold,
-                answer=grade.answer,
-                verdict=grade.verdict,
-                correct=grade.correct,
-                num_tokens=response.num_tokens,
-                truncated=response.truncated,
-                duplicate=repeated[sample],
-                verifier="not_asked",
-                verifier_cut=False,
-                correct_with_verifier=grade.correct,
-            )
-            rows.append(row)
-    return rows
+    samples = [
+        (problem, sample, response, repeated)
+        for problem in problems
+        for sample, (response, repeated) in enumerate(
+            zip(problem.samples(), duplicates(problem.responses), strict=True)
+        )
+    ]
+    return [
+        ScoreRow(
+            problem=problem.problem,
+            sample=sample,
+            gold=problem.gold,
+            answer=grade.answer,
+            verdict=grade.verdict,
+            correct=grade.correct,
+            num_tokens=response.num_tokens,
+            truncated=response.truncated,
+            duplicate=repeated,
+            verifier="not_asked",
+            verifier_cut=False,
+            correct_with_verifier=grade.correct,
+        )
+        for (problem, sample, response, repeated), grade in zip(samples, grades, strict=True)
+    ]
 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
@@ -189,6 +192,7 @@ def _judged(
         for at, problem in enumerate(problems)
         for text in problem.responses
     ]
-    asked = [question for question, row in zip(questions, rows, strict=True) if not row.correct]
-    judgements = iter(judge(asked))
-    return [row if row.correct else with_judgement(row, next(judgements)) for row in rows]
+    asked = [i for i, row in enumerate(rows) if not row.correct]
+    for i, judgement in zip(asked, judge([questions[i] for i in asked]), strict=True):
+        rows[i] = with_judgement(rows[i], judgement)
+    return rows
