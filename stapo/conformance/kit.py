@@ -6,6 +6,7 @@ import torch
 
 from stapo.conformance.batches import (
     PROBE_LAYOUT,
+    TABLES,
     Layout,
     MiniBatch,
     Trainer,
@@ -25,13 +26,12 @@ LAYOUTS: dict[str, Layout] = {
     "the same on ranks of unequal parts": PROBE_LAYOUT,
 }
 ORDER = [3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6]
-PADDED = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
 PADDINGS = {
     "the same with garbage as padding": (-9.0, -9.5, -8.0, 7.0, 5.0),
     # A ratio of 2e34, which is still finite in single precision.
     "the same with large numbers as padding": (-1.0, -80.0, 0.0, 1e6, 1e6),
 }
-"""Name of a check -> what stands at positions without response token, in the tensors of `PADDED`."""
+"""Name of a check -> what stands at positions without response token, in the tensors of `TABLES`."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     order = torch.tensor(ORDER)
     changes = {"the same in another order": (batch.take(order), expected.gradient[order])}
     for name, values in PADDINGS.items():
-        changes[name] = (_pad(batch, 3, dict(zip(PADDED, values, strict=True))), wider)
+        changes[name] = (_pad(batch, 3, dict(zip(TABLES, values, strict=True))), wider)
     for name, (changed, gradient) in changes.items():
         update = Update(expected.loss, gradient)
         checks.append(check(name, changed, whole(changed), method, update))
