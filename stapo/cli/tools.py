@@ -31,7 +31,7 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     from rich.console import Console
 
     from stapo.operations.check import check_document, print_check
-    from stapo.training.own_overlap import check_own_overlap
+    from stapo.training.prompts import check_own_overlap
 
     check_own_overlap(found)
     if as_json:

@@ -13,9 +13,10 @@ from stapo.canonical import canonical, fingerprint
 from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.arithmetic import training_problems
-from stapo.study import StudyError
+from stapo.study import Study, StudyError
 from stapo.study.rows import RowsFile
-from stapo.study.sources import Data, HubData, TinyData
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import Data, FileData, HubData, TinyData
 from stapo.text import plain
 
 DAPO_PREFIX = (
@@ -186,24 +187,29 @@ def _stripped(question: str, place: str) -> str:
     return bare
 
 
-def without_long(
-    records: Sequence[dict[str, Any]], instruction: str, tokenizer: Any, limit: int
-) -> list[dict[str, Any]]:
-    """Return the prompts whose chat, including the instruction, has at most `limit` tokens.
+def chat_rows(
+    path: Path, training: TrainingSettings, tokenizer: Any
+) -> tuple[list[dict[str, Any]], list[int], int]:
+    """Return the prompts of a file that are short enough, as TRL takes them.
+
+    Returns:
+        Rows with chat and answer, the line of each in the file, and the number of prompts that are longer.
 
     Raises:
-        StudyError: all prompts are longer.
+        StudyError: there are no prompts, or all of them are longer.
     """
-    kept = []
-    for record in records:
-        chat = chat_prompt(record["question"], instruction)
+    rows, lines, limit = [], [], training.max_prompt_tokens
+    records = read_prompts(path)
+    for line, record in enumerate(records):
+        chat = chat_prompt(record["question"], training.instruction)
         ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         if len(ids) <= limit:
-            kept.append(record)
-    if not kept:
+            rows.append({"prompt": chat, "answer": record["answer"]})
+            lines.append(line)
+    if not rows:
         about = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
         raise StudyError([f"training.max_prompt_tokens: {about}"])
-    return kept
+    return rows, lines, len(records) - len(rows)
 
 
 def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
@@ -269,6 +275,37 @@ def check_overlap(
             name: len(sharing_words(questions, problems)) for name, problems in benchmarks.items()
         },
     }
+
+
+def check_own_overlap(study: Study) -> None:
+    """Check that no problem in a file of the study's own is one of its training prompts.
+
+    Prompts from the Hub are not at hand before the run, which counts those that are problems.
+
+    Raises:
+        StudyError: one line for each such problem, with its line in the file.
+    """
+    own = {name: file for name in study.evaluated() if (file := study.rows_file(name))}
+    if not own or isinstance(study.data, HubData):
+        return
+    about = "is also a training prompt"
+    if isinstance(study.data, FileData):
+        about += f", in {study.data.file}; remove it from one of the files"
+    else:
+        about += f" that {study.data.builder} makes; remove it from this file"
+    records, _ = prompt_records(study.data, study.prompts_file())
+    prompts = [record["question"] for record in records]
+    errors = []
+    for name, file in own.items():
+        questions = {place: row["question"] for place, row in file.placed().items()}
+        shared = set(overlap(prompts, questions.values()))
+        errors += [
+            f"benchmarks.{name}.file: {study.benchmarks[name].file}, {place}: {question[:60]!r} {about}"
+            for place, question in questions.items()
+            if question in shared
+        ]
+    if errors:
+        raise StudyError(errors)
 
 
 def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:

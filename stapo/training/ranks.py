@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType
 from torch import Tensor
 
@@ -115,3 +115,9 @@ class AcceleratorRanks(Ranks):
             return nullcontext()
         context: AbstractContextManager[Any] = self.accelerator.no_sync(self.model)
         return context
+
+
+def say(line: str) -> None:
+    """Print a line on the main process only."""
+    if PartialState().is_main_process:
+        print(line, flush=True)  # noqa: T201

@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.methods import Method
+from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
-from stapo.training.config import StapoConfig, check, given_settings, method_of
+from stapo.training.config import StapoConfig, check
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import AcceleratorRanks, whole_rollout
@@ -50,7 +50,7 @@ class StapoTrainer(ResumableTrainer):
         reward_funcs: as for GRPOTrainer.
         args: settings.
         *others: as for GRPOTrainer, from `train_dataset` on.
-        method: overrides `args.method`, for a method that has no name.
+        method: overrides `args.method`: one with other settings, or of one's own.
         on_metrics: called on the main process with the record of every optimiser step.
         on_tokens: called before that with the record of the step's sampled tokens, if tokens are recorded.
         **named: as for GRPOTrainer.
@@ -73,9 +73,7 @@ class StapoTrainer(ResumableTrainer):
         if not isinstance(args, StapoConfig):
             raise TypeError(f"args: expected a StapoConfig, found {type(args).__name__}")
         check(args)  # Again: they may have been changed.
-        if method is not None and given_settings(args):
-            raise ValueError(f"{', '.join(given_settings(args))}: set them in the method itself")
-        self.method = method or method_of(args)
+        self.method = method or METHODS[args.method]
         self.on_metrics, self.on_tokens = on_metrics, on_tokens
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
@@ -154,13 +152,7 @@ class StapoTrainer(ResumableTrainer):
             )
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
-            with torch.no_grad():
-                output["old_per_token_logps"], _, _ = self._get_per_token_logps_and_entropies(
-                    self.model,
-                    torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1),
-                    torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
-                    output["completion_ids"].size(1),
-                )
+            output["old_per_token_logps"], _ = self._scored(self.model, output)
         output["old_entropies"] = self._behaviour_entropies
         if not self.model.training:
             return output
@@ -189,6 +181,14 @@ class StapoTrainer(ResumableTrainer):
         self._rollout_rewards = (per_function * weights).nansum(dim=1)
         self._seconds["reward"] = perf_counter() - start
         return per_function
+
+    def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies (b, T) of the responses of a rollout, without gradient."""
+        sequences = _sequences(rollout)
+        logps, entropies, _ = self._get_per_token_logps_and_entropies(
+            model, sequences.ids, sequences.mask, sequences.width
+        )
+        return logps, entropies
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -299,11 +299,7 @@ class StapoTrainer(ResumableTrainer):
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
-        sequences = Sequences(
-            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
-            batch.mask.shape[1],
-        )
+        sequences = _sequences(inputs)
         forward = partial(self._forward, model, sequences)
         ranks = AcceleratorRanks(self.accelerator, model)
         tokens = self._token_recorder(forward, batch, sequences, inputs["rewards"])
@@ -382,6 +378,15 @@ class StapoTrainer(ResumableTrainer):
             del curves["step"]
             logs |= {f"stapo/{name}": v for name, v in curves.items() if v is not None}
         super().log(logs, start_time)
+
+
+def _sequences(inputs: dict[str, Tensor]) -> Sequences:
+    """Return prompts and responses of tensors with TRL's names."""
+    ids, mask = (
+        torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)
+        for name in ("ids", "mask")
+    )
+    return Sequences(ids, mask, inputs["completion_ids"].shape[1])
 
 
 def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:

@@ -7,20 +7,24 @@ ranks as four operations.
 B sequences, T response positions; log-probs and entropies in nats.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from stapo.methods import Method
-from stapo.objective import at_resolution, clipped_surrogate, kl_k3
+from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
+from stapo.study.code import SEED, load, path_of
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
+from stapo.training.own_functions import own_function
 from stapo.training.ranks import Ranks
-from stapo.training.selections import selection_of
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
@@ -146,6 +150,42 @@ def select(
     return chosen(
         logps, at_resolution(entropies), advantages, mask, **method.selection_args, **drawn
     )
+
+
+def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
+    """Return the token selection of a method, and whether it takes the seed of the step.
+
+    Raises:
+        StudyError: a function of the study's own is missing or has changed.
+    """
+    if not method.is_own:
+        return SELECTIONS[method.selection], method.spec.draws
+    return _own(method.selection, method.selection_path, method.selection_sha256)
+
+
+@cache
+def _own(reference: str, path: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
+    place = path_of(reference, Path(path) if path else None)
+    function = load(reference, place, sha256)
+    assert place is not None  # Otherwise, it was not found.
+
+    def select(
+        logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
+    ) -> Tensor:
+        # Copies: a function that changes its arguments must not change the trainer's tables.
+        tables = (table.clone() for table in (logps, entropies, advantages, mask))
+        with own_function(reference, place):
+            keep = function(*tables, **arguments)
+        found = type(keep).__name__
+        if isinstance(keep, Tensor):
+            found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
+        if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
+            raise ValueError(f"{reference}: expected {wanted}, found {found}; fix the function")
+        if (keep & ~mask).any():
+            raise ValueError(f"{reference}: keeps positions outside mask; return `mask & ...`")
+        return keep
+
+    return select, SEED in inspect.signature(function).parameters
 
 
 def without_gradient(

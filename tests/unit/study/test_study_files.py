@@ -28,7 +28,7 @@ from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
 from stapo.study.resolved import resolved_path, write_resolved
-from stapo.training.run import trainer_config
+from stapo.training.config import trainer_config
 
 always_the_same = partial(
     settings,

@@ -1,14 +1,12 @@
 """The division into micro-batches changes no result: each sequence once, in the budget, and the same sums."""
 
-from functools import partial
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from stapo.methods import METHODS
-from stapo.objective import SELECTIONS, group_token_mean, sequence_mean, token_mean
+from stapo.objective import SELECTIONS
 from stapo.objective.aggregation import token_weights
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.update import micro_batch_loss
@@ -37,35 +35,6 @@ def test_each_sequence_once_and_within_the_budget(lengths, budget, packed):
         assert positions(part) <= budget or len(part) == 1
         if following is not None:  # Else it would have been added.
             assert positions(torch.cat([part, following[:1]])) > budget
-
-
-def test_only_the_given_rows_longest_first():
-    lengths = torch.tensor([5, 9, 1, 7])
-    parts = micro_batches(torch.ones(4, dtype=torch.long), lengths, torch.tensor([0, 1, 3]), 20)
-    assert [part.tolist() for part in parts] == [[1, 3], [0]]
-    assert micro_batches(lengths, lengths, torch.tensor([], dtype=torch.long), 20) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "mean"),
-    [
-        ("token_mean", token_mean),
-        ("group_token_mean", partial(group_token_mean, group_size=2)),
-        ("sequence_mean", sequence_mean),
-    ],
-)
-def test_weights_are_the_aggregation(name, mean):
-    generator = torch.Generator().manual_seed(0)
-    keep = torch.rand(6, 11, generator=generator) < 0.6
-    keep[2:4] = False
-    keep[3, 5] = True  # A response, and a group, of a single token.
-    keep[4:] = False  # A whole group.
-    values = torch.randn(6, 11, generator=generator, dtype=torch.double)
-    weights = token_weights(keep, name, group_size=2)
-    # Both sum 40 numbers of size 1 in double precision, weights rounded to single.
-    torch.testing.assert_close((weights * values).sum(), mean(values, keep), rtol=1e-6, atol=1e-6)
-    assert not weights[~keep].any()
-    assert token_weights(torch.zeros_like(keep), name, group_size=2).sum() == 0
 
 
 @settings(max_examples=100, deadline=None, phases=PHASES)

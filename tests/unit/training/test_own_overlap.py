@@ -1,7 +1,6 @@
 """Training prompts in a benchmark of the study's own, found before anything runs."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import pytest
 
 from stapo.cli import main
 from stapo.models.arithmetic import benchmark_problems
-from stapo.repository import ROOT, STUDIES
+from stapo.repository import STUDIES
 from stapo.study import StudyError, read_study
-from stapo.training.own_overlap import check_own_overlap
-from stapo.training.prompts import tiny_prompts
+from stapo.training.prompts import check_own_overlap, tiny_prompts
 
 STUDY = """
 extends: smoke
@@ -21,7 +19,6 @@ benchmarks: {own: {file: q.jsonl, question: question, answer: answer, samples: 8
 run: {benchmarks: [own, chain-2]}
 """
 TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
-FILE = "is also a training prompt, in p.jsonl; remove it from one of the files"
 
 
 @pytest.fixture
@@ -50,29 +47,19 @@ def found(name: str) -> list[str]:
     return error.value.errors
 
 
-def test_every_problem_that_a_builder_makes_is_named_with_its_line(folder):
+def test_every_problem_that_is_a_prompt_is_named_with_its_line(folder):
     first, second = found("mine.yaml")
     assert first.startswith("benchmarks.own.file: q.jsonl, line 3: 'CHAIN:")
     assert second.startswith("benchmarks.own.file: q.jsonl, line 5: 'chain:")
     assert first.endswith(TINY)
-
-
-def test_prompts_in_a_file_are_compared_too(folder):
     (only,) = found("file.yaml")
     assert only.startswith("benchmarks.own.file: q.jsonl, line 4: 'chain:")
-    assert only.endswith(FILE)
+    assert only.endswith("is also a training prompt, in p.jsonl; remove it from one of the files")
 
 
-def test_check_and_the_start_of_a_run_refuse_it(folder, monkeypatch, capsys):
+def test_check_refuses_it(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["stapo", "check", "mine.yaml"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
     assert TINY in capsys.readouterr().err
-    snakemake = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
-    done = subprocess.run(
-        [*snakemake, "-n", "--configfile", "mine.yaml"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert TINY in done.stderr
-    assert "Traceback" not in done.stderr

@@ -1,6 +1,8 @@
-"""The progress bar of a training, and its stop after a signal."""
+"""Callbacks of a training: progress bar, stop after a signal, kept weights, selections that keep nothing."""
 
 import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +15,12 @@ from stapo.bars import bar
 from stapo.records.step import StepRecord
 from stapo.text import visible
 from stapo.training.launch import NOTICE
+from stapo.training.ranks import say
+
+STEPS = 10
+"""Steps without a kept token, from the first one on, that end a training; our choice."""
+KEPT, WITHOUT_ADVANTAGE = "stapo/kept_fraction", "stapo/zero_advantage_fraction"
+"""Names of two fields of `StepRecord` in the history of the Trainer."""
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
@@ -78,8 +86,7 @@ class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.asked = _any_rank(self._signalled)
         if self.asked:
             control.should_training_stop = control.should_save = True
-            if state.is_world_process_zero:
-                print(f"told to stop: saving step {state.global_step}", flush=True)  # noqa: T201
+            say(f"told to stop: saving step {state.global_step}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Wait for all ranks: after the first one has ended, the launcher kills those that still save."""
@@ -95,3 +102,73 @@ def _any_rank(asked: bool) -> bool:
     flag = torch.tensor(float(asked), device=state.device)
     torch.distributed.all_reduce(flag)
     return bool(flag > 0)
+
+
+class KeepWeights(TrainerCallback):  # type: ignore[misc]
+    """Writes the weights after certain steps, before the checkpoint of the step is written.
+
+    Args:
+        write: writes the weights to a directory; all ranks must call it.
+        paths: step -> directory of its weights.
+    """
+
+    def __init__(self, write: Callable[[Path], None], paths: Mapping[int, Path]) -> None:
+        self.write, self.paths = write, paths
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the weights if they are kept after this step."""
+        if state.global_step in self.paths:
+            self.write(self.paths[state.global_step])
+
+
+class KeptTokens(TrainerCallback):  # type: ignore[misc]
+    """Warns of a step without a kept token; ends a training that had none in its first steps.
+
+    With a strict selection, single mini-batches without a kept token can be meant. A training that never
+    keeps one learns nothing, and would look successful. The history of the Trainer, which is read, is part of
+    step checkpoints: a resumed training ends at the same step, and all ranks end alike.
+
+    Args:
+        selection: the selection, as the study names it.
+    """
+
+    def __init__(self, selection: str) -> None:
+        self.selection = selection
+        self._warned = False
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look at the step that was logged.
+
+        Raises:
+            ValueError: no token was kept so far, and this is step `STEPS` with advantages or the last step.
+        """
+        if KEPT not in state.log_history[-1] or not _is_empty(state.log_history[-1]):
+            return
+        steps = [entry for entry in state.log_history if KEPT in entry]
+        where = f"step {state.global_step}: {self.selection} keeps no token"
+        if never_kept(steps, state.max_steps):
+            raise ValueError(
+                f"{where}, as in all steps before: nothing is learned; fix the function or its "
+                "arguments, then run the same command again"
+            )
+        if not self._warned:
+            about = "nothing is learned in this step; stapo status counts such steps"
+            say(f"warning: {where}: {about}")
+        self._warned = True
+
+
+def never_kept(steps: Sequence[Mapping[str, float]], last: int) -> bool:
+    """Return whether a selection has kept no token so far, in enough steps to say so.
+
+    Args:
+        steps: the logged steps so far.
+        last: number of steps of the training, after which nothing more comes.
+    """
+    if any(step[KEPT] > 0 for step in steps):
+        return False
+    return sum(map(_is_empty, steps)) >= STEPS or len(steps) >= last
+
+
+def _is_empty(step: Mapping[str, float]) -> bool:
+    """Return whether no token was kept in a step with advantages; without them, there is nothing to keep."""
+    return step[KEPT] == 0 and step[WITHOUT_ADVANTAGE] < 1
