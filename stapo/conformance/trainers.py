@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update
 from stapo.methods import Method
 from stapo.models.tiny import build_tokenizer
-from stapo.training.ranks import AcceleratorRanks
+from stapo.training import ranks as training_ranks
 from stapo.training.update import update
 
 PATIENCE = 20.0
@@ -179,7 +179,7 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
             forward,
             batch,
             method,
-            AcceleratorRanks(accelerator, model=None),
+            training_ranks.Ranks(accelerator, model=None),
             group_size=1,
             micro_batch_tokens=rows_at_once * batch.mask.shape[1],
         )

@@ -1,7 +1,7 @@
 """Callbacks of a training: progress bar, stop after a signal, kept weights, selections that keep nothing."""
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,7 +24,7 @@ KEPT, WITHOUT_ADVANTAGE = "stapo/kept_fraction", "stapo/zero_advantage_fraction"
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """A progress bar with time left, reward, entropy, kept and silenced tokens, and tokens per second."""
+    """A progress bar with time left, numbers of the last step, and tokens per second."""
 
     def __init__(self, title: str) -> None:
         self.title = visible(title)
@@ -105,11 +105,9 @@ def _any_rank(asked: bool) -> bool:
 
 
 class KeepWeights(TrainerCallback):  # type: ignore[misc]
-    """Writes the weights after certain steps, before the checkpoint of the step is written.
+    """Writes the weights after the steps in `paths`, before the checkpoint of the step is written.
 
-    Args:
-        write: writes the weights to a directory; all ranks must call it.
-        paths: step -> directory of its weights.
+    `write` writes them to a directory; all ranks must call it.
     """
 
     def __init__(self, write: Callable[[Path], None], paths: Mapping[int, Path]) -> None:
@@ -127,9 +125,6 @@ class KeptTokens(TrainerCallback):  # type: ignore[misc]
     With a strict selection, single mini-batches without a kept token can be meant. A training that never
     keeps one learns nothing, and would look successful. The history of the Trainer, which is read, is part of
     step checkpoints: a resumed training ends at the same step, and all ranks end alike.
-
-    Args:
-        selection: the selection, as the study names it.
     """
 
     def __init__(self, selection: str) -> None:
@@ -146,7 +141,9 @@ class KeptTokens(TrainerCallback):  # type: ignore[misc]
             return
         steps = [entry for entry in state.log_history if KEPT in entry]
         where = f"step {state.global_step}: {self.selection} keeps no token"
-        if never_kept(steps, state.max_steps):
+        # Enough steps to say so, or nothing more comes.
+        is_said = sum(map(_is_empty, steps)) >= STEPS or len(steps) >= state.max_steps
+        if is_said and not any(step[KEPT] > 0 for step in steps):
             raise ValueError(
                 f"{where}, as in all steps before: nothing is learned; fix the function or its "
                 "arguments, then run the same command again"
@@ -155,18 +152,6 @@ class KeptTokens(TrainerCallback):  # type: ignore[misc]
             about = "nothing is learned in this step; stapo status counts such steps"
             say(f"warning: {where}: {about}")
         self._warned = True
-
-
-def never_kept(steps: Sequence[Mapping[str, float]], last: int) -> bool:
-    """Return whether a selection has kept no token so far, in enough steps to say so.
-
-    Args:
-        steps: the logged steps so far.
-        last: number of steps of the training, after which nothing more comes.
-    """
-    if any(step[KEPT] > 0 for step in steps):
-        return False
-    return sum(map(_is_empty, steps)) >= STEPS or len(steps) >= last
 
 
 def _is_empty(step: Mapping[str, float]) -> bool:

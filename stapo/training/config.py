@@ -178,14 +178,6 @@ def trainer_config(
 ) -> StapoConfig:
     """Return the settings of the trainer for the settings of a study.
 
-    Args:
-        training: settings that all methods share.
-        engine: settings of the engine, which do not determine the result.
-        seed: seed of everything random.
-        output: directory of the step checkpoints.
-        run_fingerprint: fingerprint of everything that determines the result.
-        end_token_ids: ids of the tokens that end a response.
-
     Raises:
         ValueError: the mini-batch cannot be divided among this number of processes.
     """

@@ -38,7 +38,7 @@ def write_prompts(
         data: source of the prompts, with their expected number and checksum.
         path: file of the prompts.
         record: file for the returned mapping.
-        file: file of the study's own with the prompts, for `FileData`.
+        file: file of the study's own, for `FileData`.
 
     Returns:
         The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
@@ -64,10 +64,6 @@ def prompt_records(
     data: Data, file: RowsFile | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return the prompts with a single answer, and the number of `rows` and of `unique` prompts in them.
-
-    Args:
-        data: source of the prompts.
-        file: as of `write_prompts`.
 
     Raises:
         StudyError: the prompts cannot be read, or there are too few problems.
@@ -130,11 +126,8 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
             yield {"question": problem.question, "answer": str(problem.answer)}
             if len(seen) == data.prompts:
                 return
-    raise StudyError(
-        [
-            f"data.prompts: there are only about {len(seen)} different training problems; request fewer"
-        ]
-    )
+    about = f"there are only about {len(seen)} different training problems; request fewer"
+    raise StudyError([f"data.prompts: {about}"])
 
 
 def hub_answers(data: HubData) -> dict[str, Counter[str]]:
@@ -251,9 +244,8 @@ def check_overlap(
     Args:
         prompts: JSON lines, each with a question.
         benchmarks: name -> questions.
-        published: whether the prompts are a published data set that the paper used unchanged. Then
-            prompts that are benchmark problems are counted and reported in the tables; otherwise they
-            are an error.
+        published: whether prompts that are problems are only counted, since the paper used the published
+            data set unchanged; otherwise they are an error.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.

@@ -35,7 +35,7 @@ def train_from_newest(
         trainer: trainer of the run.
         work: directory of the run.
         kept: step -> directory of the weights that are kept after it.
-        study: the resolved study, for the record of attempts.
+        study: the resolved study, for the record of attempts; the command names its file, which is not kept.
 
     Raises:
         RuntimeError: there are complete checkpoints, but none of them can be loaded.
@@ -112,11 +112,6 @@ def _attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Itera
     """Record an attempt to train: a line at the start, and another with time and energy at the end.
 
     An attempt that is killed leaves only the first line.
-
-    Args:
-        work: directory of the run, shared by all ranks.
-        first_step: number of optimiser steps that were completed before.
-        study: the resolved study, whose file the command names; that file is not published.
     """
     state = PartialState()
     started, before = time.monotonic(), energy_joules()

@@ -31,7 +31,7 @@ def write_tokens(
     Args:
         log: log of the steps, with ids; a missing one has no tokens.
         path: output file.
-        tokenizer: tokenizer of the policy.
+        tokenizer: that of the policy.
         prompts: line in the file of prompts of each prompt of the training, in its order.
         prompts_per_step: prompts of a mini-batch.
         group_size: responses per prompt.

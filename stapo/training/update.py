@@ -106,9 +106,12 @@ def update(
     counted = Counted(*sums.tolist())
     scopes = None
     if method.spec.has_threshold:
-        scopes = mask_scope(
-            kept, batch.mask, keep, _scopes(batch, ranks, micro_batch_tokens, packed)
-        )
+        rows = torch.arange(len(batch.mask), device=batch.mask.device)
+        parts_of = {
+            "micro_batch": micro_batches(*batch.lengths(), rows, micro_batch_tokens, packed),
+            "rank": list(rows.chunk(ranks.number)),
+        }
+        scopes = mask_scope(kept, batch.mask, keep, parts_of)
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
 
@@ -135,15 +138,7 @@ def select(
     """Return the (R, T) mask of tokens that a method keeps in a mini-batch of these rows alone.
 
     Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
-    equal ones.
-
-    Args:
-        method: method with the selection.
-        logps: (R, T) log-probs for the selection.
-        entropies: (R, T) entropies for the selection.
-        advantages: (R,) advantages.
-        mask: (R, T) bool, response tokens.
-        seed: seed for a random selection.
+    equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
     """
     chosen, draws = selection_of(method)
     drawn = {"seed": seed} if draws else {}
@@ -181,6 +176,7 @@ def _own(reference: str, path: str, sha256: str) -> tuple[Callable[..., Tensor],
             found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
         if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
             raise ValueError(f"{reference}: expected {wanted}, found {found}; fix the function")
+        assert isinstance(keep, Tensor)
         if (keep & ~mask).any():
             raise ValueError(f"{reference}: keeps positions outside mask; return `mask & ...`")
         return keep
@@ -191,14 +187,7 @@ def _own(reference: str, path: str, sha256: str) -> tuple[Callable[..., Tensor],
 def without_gradient(
     forward: Forward, parts: list[Tensor], like: Tensor, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the rows in `parts`, 0 for all other rows.
-
-    Args:
-        forward: forward pass of the policy or of the reference model.
-        parts: micro-batches, (R,) rows each.
-        like: (B, T) tensor with the shape and device of the result.
-        dtype: data type of the result.
-    """
+    """Return log-probs and entropies of the rows in `parts`, 0 for all other rows, in the shape of `like`."""
     logps = torch.zeros(like.shape, dtype=dtype, device=like.device)
     entropies = torch.zeros_like(logps)
     with torch.no_grad():
@@ -254,16 +243,15 @@ def _accumulate(
 def micro_batch_loss(
     logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of some sequences; the sum over all micro-batches and ranks is the loss of the batch.
+    """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
+
+    The sum over all micro-batches and ranks is the loss of the mini-batch.
 
     Args:
         logps: (R, W) current log-probs, with gradient.
         batch: the same sequences, (R, W) or wider.
         weights: their rows of `token_weights` of the whole mini-batch, (R, W) or wider.
         method: clip, KL coefficient.
-
-    Returns:
-        The loss, and (NUM_SUMS,) sums in double precision without gradient.
     """
     width = logps.shape[1]
     mask, old_logps, advantages = (
@@ -292,12 +280,3 @@ def micro_batch_loss(
         (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
     ]
     return loss, torch.stack([value.double() for value in sums])
-
-
-def _scopes(batch: MiniBatch, ranks: Ranks, budget: int, packed: bool) -> dict[str, list[Tensor]]:
-    """Return the parts of the mini-batch for `mask_scope`: its micro-batches, and the rows of each rank."""
-    rows = torch.arange(len(batch.mask), device=batch.mask.device)
-    return {
-        "micro_batch": micro_batches(*batch.lengths(), rows, budget, packed),
-        "rank": list(rows.chunk(ranks.number)),
-    }

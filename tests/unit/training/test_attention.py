@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen3Config
 
-from stapo.training import attention
 from stapo.training.attention import can_pack, packed_attention
 
 HEADS, GROUPS, SIZE = 4, 2, 8
@@ -48,29 +46,6 @@ def test_each_sequence_attends_to_its_own_earlier_tokens_only():
     slope = torch.randn_like(found)
     ours, theirs = (torch.autograd.grad(one, own, slope) for one in (found, expected))
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("takes_groups", [attention.TAKES_GROUPS, False])
-def test_the_kernel_takes_what_a_gpu_would_give_it(takes_groups, monkeypatch):
-    """Shapes and types alone: under autocast queries and keys are float32, which the kernel does not take."""
-    monkeypatch.setattr(attention, "TAKES_GROUPS", takes_groups)
-    given: list[Any] = []
-    kernel = attention.varlen_attn
-
-    def seen(*rows: Any, **named: Any) -> Any:
-        given.append(rows)
-        return kernel(*rows, **named)
-
-    monkeypatch.setattr(attention, "varlen_attn", seen)
-    query, key, value = (table.to("meta") for table in tables())
-    borders = torch.zeros(5, dtype=torch.int32, device="meta")
-    found, _ = packed_attention(
-        layer(), query, key, value.bfloat16(), None, borders, max_length_q=7, scaling=0.3
-    )
-    assert found.shape == (1, sum(LENGTHS), HEADS, SIZE)
-    assert (found.dtype, found.device.type) == (torch.bfloat16, "meta")
-    groups = GROUPS if takes_groups else HEADS
-    assert [table.shape[1] for table in given[0][:3]] == [HEADS, groups, groups]
 
 
 SHAPE: dict[str, Any] = {

@@ -58,7 +58,6 @@ def saying(tokens: list[str], base: Path) -> Any:
         ([BOX, "7", "}", END, BOX, "5", "}", EOS], -1.0, r"\boxed{7}", 4, 0.0),
         ([BOX, "5", "}", "+"], 1.0, r"\boxed{5}+", 4, 1.0),
     ],
-    ids=["further end token", "tokenizer's own", "wrong before the end", "cut off"],
 )
 def test_training_and_evaluation_read_the_same_text(
     world, tmp_path, tokens, reward, text, length, truncated

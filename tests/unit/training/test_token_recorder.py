@@ -23,7 +23,6 @@ from one_update import (
 
 from stapo.methods import METHODS, STAPO
 from stapo.records.tokens import KINDS, TOP, sample_sizes
-from stapo.training import token_recorder
 from stapo.training.token_recorder import sample_tokens, token_kinds
 
 pytestmark = pytest.mark.rounding
@@ -224,26 +223,6 @@ def test_logits_are_divided_by_the_temperature(tmp_path) -> None:
         assert found["current_probability"][i] == pytest.approx(
             own[found["token_id"][i]].item(), rel=1e-4
         )
-
-
-def test_logits_that_are_not_those_of_the_pass_are_not_recorded(base, monkeypatch) -> None:
-    """As for a model whose head scales its logits in a way that is not known here."""
-    original = token_recorder.TokenRecorder._logits
-
-    def scaled(self: Any, *args: Any) -> Any:
-        return 1.1 * original(self, *args)
-
-    monkeypatch.setattr(token_recorder.TokenRecorder, "_logits", scaled)
-    found, _ = recorded(base, METHODS_OF_ALL_KINDS["justrl"])
-    of_passes = [i for i, value in enumerate(found["ratio"]) if value is not None]
-    unknown = [i for i in of_passes if found["collision"][i] is None]
-    assert len(unknown) > 0.9 * len(of_passes)
-    for i in unknown:
-        assert found["top_tokens"][i] is None
-        assert found["top_probabilities"][i] is None
-        assert found["gradient_norm_sq"][i] in (None, 0)
-        assert found["current_probability"][i] is not None
-    assert any(found["gradient_norm_sq"][i] is None for i in unknown)
 
 
 # The sample
