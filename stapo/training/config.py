@@ -126,6 +126,8 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         super().__post_init__()
         check(self)
 
+    __repr__ = GRPOConfig.__str__  # It shows no token of the Hub, unlike the one of a dataclass.
+
 
 def check(args: StapoConfig) -> None:
     """Check the settings that StapoTrainer does not use, ours, and the name of the method.
