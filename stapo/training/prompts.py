@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -69,12 +68,21 @@ def prompt_records(
         StudyError: the prompts cannot be read, or there are too few problems.
     """
     if isinstance(data, TinyData):
-        records = list(tiny_prompts(data))
-        return records, {"rows": len(records), "unique": len(records)}
-    answers = hub_answers(data) if isinstance(data, HubData) else _file_answers(file)
+        found: Iterable[Mapping[str, str]] = tiny_prompts(data)
+    elif isinstance(data, HubData):
+        found = _hub_rows(data)
+    elif file is None:
+        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
+    else:
+        found = file.read()
+    answers: dict[str, set[str]] = {}
+    rows = 0
+    for row in found:
+        answers.setdefault(row["question"], set()).add(row["answer"])
+        rows += 1
     # With conflicting answers the reward would be random.
     records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
-    return records, {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
+    return records, {"rows": rows, "unique": len(answers)}
 
 
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:
@@ -112,7 +120,7 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
+def tiny_prompts(data: TinyData) -> Iterator[dict[str, str]]:
     """Yield unique prompts of the tiny arithmetic problems, in a fixed order.
 
     Raises:
@@ -130,10 +138,8 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
     raise StudyError([f"data.prompts: {about}"])
 
 
-def hub_answers(data: HubData) -> dict[str, Counter[str]]:
-    """Return question -> its answers with their number of rows, in the order of the data.
-
-    The columns are question and answer, or those of DAPO-Math-17k.
+def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
+    """Yield question and answer of each row, from columns of these names or those of DAPO-Math-17k.
 
     Raises:
         StudyError: a row has no question and answer, or lacks the wrapper that is to be removed.
@@ -141,12 +147,11 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
     from datasets import load_dataset
 
     rows = with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
-    answers: dict[str, Counter[str]] = {}
     for index, row in enumerate(rows):
         place = f"data: row {index} of {data.hub} at {data.revision[:8]}"
-        plain = {"question", "answer"} <= row.keys()
+        named = {"question", "answer"} <= row.keys()
         try:
-            if plain:
+            if named:
                 question, answer = row["question"], row["answer"]
             else:
                 question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
@@ -155,19 +160,9 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
             raise StudyError([f"{place}: {about}; choose data of one of these layouts"]) from error
         if not (isinstance(question, str) and isinstance(answer, str)):
             raise StudyError([f"{place}: question or answer is not text; choose other data"])
-        if data.wrapper == "strip" and not plain:
+        if data.wrapper == "strip" and not named:
             question = _stripped(question, place)
-        answers.setdefault(question, Counter())[answer] += 1
-    return answers
-
-
-def _file_answers(file: RowsFile | None) -> dict[str, Counter[str]]:
-    if file is None:
-        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
-    answers: dict[str, Counter[str]] = {}
-    for row in file.read():
-        answers.setdefault(row["question"], Counter())[row["answer"]] += 1
-    return answers
+        yield {"question": question, "answer": answer}
 
 
 def _stripped(question: str, place: str) -> str:

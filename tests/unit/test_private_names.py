@@ -42,7 +42,7 @@ WHERE = {
     "fused_lm_head": "trl.trainer.utils", "base_model": "trl.trainer.utils",
     "FusedCausalLMOutput": "trl.trainer.utils", "shift_labels": "trl.trainer.utils",
     "Trainer": "transformers", "logs": "transformers.trainer", "checkpoint": "transformers.trainer_utils",
-    "trainer_state": "transformers.trainer", "rng_state_RANK": "transformers.trainer",
+    "rng_state_RANK": "transformers.trainer",
     "PreTrainedConfig": "transformers", "PreTrainedModel": "transformers",
     "cu_seq_lens_q": "transformers.modeling_flash_attention_utils",
     "attention_mask": "transformers.masking_utils",
@@ -78,7 +78,6 @@ WRITTEN = {
     "snapshots/COMMIT": "snapshot.name",
     "exit code 130": "= 130",
     "inline_container.cc": "inline_container.cc",
-    "trainer_state.json": "trainer_state.json",
     "SamplingParams": "SamplingParams|stop_token_ids",
     "HF_DATASETS_OFFLINE": "HF_DATASETS_OFFLINE",
 }
@@ -96,7 +95,6 @@ TAKEN = {
     "Trainer._load_from_checkpoint": "resume_from_checkpoint model",
     "Trainer._load_optimizer_and_scheduler": "checkpoint",
     "Trainer._load_rng_state": "checkpoint",
-    "Trainer.train": "resume_from_checkpoint",
     "accelerate.utils.fsdp2_prepare_model": "accelerator model",
     "torch.nn.attention.varlen.varlen_attn": "query key value cu_seq_q cu_seq_k max_q max_k",
 }

@@ -214,7 +214,7 @@ def test_damaged_and_unreadable_checkpoints_and_logs_make_the_run_resume_before_
     """In the end in the middle of a rollout."""
     work = copy / "work"
     flip_a_bit(work / "checkpoint-6" / "rng_state.pth")
-    garble(work / "checkpoint-5", "trainer_state.json")
+    garble(work / "checkpoint-5", "scheduler.pt")
     garble(work / "checkpoint-4", "optimizer.pt")
     garble(work / "checkpoint-3", ROLLOUT_FILE)
     garble(work / "checkpoint-2", "rng_state.pth")
