@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 SDPA = AttentionInterface()["sdpa"]
@@ -75,9 +74,8 @@ def packed_attention(
     parts = []
     for start, end in cu_seq_lens_q.unfold(0, 2, 1).tolist():
         q, k, v = (table[:, :, start:end] for table in (query, key, value))
-        parts.append(
-            scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped)
-        )
+        attend = torch.nn.functional.scaled_dot_product_attention
+        parts.append(attend(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 

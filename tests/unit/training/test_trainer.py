@@ -21,21 +21,6 @@ from stapo.training.prompts import chat_prompt, read_prompts
 pytestmark = pytest.mark.rounding
 
 
-@pytest.mark.parametrize("method", ["grpo", "20-entropy"])
-def test_each_method_trains_and_measures(world, tmp_path, method):
-    records = run(world, tmp_path, method, steps=2)
-    assert [record["step"] for record in records] == [1, 2]
-    kept = {"20-entropy": 0.2}.get(method, 1.0)
-    for record in records:
-        # k = ceil(0.2 n) of a few hundred tokens.
-        assert record["kept_fraction"] == pytest.approx(kept, abs=0.01)
-        assert record["gradient_norm"] > 0
-        assert 0 < record["entropy"] < 4
-    # The policy is the reference until the first step: exactly no divergence, then some.
-    assert records[0]["kl"] == pytest.approx(0, abs=1e-6)
-    assert (records[1]["kl"] > 0) == (method == "grpo")
-
-
 def test_the_same_seed_gives_the_same_run_and_a_resume_with_nothing_to_do_publishes_it(
     world, reference, tmp_path, capsys
 ):
