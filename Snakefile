@@ -34,7 +34,7 @@ from stapo.study.resolved import (
 )
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
-from stapo.training.own_overlap import check_own_overlap
+from stapo.training.prompts import check_own_overlap
 
 min_version("9.27")
 

@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update
 from stapo.methods import Method
 from stapo.models.tiny import build_tokenizer
-from stapo.training.ranks import AcceleratorRanks
+from stapo.training.ranks import Ranks
 from stapo.training.update import update
 
 PATIENCE = 20.0
@@ -160,7 +160,7 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
             longest = max(int(batch.mask[rows].sum(dim=1).max()), 1)
             return leaf[rows, :longest], batch.entropies[rows, :longest]
 
-        ranks = AcceleratorRanks(accelerator, model=None)
+        ranks = Ranks(accelerator, model=None)
         loss, _ = update(forward, batch, method, ranks, group_size=1, micro_batch_tokens=tokens)
         return _result(loss.item(), leaf)
 

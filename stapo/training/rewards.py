@@ -35,10 +35,6 @@ def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> l
 
     The content is compared as a string: no symbolic mathematics in the training reward.
 
-    Args:
-        completions: the responses.
-        answer: the ground truth of each response's prompt.
-
     Source: the strict box of JustRL's and veRL's `math_dapo.py`: the last 100 characters of the last 300.
     """
     found = (box_content(text[-TAIL:]) for text in texts(completions))
@@ -63,10 +59,6 @@ def dapo_reward(completions: Completions, answer: Sequence[str], **_: Any) -> li
     """Return +1 if the last `Answer: ...` of a response is the answer, both normalised, else -1.
 
     It is meant for the wrapper of DAPO-Math-17k, which asks for such a line (`wrapper: keep`).
-
-    Args:
-        completions: the responses.
-        answer: the ground truth of each response's prompt.
 
     Source: veRL's `math_dapo.py` as DAPO (arXiv 2503.14476) used it, without a later revision's fallback to
     a box; the normalisation is that of Minerva (arXiv 2206.14858, appendix D.1).
@@ -133,12 +125,7 @@ BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward, "dapo": dapo_reward}
 def reward_functions(
     training: TrainingSettings, tokenizer: Any, end_token_ids: Sequence[int]
 ) -> list[Reward]:
-    """Return the reward functions of a training; TRL adds their values.
-
-    Args:
-        training: settings with the reward and the buffer of the penalty for overlong responses, if any.
-        tokenizer: tokenizer of the responses.
-        end_token_ids: ids that end a response.
+    """Return the reward functions of a training, with that for overlong responses; TRL adds their values.
 
     Raises:
         StudyError: there is no such function, or its file has another checksum.

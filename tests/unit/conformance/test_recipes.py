@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, run_checks, trainers
-from stapo.methods import METHODS, Method
+from stapo.methods import METHODS, STAPO, Method
 from stapo.models.loading import load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.objective import at_resolution, silence_spurious
@@ -107,10 +108,13 @@ def test_a_step_of_trls_trainer_with_s2t_is_a_step_of_ours(base, tmp_path):
         epsilon_high=0.28, loss_type="dapo",
     )  # fmt: skip
     ours = StapoConfig(
-        str(tmp_path), **common, per_device_train_batch_size=16, tau_p=0.5, advantage_epsilon=1e-4
+        str(tmp_path), **common, per_device_train_batch_size=16, advantage_epsilon=1e-4
     )
-    for kind, config in ((module.S2TTrainer, theirs), (StapoTrainer, ours)):
-        trainer = kind(str(base), reward, config, rows, processing_class=load_tokenizer(base))
+    method = replace(STAPO, selection_args={**STAPO.selection_args, "tau_p": 0.5})
+    kinds = (module.S2TTrainer, theirs, {}), (StapoTrainer, ours, {"method": method})
+    for kind, config, named in kinds:
+        named = {**named, "processing_class": load_tokenizer(base)}
+        trainer = kind(str(base), reward, config, rows, **named)
         before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
         trainer.train()
         weights.append({n: p.detach() - before[n] for n, p in trainer.model.named_parameters()})
