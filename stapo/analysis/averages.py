@@ -47,10 +47,10 @@ def accuracies(artefacts: Artefacts, decoding: str, benchmarks: tuple[str, ...])
     Raises:
         StaleScoreError: as for `read_scores`.
     """
-    found, draws = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
+    found = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
     return Accuracies(
-        {row: cells[AVERAGE] for row, cells in found.items()},
-        {row: drawn[AVERAGE] for row, drawn in draws.items()},
+        {row: cells[AVERAGE] for row, cells in found.cells.items()},
+        {row: drawn[AVERAGE] for row, drawn in found.draws.items()},
     )
 
 

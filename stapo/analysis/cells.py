@@ -1,6 +1,7 @@
 """The scores of one decoding as arrays, after checking that they belong to the study and to each other."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -14,20 +15,15 @@ from stapo.analysis.equal_weights import SameWeights, same_weights
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
-from stapo.records.scores import ScoreIdentity, read_score_file
-from stapo.records.verdicts import FAILURES, Verdict
+from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
+from stapo.records.verdicts import FAILURES
 from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (
-    "torch",
-    "transformers",
-    "lm-eval",
-    "math-verify",
-    "sympy",
-    "latex2sympy2-extended",
-)
+    "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
+)  # fmt: skip
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 MOST_LINES = 3
 """More files than this that are missing, or made with other settings, are one line."""
@@ -114,18 +110,17 @@ def chosen_cells(
     """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     choices = [_choice(study, *run, tables, column) for run in study.runs()]
-    chosen: dict[tuple[str, str], list[Checkpoint]] = {
-        (size, "base"): [Checkpoint(size)] for size in study.run.sizes
-    }
+    chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
     for choice in choices:
         run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
         chosen.setdefault((choice.size, choice.method), []).append(run)
-    cells = {}
-    for (size, method), checkpoints in chosen.items():
-        for benchmark in study.run.benchmarks:
-            samples = study.benchmarks[benchmark].samples
-            parts = [tables[checkpoint, benchmark].to_pydict() for checkpoint in checkpoints]
-            cells[size, method, benchmark] = _cell(parts, samples, column)
+    cells = {
+        (*row, name): _cell(
+            [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
+        )
+        for row, checkpoints in chosen.items()
+        for name in study.run.benchmarks
+    }
     return choices, cells
 
 
@@ -227,24 +222,16 @@ def _problems(
     expected: dict[str, Any],
     others: dict[str, Any],
     table: pa.Table,
-) -> list[str]:
-    errors = []
-    samples = expected["samples"]
-    if fault := missing_samples(table, samples):
-        errors.append(f"{path}: {fault}; {AGAIN}")
+) -> Iterator[str]:
+    if fault := missing_samples(table, expected["samples"]):
+        yield f"{path}: {fault}; {AGAIN}"
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
-    if others:
-        pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
-        pairs += [
-            (key, made.get("packages", {}).get(key), others.get("packages", {}).get(key))
-            for key in SAME_PACKAGES
-        ]
-        errors += [
-            f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
-            for key, one, other in pairs
-            if one != other
-        ]
-    return errors
+    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+    here, there = (one.get("packages", {}) for one in (made, others))
+    pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
+    for key, one, other in pairs if others else ():
+        if one != other:
+            yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
 
 
 def missing_samples(table: pa.Table, samples: int) -> str:
@@ -258,48 +245,32 @@ def missing_samples(table: pa.Table, samples: int) -> str:
     return ""
 
 
-def by_problem(rows: dict[str, list[Any]], samples: int, column: str) -> Array:
+def by_problem(table: pa.Table, samples: int, column: str) -> Any:
     """Return a column of a score file as an array (problems, samples), whatever the order of its rows."""
-    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-    return np.array(rows[column], dtype=float)[order].reshape(-1, samples)
+    order = np.lexsort((table["sample"].to_numpy(), table["problem"].to_numpy()))
+    return table[column].to_numpy()[order].reshape(-1, samples)
 
 
-def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
-    verdicts: list[Verdict] = [verdict for rows in seeds for verdict in rows["verdict"]]
-
-    def count(verdict: Verdict) -> int:
-        return verdicts.count(verdict)
-
+def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
+    rows = pa.concat_tables([one.select(SCHEMA.names) for one in seeds]).to_pandas()
+    count = Counter(rows["verdict"])
+    won = [
+        majority_at_n(by_problem(one, samples, "answer"), by_problem(one, samples, column))
+        for one in seeds
+    ]
     return Cell(
-        correct=np.stack([by_problem(rows, samples, column) for rows in seeds]),
-        num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
-        truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
-        duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
-        no_box_fraction=count("no_box") / len(verdicts),
-        timeouts=count("timeout"),
-        crashes=count("crash"),
-        failed_fraction=sum(map(count, FAILURES)) / len(verdicts),
-        majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
-        rule=float(np.mean([right for rows in seeds for right in rows["correct"]])),
-        with_verifier=float(
-            np.mean([right for rows in seeds for right in rows["correct_with_verifier"]])
-        ),
-        judged=sum(said != "not_asked" for rows in seeds for said in rows["verifier"]),
-        flips=sum(
-            right and not by_rule
-            for rows in seeds
-            for by_rule, right in zip(rows["correct"], rows["correct_with_verifier"], strict=True)
-        ),
-        verifier_cut=sum(cut for rows in seeds for cut in rows["verifier_cut"]),
-    )
-
-
-def _majority(rows: dict[str, list[Any]], samples: int, column: str) -> float:
-    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-    answers = [rows["answer"][i] for i in order]
-    correct = [rows[column][i] for i in order]
-    starts = range(0, len(order), samples)
-    return majority_at_n(
-        [answers[start : start + samples] for start in starts],
-        [correct[start : start + samples] for start in starts],
+        correct=np.stack([by_problem(one, samples, column).astype(float) for one in seeds]),
+        num_tokens=float(rows["num_tokens"].mean()),
+        truncated_fraction=float(rows["truncated"].mean()),
+        duplicate_fraction=float(rows["duplicate"].mean()),
+        no_box_fraction=count["no_box"] / len(rows),
+        timeouts=count["timeout"],
+        crashes=count["crash"],
+        failed_fraction=sum(count[verdict] for verdict in FAILURES) / len(rows),
+        majority=float(np.mean(won)),
+        rule=float(rows["correct"].mean()),
+        with_verifier=float(rows["correct_with_verifier"].mean()),
+        judged=int((rows["verifier"] != "not_asked").sum()),
+        flips=int((rows["correct_with_verifier"] & ~rows["correct"]).sum()),
+        verifier_cut=int(rows["verifier_cut"].sum()),
     )

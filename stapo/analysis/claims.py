@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.evaluation.statistics import Interval
 from stapo.reference import claims
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
 HOLDS: Verdict = "holds"
 REFUTED: Verdict = "does not hold"
 OPEN: Verdict = "cannot be decided"
+SAYS = {REFUTED: "excludes that it is", OPEN: "is too wide to decide whether it is"}
+"""What an interval says of a claim that it does not confirm, the gravest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of one revision of the paper."""
+    """A claim of one revision of the paper: an entry of `claims.yaml`, which explains the fields."""
 
     id: str
     text: str
@@ -26,7 +27,6 @@ class Claim:
     method: str
     """Method of the revision that it is about."""
     confidence: str
-    """How sure it is that the paper says so: a letter of `stapo.reference`."""
     about: Literal["method", "tokens"]
     quantity: str
     """Name in `QUANTITIES`."""
@@ -54,44 +54,34 @@ def paper_claims() -> list[Claim]:
     found = []
     for one in claims():
         ((rule, limits),) = one["rule"].items()
-        arguments = {key: value for key, value in one["quantity"].items() if key != "name"}
-        found += [
-            Claim(
-                id=one["id"],
-                text=one["text"],
-                revision=revision,
-                method=method,
-                confidence=one["confidence"],
-                about=one["about"],
-                quantity=one["quantity"]["name"],
-                arguments=arguments,
-                rule=rule,
-                limits=tuple(limits) if isinstance(limits, list) else (limits,),
-            )
-            for revision, method in one["revisions"].items()
-        ]
+        quantity, *arguments = one["quantity"].items()
+        same = {key: one[key] for key in ("id", "text", "confidence", "about")}
+        same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
+        same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
+        for revision, method in one["revisions"].items():
+            found.append(Claim(revision=revision, method=method, **same))
     return found
 
 
-def above(found: Interval, limit: float) -> Verdict:
-    """Decide that a quantity is above a limit."""
+def above(found: Any, limit: float) -> Verdict:
+    """Decide whether a quantity is above a limit."""
     return HOLDS if found.low > limit else REFUTED if found.high <= limit else OPEN
 
 
-def below(found: Interval, limit: float) -> Verdict:
-    """Decide that a quantity is below a limit."""
+def below(found: Any, limit: float) -> Verdict:
+    """Decide whether a quantity is below a limit."""
     return HOLDS if found.high < limit else REFUTED if found.low >= limit else OPEN
 
 
-def within(found: Interval, low: float, high: float) -> Verdict:
-    """Decide that a quantity is between two limits."""
+def within(found: Any, low: float, high: float) -> Verdict:
+    """Decide whether a quantity is between two limits."""
     if low <= found.low and found.high <= high:
         return HOLDS
     return REFUTED if found.low > high or found.high < low else OPEN
 
 
-def equals(found: Interval, stated: float) -> Verdict:
-    """Decide that a quantity is what the paper states: a wide interval that also contains 0 says nothing."""
+def equals(found: Any, stated: float) -> Verdict:
+    """Decide whether a quantity is what the paper states; an interval that also contains 0 says nothing."""
     if not found.low <= stated <= found.high:
         return REFUTED
     return OPEN if found.low <= 0 <= found.high else HOLDS
@@ -117,21 +107,15 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
     if claim.about == "method" and seeds == 1:
         return OPEN, "One training seed decides nothing about a method."
     rule, text = RULES[claim.rule]
-    wanted = text.format(*claim.limits)
+    wanted, several = text.format(*claim.limits), len(measured) > 1
     if without := [one for one in measured if not isfinite(one.found.low)]:
         return OPEN, f"There is no interval of the {without[0].what}."
-    found = [(one, rule(one.found, *claim.limits)) for one in measured]
-    several = len(found) > 1
-    says = {
-        REFUTED: "excludes that it is",
-        OPEN: "is too wide to decide whether it is",
-    }
-    for decided, words in says.items():
-        for one, verdict in found:
-            if verdict == decided:
+    for decided, words in SAYS.items():
+        for one in measured:
+            if rule(one.found, *claim.limits) == decided:
                 which = f" of the {one.what}" if several else ""
                 return decided, f"The interval{which} {words} {wanted}."
-    which = f"All {len(found)} intervals are" if several else "The interval is"
+    which = f"All {len(measured)} intervals are" if several else "The interval is"
     if claim.rule == "equals":
         wanted = f"around the paper's {claim.limits[0]:g} and excludes 0"
     return HOLDS, f"{which} {wanted}."

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,13 +57,9 @@ def template(name: str) -> jinja2.Template:
         "grid": markdown_grid,
         "headline_texts": headline_texts,
         "comparison_text": comparison_text,
-        "counted": _counted,
+        "counted": lambda number, what: f"{number} {what}{'s' * (number != 1)}",
     }
     return environment.get_template(name)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _visible(value: Any) -> Any:
@@ -84,9 +80,9 @@ def render(table: Table, suffix: str, name: Sequence[str], title: str, made_by: 
     """
     if suffix == "csv":
         return csv_text(_csv_lines(table))
-    if suffix == "tex":
-        return latex_table(name, table.noted(), made_by, f"{name[0]}: {title}")
     found = table.noted()
+    if suffix == "tex":
+        return latex_table(name, found, made_by, f"{name[0]}: {title}")
     heading = f"# {markdown(name[0])}, {markdown(title)}"
     texts = [heading, markdown(found.caption), markdown_grid(found.columns, found.rows)]
     return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
@@ -104,8 +100,7 @@ def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
 def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
     if isinstance(cell, str):
         return markdown(cell)
-    number = column.number(cell)
-    bounds = column.bounds(cell)
+    number, bounds = column.number(cell), column.bounds(cell)
     interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
     return (f"**{number}**" if cell.best else number) + cell.marks + interval
 
@@ -149,12 +144,12 @@ def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
     found = []
     for column in table.columns:
         values = [column.value(row) for row in table.rows]
-        numbers = [value.value if isinstance(value, Estimate) else value for value in values]
-        found.append([column.heading, *map(_plain, numbers)])
+        plain = [value.value if isinstance(value, Estimate) else value for value in values]
+        found.append([column.heading, *map(_plain, plain)])
         if any(isinstance(value, Estimate) for value in values):
             for end in ("low", "high"):
-                ends = [getattr(value, end, float("nan")) for value in values]
-                found.append([f"{column.heading}, {end}", *map(_plain, ends)])
+                ends = [_plain(getattr(value, end, nan)) for value in values]
+                found.append([f"{column.heading}, {end}", *ends])
     yield from zip(*found, strict=True)
 
 

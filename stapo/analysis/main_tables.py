@@ -11,11 +11,12 @@ from stapo.analysis import columns
 from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
+from stapo.analysis.formats import latex_table, template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.analysis.table import Table
+from stapo.analysis.values import main_csv
 from stapo.files import replace_file
 from stapo.reference import paper
 from stapo.study import Study
@@ -25,7 +26,7 @@ from stapo.text import visible
 def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
     """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
     if suffix == "csv":
-        return csv_text([columns.CSV, *(line.cells(table) for line in columns.csv_lines(table))])
+        return main_csv(table)
     sources = {row.title: row.source for row in table.rows if row.source}
     if suffix == "tex":
         conditions = f"{table.study}, {table.title}"

@@ -1,8 +1,10 @@
 """What claims of the paper are decided by: quantities of metrics, scores and tokens, with intervals."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, fsum, nan
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.analysis.stability import entropies
-from stapo.analysis.table import Estimate, Interval, with_interval
+from stapo.analysis.table import scaled, with_interval
 from stapo.evaluation.statistics import (
     Array,
     interval,
@@ -52,7 +54,8 @@ class Measured:
     """Size, or what else it was measured at."""
     what: str
     """What was measured, with the unit."""
-    found: Interval
+    found: Any
+    """Has `value`, `low` and `high`."""
     form: str = ".2f"
 
     def __str__(self) -> str:
@@ -81,30 +84,17 @@ def _need_papers(study: Study, sizes: Iterable[str]) -> None:
 # Entropy and silencing over the steps
 
 
-def _of_entropy(artefacts: Artefacts, method: str, which: str) -> list[Measured]:
+def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> list[Measured]:
+    """Return the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
     found = []
-    for size in artefacts.study.run.sizes:
-        values = [getattr(one, which) for one in entropies(artefacts, size, method)]
-        what = f"{which} entropy of {artefacts.study.method(method).title} [ratio]"
-        # The limit of a collapse is 0.1.
-        found.append(Measured(size, what, ratio_of_seeds(values), ".3f"))
+    for name in which:
+        what = f"{name} entropy of {artefacts.study.method(method).title} [ratio]"
+        for size in artefacts.study.run.sizes:
+            values = [getattr(one, name) for one in entropies(artefacts, size, method)]
+            # The limit of a collapse is 0.1.
+            found.append(Measured(size, what, ratio_of_seeds(values), ".3f"))
     return found
-
-
-def lowest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the lowest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "lowest")
-
-
-def highest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the highest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "highest")
-
-
-def entropy_range(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the lowest and the highest entropy of a method."""
-    return lowest_entropy(artefacts, method) + highest_entropy(artefacts, method)
 
 
 def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured]:
@@ -169,19 +159,16 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]
     _need(study, [method])
     what, found = f"steps with less than {PAPER_SILENCED:g} % silenced [%]", []
     for size in study.run.sizes:
-        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-        few = [_silenced(artefacts, run) < PAPER_SILENCED for run in runs]
-        shares = [100.0 * float(one.mean()) for one in few]
+        shares = []
+        for seed in study.run.seeds:
+            run = TrainingRun(size, method, seed)
+            percent = pooled(
+                values_of(artefacts, run, "silenced_fraction"),
+                values_of(artefacts, run, "num_tokens"),
+            )
+            shares.append(100.0 * float((percent < PAPER_SILENCED).mean()))
         found.append(Measured(size, what, mean_of_seeds(shares), ".1f"))
     return found
-
-
-def _silenced(artefacts: Artefacts, run: TrainingRun) -> Array:
-    """Return the silenced tokens of a training in %, as `pooled`."""
-    shares, tokens = (
-        values_of(artefacts, run, name) for name in ("silenced_fraction", "num_tokens")
-    )
-    return pooled(shares, tokens)
 
 
 def pooled(shares: Array, tokens: Array) -> Array:
@@ -259,21 +246,16 @@ def _all(sizes: Sequence[str]) -> str:
 
 
 def headline(
-    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str] = ()
+    artefacts: Artefacts, method: str, decoding: str, size: str | None = None
 ) -> list[Measured]:
-    """Return the relative gain over the strongest baseline, mean over the paper's sizes or some of them."""
-    study, sizes = artefacts.study, sizes or [*paper()["models"]]
+    """Return the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
+    study, sizes = artefacts.study, [size] if size else [*paper()["models"]]
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
     found = interval(*_relative(artefacts, method, decoding, sizes))
     what = f"relative gain of {study.method(method).title} [%]"
     return [Measured(_all(sizes), what, found, "+.2f")]
-
-
-def gain_at_size(artefacts: Artefacts, method: str, decoding: str, size: str) -> list[Measured]:
-    """Return the relative gain over the strongest baseline at one of the paper's sizes."""
-    return headline(artefacts, method, decoding, [size])
 
 
 def against_masks(
@@ -293,16 +275,16 @@ def against_masks(
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
     own = study.method(method).arguments
 
-    def equal(name: str, keys: Iterable[str]) -> bool:
+    def equal(name: str, *keys: str) -> bool:
         theirs = study.method(name).arguments
         return all(theirs.get(key, own.get(key)) == own.get(key) for key in keys)
 
     found = [name for name in study.run.methods if study.method(name).selection == selection]
-    found = [name for name in found if equal(name, ("tau_p", "scope"))]
+    found = [name for name in found if equal(name, "tau_p", "scope")]
     if not found:
         title = next(one.title for one in METHODS.values() if one.selection == selection)
         raise UnmeasuredError(f"the study does not train {title} with these thresholds")
-    return [name for name in found if equal(name, ("quantile",))] or found
+    return [name for name in found if equal(name, "quantile")] or found
 
 
 def change(
@@ -337,11 +319,10 @@ def _differences(
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
-    titles = {name: study.method(name).title for pair in pairs for name in pair}
     return [
         Measured(
             size,
-            f"{titles[ours]} minus {titles[theirs]} {unit}",
+            f"{study.method(ours).title} minus {study.method(theirs).title} {unit}",
             known.difference(size, ours, theirs),
             "+.2f",
         )
@@ -351,11 +332,6 @@ def _differences(
 
 
 # Token records
-
-
-def _of(artefacts: Artefacts, method: str) -> Iterator[Recorded]:
-    _need(artefacts.study, [method])
-    return (one for one in recorded(artefacts) if one.method == method)
 
 
 def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None) -> list[Measured]:
@@ -370,87 +346,79 @@ def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None
     if size is not None:
         _need_papers(artefacts.study, [size])
     found = []
-    for one in _of(artefacts, method):
-        if size not in (None, one.size):
-            continue
-        spurious, *_, high = masks(one)
-        known = one.measured
-        norm = np.where(known, one.norm, 0.0)
-        estimate = relative(one.sample, norm, spurious & known, high & known)
-        what = (
-            f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and high "
-            "entropy [%]"
-        )
-        found.append(Measured(one.size, what, estimate, "+.1f"))
+    for one in recorded(artefacts):
+        if one.method == method and size in (None, one.size):
+            spurious, *_, high = masks(one)
+            known = one.measured
+            norm = np.where(known, one.norm, 0.0)
+            estimate = relative(one.sample, norm, spurious & known, high & known)
+            what = (
+                f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and "
+                "high entropy [%]"
+            )
+            found.append(Measured(one.size, what, estimate, "+.1f"))
     return found
 
 
-def within_bounds(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the tokens with a gradient whose exact norm is within its bounds, in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        distance = distance_outside(one)
-        return distance <= ROUNDING, ~np.isnan(distance)
-
-    return _shares(artefacts, method, "tokens within the bounds", classes)
+def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
+    """Return the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
+    distance = distance_outside(one)
+    return distance <= ROUNDING, ~np.isnan(distance)
 
 
-def silenced_digits(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the silenced tokens that are digits, "$" or "x", in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        return _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS), one.silenced
-
-    return _shares(artefacts, method, 'silenced tokens that are digits, "$" or "x"', classes)
+def _digits(text: str) -> bool:
+    return bool(text) and {*text} <= DIGITS_AND_SIGNS
 
 
-def retained_words(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the retained rare tokens that are words: two letters or more, in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        return _texts(one, lambda text: len(text) > 1 and text.isalpha()), one.retained
-
-    return _shares(artefacts, method, "retained rare tokens that are words", classes)
+def _word(text: str) -> bool:
+    """Return whether a text has two letters or more, and nothing else."""
+    return len(text) > 1 and text.isalpha()
 
 
 def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
     return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
 
 
-def _shares(
+def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
 ) -> list[Measured]:
     """Return the share of a class of tokens in another, in percent."""
-    found: list[Measured] = []
-    for one in _of(artefacts, method):
-        part, whole = classes(one)
-        if not whole.any():
-            raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        estimate = share(one.sample, part & whole, whole)
-        percent = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
-        found.append(Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f"))
+    _need(artefacts.study, [method])
+    found = []
+    for one in recorded(artefacts):
+        if one.method == method:
+            part, whole = classes(one)
+            if not whole.any():
+                raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
+            percent = scaled(share(one.sample, part & whole, whole), 100)
+            found.append(Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f"))
     return found
 
 
 QUANTITIES: dict[str, Callable[..., list[Measured]]] = {
-    function.__name__: function
-    for function in (
-        lowest_entropy,
-        highest_entropy,
-        entropy_range,
-        spread_against_baselines,
-        entropy_below_80th_percentile,
-        steps_with_few_silenced,
-        gain,
-        gain_between_decodings,
-        headline,
-        gain_at_size,
-        against_masks,
-        change,
-        spurious_gradient,
-        within_bounds,
-        silenced_digits,
-        retained_words,
-    )
+    "lowest_entropy": partial(_entropy, which=["lowest"]),
+    "highest_entropy": partial(_entropy, which=["highest"]),
+    "entropy_range": partial(_entropy, which=["lowest", "highest"]),
+    "spread_against_baselines": spread_against_baselines,
+    "entropy_below_80th_percentile": entropy_below_80th_percentile,
+    "steps_with_few_silenced": steps_with_few_silenced,
+    "gain": gain,
+    "gain_between_decodings": gain_between_decodings,
+    "headline": headline,
+    "gain_at_size": headline,
+    "against_masks": against_masks,
+    "change": change,
+    "spurious_gradient": spurious_gradient,
+    "within_bounds": partial(_share, what="tokens within the bounds", classes=_within_bounds),
+    "silenced_digits": partial(
+        _share,
+        what='silenced tokens that are digits, "$" or "x"',
+        classes=lambda one: (_texts(one, _digits), one.silenced),
+    ),
+    "retained_words": partial(
+        _share,
+        what="retained rare tokens that are words",
+        classes=lambda one: (_texts(one, _word), one.retained),
+    ),
 }
 """Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

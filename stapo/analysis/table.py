@@ -6,29 +6,13 @@ The declarations of `stapo.analysis.tables` import this module, and Snakemake im
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
 FORMATS = ("md", "tex", "html")
 """Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
-
-
-class Interval(Protocol):
-    """A value with the bounds of its interval, such as those of `evaluation.statistics`."""
-
-    @property
-    def value(self) -> float:
-        """The value."""
-
-    @property
-    def low(self) -> float:
-        """Lower bound; nan without an interval."""
-
-    @property
-    def high(self) -> float:
-        """Upper bound; nan without an interval."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +53,16 @@ class Column(Generic[Row]):
 
     def number(self, estimate: Estimate) -> str:
         """Return the value of an estimate, with two decimals if the column has no form."""
-        value = estimate.value
-        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
+        return (
+            format(estimate.value, self.form or ".2f") if isfinite(estimate.value) else UNMEASURED
+        )
 
     def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
         """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
-        low, high = estimate.low, estimate.high
-        if not (isfinite(low) and isfinite(high)):
+        if not (isfinite(estimate.low) and isfinite(estimate.high)):
             return None
         form = self.form or ".1f"
-        return format(low, form), format(high, form)
+        return format(estimate.low, form), format(estimate.high, form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +78,11 @@ class Table:
 
     def noted(self) -> "Table":
         """Return the table with a note on the sign for numbers that were not measured, if it has any."""
-        cells = (column.shown(row) for row in self.rows for column in self.columns)
-        if not any(
-            cell == UNMEASURED if isinstance(cell, str) else not isfinite(cell.value)
-            for cell in cells
-        ):
-            return self
-        return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
+        cells = [column.shown(row) for row in self.rows for column in self.columns]
+        numbers = [cell.value for cell in cells if isinstance(cell, Estimate)]
+        if UNMEASURED in cells or not all(map(isfinite, numbers)):
+            return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
+        return self
 
 
 SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
@@ -108,26 +90,26 @@ METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 
 
 def estimated(
-    heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
+    heading: str, of: Callable[[Row], Any], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
     """Return a column of values with intervals.
 
     Args:
         heading: heading of the column.
-        of: function of a row that returns the value with its interval.
+        of: function of a row that returns an object with `value`, `low` and `high`.
         form: format specification of the numbers.
         unit: factor of the numbers, such as 100 for percent.
     """
-
-    def value(row: Row) -> Estimate:
-        found = of(row)
-        return Estimate(unit * found.value, unit * found.low, unit * found.high)
-
-    return Column(heading, value, form)
+    return Column(heading, lambda row: scaled(of(row), unit), form)
 
 
-def with_interval(found: Interval, form: str) -> str:
-    """Return a value with its interval, if it has one, as text; empty for nan."""
+def scaled(found: Any, unit: float) -> Estimate:
+    """Return an object with `value`, `low` and `high` in another unit, such as 100 for percent."""
+    return Estimate(unit * found.value, unit * found.low, unit * found.high)
+
+
+def with_interval(found: Any, form: str) -> str:
+    """Return an object with `value`, `low` and `high` as text, without the bounds if they are nan."""
     if not isfinite(found.value):
         return ""
     value, low, high = (format(one, form) for one in (found.value, found.low, found.high))

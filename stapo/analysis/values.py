@@ -1,4 +1,4 @@
-"""Every number of the main tables, and the accuracy of every checkpoint, as tidy data: one row per value.
+"""The CSV of a main table, and tidy data of all tables and of every checkpoint: one row per value.
 
 Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
 decimals, so that CSV and Parquet hold the same ones. Training quantities over steps are not repeated here:
@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import csv_lines, problems_of
+from stapo.analysis.columns import mean, powers
 from stapo.analysis.comparison import BOOTSTRAP_SEED, average_column, main_table
 from stapo.analysis.formats import csv_text
-from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -28,6 +28,7 @@ from stapo.evaluation.statistics import (
     average_at_n,
     bootstrap_means,
     interval,
+    pass_at_k,
     problem_counts,
 )
 from stapo.files import replace_file
@@ -45,6 +46,10 @@ SCHEMA = pa.schema(
     }
 )  # fmt: skip
 """Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
+CSV = (
+    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
+)  # fmt: skip
+"""Headings of the CSV of a main table."""
 Value = dict[str, Any]
 """One value: column of `SCHEMA` -> its cell, where one applies."""
 
@@ -115,21 +120,58 @@ def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
     return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
 
 
+def main_csv(table: MainTable) -> str:
+    """Return the CSV of a main table."""
+    lines: list[Sequence[str | int]] = [CSV]
+    for row, value in of_rows(table):
+        ends = [value.get(end, "") for end in ("value", "low", "high")]
+        numbers = [f"{end:.6f}" if isinstance(end, float) else end for end in ends]
+        of = value["benchmark"]
+        about = [_problems(table, of), table.samples.get(of, ""), row.seeds, row.source]
+        lines.append([row.size, row.method, of, value["metric"], *numbers, *about])
+    return csv_text(lines)
+
+
+def _problems(table: MainTable, of: str) -> int:
+    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
+    return sum(table.problems[name] for name in table.averages.get(of, [of]))
+
+
 def _values_of(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
     about = {"study": table.study, "decoding": table.decoding}
-    for parts in (_rows(table), _differences(table), _headlines(table)):
-        for one in parts:
-            yield about | one | {"n": problems_of(table, one["benchmark"])}
+    for row, one in of_rows(table):
+        at = {"size": row.size or None, "method": row.method}
+        yield about | at | one | {"n": _problems(table, one["benchmark"])}
+    for one in (*_differences(table), *_headlines(table)):
+        yield about | one | {"n": _problems(table, one["benchmark"])}
 
 
-def _rows(table: MainTable) -> Iterator[Value]:
-    """Yield the numbers of the rows: means over the training seeds."""
-    for line in csv_lines(table):
-        cell = line.value
-        numbers = _numbers(cell) if isinstance(cell, Interval) else {"value": float(cell)}
-        at = {"size": line.row.size or None, "method": line.row.method}
-        yield {**at, "benchmark": line.of, "metric": line.metric, **numbers}
+def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
+    """Yield each number of a row, a mean over the training seeds; benchmarks before averages."""
+
+    def one(of: str, metric: str, value: float) -> tuple[TableRow, Value]:
+        return row, {"benchmark": of, "metric": metric, "value": value}
+
+    for row in table.rows:
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
+            for k in powers(samples):
+                yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
+            yield one(name, f"majority@{samples}", 100 * cell.majority)
+        for name in table.averages:
+            yield row, {"benchmark": name, "metric": "avg@N", **_numbers(row.cells[name])}
+    for row in table.rows if table.verifier else ():
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield one(name, f"avg@{samples} by the rules", 100 * cell.rule)
+            yield one(name, f"avg@{samples} with the verifier", 100 * cell.with_verifier)
+            yield one(name, "flips", cell.flips)
+            yield one(name, "judged", cell.judged)
+            yield one(name, "cut", cell.verifier_cut)
+        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, "rule"))
+        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, "with_verifier"))
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
@@ -168,7 +210,7 @@ def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     for checkpoint, benchmark in cells:
         samples = study.benchmarks[benchmark].samples
-        correct = by_problem(tables[checkpoint, benchmark].to_pydict(), samples, column)[None]
+        correct = by_problem(tables[checkpoint, benchmark], samples, column)[None].astype(float)
         problems = correct.shape[1]
         if benchmark not in counts:
             counts[benchmark] = problem_counts(problems, rng)

@@ -81,14 +81,13 @@ def evaluate(
     for stage in STAGES:
         run(study, stage, "", Resources())
     from stapo.analysis.cells import read_scores
-    from stapo.analysis.checkpoint_table import checkpoint_table
+    from stapo.analysis.comparison import checkpoint_table
     from stapo.analysis.main_tables import print_table, write_table
     from stapo.analysis.values import write_values_of
 
     written, tables = [file], []
     for decoding in study.run.decodings:
-        shown = {size: ("", size) for size in study.run.sizes}
-        table = checkpoint_table(study, decoding, read_scores(study, decoding), shown)
+        table = checkpoint_table(study, decoding, read_scores(study, decoding))
         print_table(table, Console())
         written += write_table(table)
         tables.append(table)

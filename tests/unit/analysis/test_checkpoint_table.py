@@ -10,7 +10,7 @@ from rich.console import Console
 from synthetic import write_score
 
 from stapo.analysis.cells import read_scores
-from stapo.analysis.checkpoint_table import checkpoint_table
+from stapo.analysis.comparison import checkpoint_table
 from stapo.analysis.main_tables import print_table, render
 from stapo.analysis.notes import comparison_text
 from stapo.analysis.rows import AVERAGE
@@ -20,7 +20,6 @@ from stapo.study import Checkpoint, parse_study
 DECODING, BENCHMARKS = "t1.0-p1.0", ["chain-2", "linear-equation"]
 SOLVED = {"one": 1, "two": 2, "three": 2}
 """Checkpoint -> samples of four that are right for each problem of chain-2; of the other benchmark, one."""
-SHOWN = {"one": ("tiny", "First"), "two": ("", "Second"), "three": ("tiny", "Third")}
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def table(raw_study, tmp_path):
             right = pa.array([sample < most for sample in scores["sample"].to_pylist()])
             place = scores.schema.get_field_index("correct")
             pq.write_table(scores.set_column(place, "correct", right), path)
-    return checkpoint_table(study, DECODING, read_scores(study, DECODING, tmp_path), SHOWN)
+    return checkpoint_table(study, DECODING, read_scores(study, DECODING, tmp_path))
 
 
 def test_every_two_rows_are_compared_as_one_family(table):
@@ -55,23 +54,19 @@ def test_every_two_rows_are_compared_as_one_family(table):
     assert p_values[2] == 1
     assert [c.adjusted_p for c in table.comparisons] == holm(p_values)
     assert table.comparisons[0].adjusted_p == pytest.approx(3 * p_values[0])
-    assert comparison_text(table, table.comparisons[0]).startswith(
-        "Second minus First +12.50 points"
-    )
+    assert comparison_text(table, table.comparisons[0]).startswith("two minus one +12.50 points")
 
 
-def test_rows_have_their_own_sizes_and_titles(table):
-    rows = {row.title: row for row in table.rows}
-    # Rows of a size are neighbours, and the best of a size is bold.
-    assert [*rows] == ["First", "Third", "Second"]
-    assert AVERAGE not in rows["First"].best
-    assert AVERAGE in rows["Second"].best & rows["Third"].best
-    assert [row.method for row in table.rows] == ["one", "three", "two"]
+def test_rows_have_their_own_names_and_no_size(table):
+    assert [(row.size, row.method, row.title) for row in table.rows] == [
+        ("", name, name) for name in SOLVED
+    ]
+    assert [AVERAGE in row.best for row in table.rows] == [False, True, True]
     assert any("adjusted by Holm over all differences" in note for note in table.notes)
     stream = io.StringIO()
     print_table(table, Console(file=stream, width=200))
     for text in (stream.getvalue(), render(table, "md"), render(table, "tex")):
-        assert "minus First" in text
+        assert "minus one" in text
         assert "headline" not in text
         assert "training seed" not in text.lower()
-    assert "| Size | Checkpoint | Mean tokens |" in render(table, "md")
+    assert "| Checkpoint | Mean tokens |" in render(table, "md")

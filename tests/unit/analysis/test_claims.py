@@ -31,7 +31,6 @@ from stapo.analysis.quantities import (
     entropy_below_80th_percentile,
     pooled,
     spurious_gradient,
-    within_bounds,
 )
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.evaluation.statistics import Interval
@@ -328,7 +327,7 @@ def test_quantities_of_tokens_leave_out_what_is_unknown_or_has_no_gradient(raw_s
     (found,), ((one,)) = spurious_gradient(artefacts, "stapo"), recorded(artefacts)
     assert found.found == quadrants(one)[0].against
     assert np.isfinite([found.found.low, found.found.high]).all()
-    assert within_bounds(artefacts, "stapo")[0].found.value == 100
+    assert QUANTITIES["within_bounds"](artefacts, "stapo")[0].found.value == 100
     outside = np.where(frame["gradient_norm_sq"] > 0, 2 * frame["upper_bound"] + 1, 0.0)
     write_tokens(path, frame.assign(gradient_norm_sq=outside))
-    assert within_bounds(Artefacts(study, tmp_path), "stapo")[0].found.value == 0
+    assert QUANTITIES["within_bounds"](Artefacts(study, tmp_path), "stapo")[0].found.value == 0
