@@ -31,6 +31,9 @@ class Intervened(NamedTuple):
 class Artefacts:
     """Reads the files of a study when they are asked for.
 
+    So figures, tables and what they are made of raise `DamagedFileError` where a file is missing, damaged,
+    incomplete or outdated, and `StaleScoreError` where scores do not belong to the study as it is now.
+
     Args:
         study: the study.
         root: directory that contains `results/STUDY`.

@@ -122,12 +122,7 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
 
 
 def verdicts(artefacts: Artefacts) -> list[Decided]:
-    """Return the verdicts on all claims: a row for each claim and size, one for a claim without measurement.
-
-    Raises:
-        DamagedFileError: files of the study are missing, damaged or incomplete.
-        StaleScoreError: as for `read_scores`.
-    """
+    """Return the verdicts on all claims: a row for each claim and size, one for a claim not measured."""
     return [row for claim in paper_claims() for row in _verdicts(artefacts, claim)]
 
 

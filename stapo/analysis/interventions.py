@@ -109,11 +109,7 @@ class ArmRow:
 
 
 def arm_rows(artefacts: Artefacts) -> list[ArmRow]:
-    """Return the rows of the table of the interventions.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return the rows of the table of the interventions."""
     study = artefacts.study
     return [
         ArmRow(
@@ -179,11 +175,7 @@ def effect_at(checkpoint: Checkpoint, done: Sequence[Repetition]) -> Effect:
 
 
 def causal_effect(artefacts: Artefacts) -> CausalEffect:
-    """Return whether silencing causes stability in a study, by `RULE`.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return whether silencing causes stability in a study, by `RULE`."""
     checkpoints = artefacts.study.intervened()
     effects = [
         effect_at(one, artefacts.intervention(one).numbers.repetitions) for one in checkpoints

@@ -55,11 +55,7 @@ Value = dict[str, Any]
 
 
 def write_values(study: Study, root: Path = Path()) -> list[Path]:
-    """Write the values of a finished study as CSV and Parquet.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Write the values of a finished study as CSV and Parquet."""
     return _write(values_table(Artefacts(study, root)), study.name, root)
 
 
@@ -79,11 +75,7 @@ def _write(table: pa.Table, study: str, root: Path) -> list[Path]:
 
 
 def values_table(artefacts: Artefacts) -> pa.Table:
-    """Return the values of a study; equal scores give equal values.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Return the values of a study; equal scores give equal values."""
     study = artefacts.study
     found: list[Value] = []
     for decoding in study.run.decodings:

@@ -241,7 +241,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo show workflows/studies/smoke.yaml
     """
-    from stapo.analysis.show import show_document, show_study
+    from stapo.analysis.main_tables import show_document, show_study
 
     found = study_here(study)
     if as_json:

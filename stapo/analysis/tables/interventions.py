@@ -20,11 +20,7 @@ EXHIBIT = Exhibit(
 
 
 def make(artefacts: "Artefacts") -> Table:
-    """Return the table of the interventions, a row per checkpoint and arm.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return the table of the interventions, a row per checkpoint and arm."""
     from stapo.analysis.interventions import QUANTITIES, arm_rows, caption_of
 
     def column(name: str) -> "Column[ArmRow]":
@@ -72,9 +68,10 @@ def _lemma(artefacts: "Artefacts", checkpoint: "Checkpoint") -> str:
     """Return how well the lemma predicts the entropy change of tokens, in a sentence."""
     from stapo.analysis.interventions import lemma_correlation, lemma_signs, lemma_sizes
 
-    signed = with_interval(lemma_correlation(artefacts, checkpoint), ".2f") or "undefined"
-    sizes = with_interval(lemma_sizes(artefacts, checkpoint), ".2f") or "undefined"
-    signs = with_interval(lemma_signs(artefacts, checkpoint), ".0f") or "undefined"
+    signed, sizes, signs = (
+        with_interval(of(artefacts, checkpoint), form) or "undefined"
+        for of, form in ((lemma_correlation, ".2f"), (lemma_sizes, ".2f"), (lemma_signs, ".0f"))
+    )
     return (
         f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "
         f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %."

@@ -34,12 +34,7 @@ COLUMNS: "list[Column[StabilityRow]]" = [
 
 
 def make(artefacts: "Artefacts") -> Table:
-    """Return the table of stability, a row per size and method.
-
-    Raises:
-        DamagedFileError: metrics or responses are missing, damaged or incomplete.
-        StaleScoreError: scores do not belong to the study in its current state.
-    """
+    """Return the table of stability, a row per size and method."""
     from stapo.analysis.stability import late_curve, stability_rows, warm_up_steps
 
     study = artefacts.study

@@ -1,7 +1,7 @@
 """Verdicts on the claims of the paper."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stapo.analysis.table import Column, Table
@@ -34,29 +34,19 @@ RULE = (
 
 
 def make(artefacts: "Artefacts") -> Table:
-    """Return the table of verdicts, a row for each claim and size.
-
-    Raises:
-        DamagedFileError: files of the study are missing, damaged or incomplete.
-        StaleScoreError: scores do not belong to the study in its current state.
-    """
-    from stapo.analysis.claims import verdicts
+    """Return the table of verdicts, a row for each claim and size."""
+    from stapo.analysis.claims import HOLDS, OPEN, REFUTED, verdicts
 
     rows = verdicts(artefacts)
-    notes = [RULE, *_notes(artefacts.study)]
-    return Table(columns=COLUMNS, rows=rows, caption=tally(rows), notes=notes)
-
-
-def tally(rows: "Sequence[Decided]") -> str:
-    """Return how many verdicts there are of each kind, as a sentence."""
-    from stapo.analysis.claims import HOLDS, OPEN, REFUTED
-
     count = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
     unmeasured = sum(not row.measured for row in rows)
-    return (
+    caption = (
         f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
         "the last ones, the study does not measure what the claim is about."
+    )
+    return Table(
+        columns=COLUMNS, rows=rows, caption=caption, notes=[RULE, *_notes(artefacts.study)]
     )
 
 

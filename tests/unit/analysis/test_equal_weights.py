@@ -6,7 +6,7 @@ from finished_study import finish
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.show import show_document, show_study
+from stapo.analysis.main_tables import show_document, show_study
 from stapo.files import write_json, write_jsonl
 from stapo.study import parse_study
 
