@@ -22,6 +22,10 @@ Source = Literal["metrics", "scores", "responses", "tokens", "interventions"]
 interventions."""
 
 Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
+"""What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
+and full-mask, methods that differ from each other only in one argument of their token selection."""
+
+
 NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
@@ -58,15 +62,15 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
 
 def figure_names(study: "Study") -> list[str]:
     """Return the figures of a study for which it has data, in the order of the report."""
-    return _shown("figures", study)
+    return _shown(declared("figures"), study)
 
 
 def table_names(study: "Study") -> list[str]:
     """Return the tables of evidence of a study for which it has data, in the order of the report."""
-    return _shown("tables", study)
+    return _shown(declared("tables"), study)
 
 
-def _shown(folder: Literal["tables", "figures"], study: "Study") -> list[str]:
+def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
     from stapo.study.families import families
 
     has: dict[Need | None, bool] = {
@@ -77,12 +81,13 @@ def _shown(folder: Literal["tables", "figures"], study: "Study") -> list[str]:
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
     }
-    return [name for name, one in declared(folder).items() if has[one.needs]]
+    return [name for name, one in exhibits.items() if has[one.needs]]
 
 
 FIGURES: dict[str, Exhibit]
+"""Name of a figure -> its declaration, in the order of the report."""
 TABLES: dict[str, Exhibit]
-"""Name of a figure, or of a table of evidence -> its declaration, in the order of the report."""
+"""Name of a table of evidence -> its declaration, in the order of the report."""
 
 
 def __getattr__(name: str) -> dict[str, Exhibit]:

@@ -1,8 +1,9 @@
 """Computation of the paper-style table of one decoding: values, intervals, differences, headlines."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,7 @@ Row = tuple[str, str]
 """Size and method of a row."""
 
 
-@dataclass(frozen=True)
-class Resampled:
+class Resampled(NamedTuple):
     """The accuracies of all rows, in percent, with resamples.
 
     Resamples contain the same problems for all rows and for all decodings, so that differences of resamples

@@ -1,15 +1,14 @@
 """What one update with and without silencing changes, and whether silencing causes stability."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from stapo.analysis import interventions as effects
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.interventions import QUANTITIES, ArmRow, arm_title, title_of
 from stapo.analysis.table import Column, Table, with_interval
 from stapo.exhibits import Exhibit
-
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.interventions import ArmRow
-    from stapo.study import Checkpoint
+from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.study import Checkpoint
 
 EXHIBIT = Exhibit(
     order=90,
@@ -19,11 +18,10 @@ EXHIBIT = Exhibit(
 )
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of the interventions, a row per checkpoint and arm."""
-    from stapo.analysis.interventions import QUANTITIES, arm_rows, caption_of
 
-    def column(name: str) -> "Column[ArmRow]":
+    def column(name: str) -> Column[ArmRow]:
         heading = QUANTITIES[name].heading
         return Column(heading, lambda row: with_interval(row.values[name], "+.2g"), text=True)
 
@@ -34,23 +32,20 @@ def make(artefacts: "Artefacts") -> Table:
     ]
     return Table(
         columns=[*leading, *map(column, QUANTITIES)],
-        rows=arm_rows(artefacts),
-        caption=caption_of(artefacts.study),
+        rows=effects.arm_rows(artefacts),
+        caption=effects.caption_of(artefacts.study),
         notes=[*_notes(artefacts)],
     )
 
 
-def _notes(artefacts: "Artefacts") -> Iterator[str]:
+def _notes(artefacts: Artefacts) -> Iterator[str]:
     """Yield how to read the table, the answer, and the rank correlations."""
-    from stapo.analysis.interventions import RULE, arm_title, causal_effect, title_of
-    from stapo.records.arms import ARMS, NOTHING, SILENCED
-
-    study, found = artefacts.study, causal_effect(artefacts)
+    study, found = artefacts.study, effects.causal_effect(artefacts)
     yield (
         f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
         "other rows: differences from it."
     )
-    yield f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {RULE}"
+    yield f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {effects.RULE}"
     for effect in found.effects:
         title = title_of(study, effect.checkpoint)
         parts = ", ".join(
@@ -64,13 +59,15 @@ def _notes(artefacts: "Artefacts") -> Iterator[str]:
         yield f"{title}: {_lemma(artefacts, effect.checkpoint)}"
 
 
-def _lemma(artefacts: "Artefacts", checkpoint: "Checkpoint") -> str:
+def _lemma(artefacts: Artefacts, checkpoint: Checkpoint) -> str:
     """Return how well the lemma predicts the entropy change of tokens, in a sentence."""
-    from stapo.analysis.interventions import lemma_correlation, lemma_signs, lemma_sizes
-
     signed, sizes, signs = (
         with_interval(of(artefacts, checkpoint), form) or "undefined"
-        for of, form in ((lemma_correlation, ".2f"), (lemma_sizes, ".2f"), (lemma_signs, ".0f"))
+        for of, form in (
+            (effects.lemma_correlation, ".2f"),
+            (effects.lemma_sizes, ".2f"),
+            (effects.lemma_signs, ".0f"),
+        )
     )
     return (
         f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "

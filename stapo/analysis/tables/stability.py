@@ -1,23 +1,29 @@
 """Stability of the trainings as numbers, by the definitions of docs/stability.md."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.curves import accuracy_label
+from stapo.analysis.stability import (
+    COLLAPSE,
+    EXPLOSION,
+    ONE_SEED,
+    StabilityRow,
+    late_curve,
+    stability_rows,
+    warm_up_steps,
+)
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
-
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.stability import StabilityRow
-    from stapo.study import Study
+from stapo.study import Study
 
 EXHIBIT = Exhibit(
     order=20, title="Stability", sources=frozenset({"metrics", "scores", "responses"})
 )
-LATE: "Column[StabilityRow]" = estimated(
+LATE: Column[StabilityRow] = estimated(
     "Best minus last accuracy [points]", lambda row: row.degradation, ".2f"
 )
-COLUMNS: "list[Column[StabilityRow]]" = [
+COLUMNS: list[Column[StabilityRow]] = [
     SIZE,
     METHOD,
     Column("Training seeds", lambda row: row.seeds),
@@ -33,14 +39,11 @@ COLUMNS: "list[Column[StabilityRow]]" = [
 ]
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of stability, a row per size and method."""
-    from stapo.analysis.stability import late_curve, stability_rows, warm_up_steps
-
     study = artefacts.study
-    shown = [one for one in COLUMNS if one is not LATE or late_curve(study) is not None]
     return Table(
-        columns=shown,
+        columns=[one for one in COLUMNS if one is not LATE or late_curve(study)],
         rows=stability_rows(artefacts),
         caption=f"Stability of the trainings by the definitions of docs/stability.md: entropy after a "
         f"warm-up of {warm_up_steps(study)} steps, and repetition in the last weights' responses at "
@@ -50,10 +53,7 @@ def make(artefacts: "Artefacts") -> Table:
     )
 
 
-def _notes(study: "Study") -> Iterator[str]:
-    from stapo.analysis.curves import accuracy_label
-    from stapo.analysis.stability import COLLAPSE, EXPLOSION, ONE_SEED, late_curve
-
+def _notes(study: Study) -> Iterator[str]:
     yield (
         "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher and to "
         "the lower one of its values at the start and after the warm-up. Collapsed: lowest below "

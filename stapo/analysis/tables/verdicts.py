@@ -2,21 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from stapo.analysis.against_paper import changed, is_papers
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.claims import HOLDS, OPEN, REFUTED, Decided, paper_claims, verdicts
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
 from stapo.reference import confidence
-
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.claims import Decided
-    from stapo.study import Study
+from stapo.study import Study
 
 EXHIBIT = Exhibit(
     order=10, title="The paper's claims", sources=frozenset({"metrics", "scores", "tokens"})
 )
-COLUMNS: "list[Column[Decided]]" = [
+COLUMNS: list[Column[Decided]] = [
     Column("Claim", lambda row: row.claim.text, text=True),
     Column("Verdict", lambda row: row.verdict, text=True),
     Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
@@ -33,10 +31,8 @@ RULE = (
 )
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of verdicts, a row for each claim and size."""
-    from stapo.analysis.claims import HOLDS, OPEN, REFUTED, verdicts
-
     rows = verdicts(artefacts)
     count = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
@@ -50,10 +46,7 @@ def make(artefacts: "Artefacts") -> Table:
     )
 
 
-def _notes(study: "Study") -> Iterator[str]:
-    from stapo.analysis.against_paper import changed, is_papers
-    from stapo.analysis.claims import paper_claims
-
+def _notes(study: Study) -> Iterator[str]:
     yield "Each claim is decided on its own: of many verdicts, some are wrong by chance."
     for name in dict.fromkeys(claim.method for claim in paper_claims()):
         if name in study.run.methods and (changes := changed(study, name)):

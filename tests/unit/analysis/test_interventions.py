@@ -105,16 +105,10 @@ def test_checkpoints_of_two_seeds_decide_together(study, tmp_path, moved, verdic
 
 
 def test_the_prediction_is_the_formula():
-    rng = np.random.default_rng(0)
-    logps, entropies = np.log(rng.uniform(size=20)), rng.uniform(0, 3, 20)
-    advantages = rng.normal(size=20)
-    found = predicted_change(logps, entropies, advantages)
-    for i, value in enumerate(found):
-        probability = math.exp(logps[i])
-        assert value == pytest.approx(-probability * (logps[i] - -entropies[i]) * advantages[i])
     # A rare token of low entropy with A > 0 raises the entropy, a likely one of high entropy lowers it.
-    assert predicted_change(np.array([-6.0]), np.array([0.5]), np.array([1.0]))[0] > 0
-    assert predicted_change(np.array([-0.5]), np.array([2.0]), np.array([1.0]))[0] < 0
+    logps, entropies = np.array([-6.0, -0.5]), np.array([0.5, 2.0])
+    found = predicted_change(logps, entropies, np.array([1.0, 3.0]))
+    assert found == pytest.approx([-math.exp(-6) * (-6 + 0.5), -math.exp(-0.5) * 1.5 * 3])
 
 
 def test_rank_correlation_is_spearmans_with_ties():
@@ -127,10 +121,10 @@ def test_rank_correlation_is_spearmans_with_ties():
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
-    found = lemma_correlation(made(study, tmp_path, sign=sign), FIRST)
+    artefacts = made(study, tmp_path, sign=sign)
+    found = lemma_correlation(artefacts, FIRST)
     assert found.value == pytest.approx(sign, abs=0.01)
     assert found.high - found.low < 0.02
-    artefacts = Artefacts(study, tmp_path)
     assert lemma_sizes(artefacts, FIRST).value == pytest.approx(1, abs=0.01)
     # A predicted change below the resolution of single precision has no sign.
     assert lemma_signs(artefacts, FIRST).value == pytest.approx(100 if sign > 0 else 0, abs=2)
@@ -195,21 +189,19 @@ def test_the_table_says_what_was_found(study, tmp_path):
 
 def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
     numbers, tokens = write_intervention(tmp_path, study, FIRST)
+
+    def refused(message, of=study):
+        with pytest.raises(DamagedFileError, match=message):
+            Artefacts(of, tmp_path).intervention(FIRST)
+
     with pytest.raises(DamagedFileError, match=r"seed1\.json: missing; run snakemake"):
         causal_effect(Artefacts(study, tmp_path))
     tokens.write_bytes(b"PAR1")
-    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: truncated or corrupt"):
-        Artefacts(study, tmp_path).intervention(FIRST)
+    refused(r"seed0\.parquet: truncated or corrupt")
     tokens.unlink()
-    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: missing"):
-        Artefacts(study, tmp_path).intervention(FIRST)
+    refused(r"seed0\.parquet: missing")
     write_intervention(tmp_path, study, FIRST)
+    other = study.interventions.model_copy(update={"prompts": 99})
+    refused("made with other settings", study.model_copy(update={"interventions": other}))
     numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
-    with pytest.raises(DamagedFileError, match=r"seed0\.json: .*kl: "):
-        Artefacts(study, tmp_path).intervention(FIRST)
-    write_intervention(tmp_path, study, FIRST)
-    other = study.model_copy(
-        update={"interventions": study.interventions.model_copy(update={"prompts": 99})}
-    )
-    with pytest.raises(DamagedFileError, match="made with other settings"):
-        Artefacts(other, tmp_path).intervention(FIRST)
+    refused(r"seed0\.json: .*kl: ")
