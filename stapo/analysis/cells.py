@@ -85,18 +85,15 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
             with other packages or hardware than the others; one line for each file, or for many.
     """
-    scores = Scores()
-    tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
-    overlap = root / paths.OVERLAP.format(study=study.name)
-    if overlap.exists():
-        found = read_json(overlap)
-        kinds = ("shared", "sharing_13_words")
+    tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
+    overlap, kinds = {}, ("shared", "sharing_13_words")
+    if (path := root / paths.OVERLAP.format(study=study.name)).exists():
+        found = read_json(path)
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
-            raise DamagedFileError(f"{overlap}: no {' or no '.join(kinds)}; {AGAIN}")
-        scores.overlap = {kind: found[kind] for kind in kinds}
-    scores.choices, scores.cells = chosen_cells(study, tables)
-    scores.same_weights = same_weights(study, scores.choices, root)
-    return scores
+            raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
+        overlap = {kind: found[kind] for kind in kinds}
+    choices, cells = chosen_cells(study, tables)
+    return Scores(cells, provenance, choices, overlap, same_weights(study, choices, root))
 
 
 def chosen_cells(
@@ -132,8 +129,7 @@ def read_tables(
     Raises:
         StaleScoreError: as for `read_scores`.
     """
-    errors, tables = [], {}
-    missing, stale = {}, {}
+    errors, tables, missing, stale = [], {}, {}, {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -202,17 +198,20 @@ def _choice(
     column: str,
 ) -> Choice:
     """Return the averages of the checkpoints of a training, and the one that the study's rule chooses."""
-    steps = [*study.full_steps(), study.training.steps]
+    kept = {
+        step: study.checkpoint(size, method, seed, step)
+        for step in [*study.full_steps(), study.training.steps]
+    }
 
     def averages(benchmarks: list[str]) -> dict[int, float]:
-        found = {}
-        for step in steps if benchmarks else []:
-            checkpoint = study.checkpoint(size, method, seed, step)
-            found[step] = accuracy((tables[checkpoint, b] for b in benchmarks), column)
-        return found
+        return {
+            step: accuracy((tables[one, b] for b in benchmarks), column)
+            for step, one in kept.items()
+            if benchmarks
+        }
 
     development = averages(study.evaluation.development)
-    selected = select(study.evaluation.select, steps, development)
+    selected = select(study.evaluation.select, [*kept], development)
     return Choice(size, method, seed, averages(study.run.benchmarks), development, selected)
 
 

@@ -129,7 +129,7 @@ def verdicts(artefacts: Artefacts) -> list[Decided]:
 def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
     seeds = len(artefacts.study.run.seeds)
     try:
-        measured = QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)
+        measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
     except UnmeasuredError as error:
         reason = f"Not measured: {error}."
         yield Decided(claim=claim, where="", measured=(), seeds=seeds, verdict=OPEN, reason=reason)

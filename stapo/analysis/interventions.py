@@ -7,7 +7,7 @@ seeds. Their 95 % intervals are Student's over the repetitions, and are about th
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -96,39 +96,6 @@ def caption_of(study: Study) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArmRow:
-    """One arm at one checkpoint."""
-
-    checkpoint: str
-    arm: str
-    silenced: float
-    """Tokens per update, the mean over the repetitions."""
-    values: Mapping[str, Interval]
-    """Quantity -> value without silencing, or the difference of the arm from it."""
-
-
-def arm_rows(artefacts: Artefacts) -> list[ArmRow]:
-    """Return the rows of the table of the interventions."""
-    study = artefacts.study
-    return [
-        ArmRow(
-            checkpoint=title_of(study, checkpoint),
-            arm=arm_title(study, arm),
-            silenced=float(np.mean([one.arms[arm].silenced for one in done])),
-            values={
-                name: mean_of_seeds([*map(float, measured(done, name, arm))])
-                if arm == NOTHING
-                else difference(done, name, arm)
-                for name in QUANTITIES
-            },
-        )
-        for checkpoint in study.intervened()
-        for done in [artefacts.intervention(checkpoint).numbers.repetitions]
-        for arm in ARMS
-    ]
-
-
 # The verdict
 
 
@@ -142,13 +109,11 @@ class Effect:
     """Control -> |change of entropy| with S2T minus that of the control, held-out prompts, in nats."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CausalEffect:
+class CausalEffect(NamedTuple):
     """The answer to: does silencing cause stability here?"""
 
     verdict: Verdict
     reason: str
-    """One or two sentences."""
     effects: Sequence[Effect]
 
 
@@ -181,24 +146,22 @@ def causal_effect(artefacts: Artefacts) -> CausalEffect:
         effect_at(one, artefacts.intervention(one).numbers.repetitions) for one in checkpoints
     ]
     seeds = {one.seed for one in checkpoints if one.seed is not None}
-    found: list[Verdict] = sorted({effect.verdict for effect in effects})
-    verdict: Verdict = "cannot be decided"
+    found, undecided = {effect.verdict for effect in effects}, "cannot be decided"
     if not effects:
         reason = "The study makes no interventions."
     elif len(found) > 1:
         reason = "The checkpoints do not agree."
-    elif found == [verdict]:
+    elif found == {undecided}:
         reason = "The intervals leave it open at every checkpoint."
     elif len(seeds) < 2:
         reason = (
-            f"At the checkpoints that were examined the answer is {found[0]}, but they are not of two "
-            "training seeds."
+            f"At the checkpoints that were examined the answer is {effects[0].verdict}, but they are not of "
+            "two training seeds."
         )
     else:
-        (verdict,) = found
         where = f"{len(effects)} checkpoints of {len(seeds)} training seeds"
-        reason = f"The answer is the same at {where}."
-    return CausalEffect(verdict=verdict, reason=reason, effects=effects)
+        return CausalEffect(effects[0].verdict, f"The answer is the same at {where}.", effects)
+    return CausalEffect("cannot be decided", reason, effects)
 
 
 # The lemma

@@ -36,8 +36,7 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
         found = Table(
             columns=columns.accuracy(table),
             rows=table.rows,
-            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below."
-            + (table.part and f" {table.part}"),
+            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below.",
             notes=[
                 *(f"{title}: {source}." for title, source in sources.items()),
                 *headline_texts(table),
@@ -77,7 +76,7 @@ def print_table(table: MainTable, console: Console) -> None:
     sizes = {size: [*rows] for size, rows in groupby(table.rows, lambda row: row.size)}
     title = Text(f"{table.study}, {table.title}, in %")
     console.print(terminal_table(shown, sizes.values(), title), crop=False)
-    lines = [table.part] if table.part else []
+    lines = []
     for heading in further:
         for size, rows in sizes.items():
             values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)

@@ -1,6 +1,6 @@
 """What claims of the paper are decided by: quantities of metrics, scores and tokens, with intervals."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, fsum, nan
@@ -84,24 +84,21 @@ def _need_papers(study: Study, sizes: Iterable[str]) -> None:
 # Entropy and silencing over the steps
 
 
-def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> list[Measured]:
-    """Return the lowest or highest entropy of a method, as docs/stability.md defines them."""
+def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
+    """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
-    found = []
     for name in which:
         what = f"{name} entropy of {artefacts.study.method(method).title} [ratio]"
         for size in artefacts.study.run.sizes:
             values = [getattr(one, name) for one in entropies(artefacts, size, method)]
             # The limit of a collapse is 0.1.
-            found.append(Measured(size, what, ratio_of_seeds(values), ".3f"))
-    return found
+            yield Measured(size, what, ratio_of_seeds(values), ".3f")
 
 
-def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the spread of a method's entropy divided by that of each baseline."""
+def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the spread of a method's entropy divided by that of each baseline."""
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    found = []
     for size in study.run.sizes:
         ours, *theirs = (
             [one.spread for one in entropies(artefacts, size, name)]
@@ -109,18 +106,16 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured
         )
         for name, spreads in zip(BASELINES, theirs, strict=True):
             what = f"spread of entropy, {study.method(method).title} / {study.method(name).title}"
-            found.append(Measured(size, what, ratio_between(ours, spreads)))
-    return found
+            yield Measured(size, what, ratio_between(ours, spreads))
 
 
-def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the highest quantile of the tokens' entropies up to 80 %, divided by the highest one of all.
+def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the highest quantile of the tokens' entropies up to 80 %, divided by the highest one of all.
 
     Both are means over the last tenth of the steps.
     """
     study = artefacts.study
     _need(study, [method])
-    found = []
     for size in study.run.sizes:
         late = [
             _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
@@ -131,8 +126,7 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Mea
         high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
         what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
-        found.append(Measured(size, what, ratio_of_seeds(ratios), ".3f"))
-    return found
+        yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
 def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
@@ -150,14 +144,14 @@ def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float
         raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
 
 
-def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]:
+def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
     """Return the share of the steps in which less than 0.01 % of the tokens are silenced.
 
     Small steps are pooled: where a step has 1,000 tokens, one silenced token is 0.1 %.
     """
     study = artefacts.study
     _need(study, [method])
-    what, found = f"steps with less than {PAPER_SILENCED:g} % silenced [%]", []
+    what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
     for size in study.run.sizes:
         shares = []
         for seed in study.run.seeds:
@@ -167,8 +161,7 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]
                 values_of(artefacts, run, "num_tokens"),
             )
             shares.append(100.0 * float((percent < PAPER_SILENCED).mean()))
-        found.append(Measured(size, what, mean_of_seeds(shares), ".1f"))
-    return found
+        yield Measured(size, what, mean_of_seeds(shares), ".1f")
 
 
 def pooled(shares: Array, tokens: Array) -> Array:
@@ -194,10 +187,9 @@ def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
     return accuracies(artefacts, decoding, tuple(artefacts.study.run.benchmarks))
 
 
-def gain(artefacts: Artefacts, method: str, decoding: str) -> list[Measured]:
-    """Return Avg of a method minus that of the strongest baseline, in points."""
+def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
+    """Yield Avg of a method minus that of the strongest baseline, in points."""
     study, known = artefacts.study, _baselines(artefacts, method, decoding)
-    found = []
     for size in study.run.sizes:
         strongest = max(BASELINES, key=lambda name: known.values[size, name].value)
         value = known.values[size, method].value - known.values[size, strongest].value
@@ -205,8 +197,7 @@ def gain(artefacts: Artefacts, method: str, decoding: str) -> list[Measured]:
         others = np.max([known.draws[size, name] for name in BASELINES], axis=0)
         what = f"{study.method(method).title} minus {study.method(strongest).title} [points of Avg]"
         drawn = interval(value, known.draws[size, method] - others)
-        found.append(Measured(size, what, drawn, "+.2f"))
-    return found
+        yield Measured(size, what, drawn, "+.2f")
 
 
 def _relative(
@@ -228,8 +219,8 @@ def _relative(
 
 def gain_between_decodings(
     artefacts: Artefacts, method: str, decoding: str, other: str
-) -> list[Measured]:
-    """Return the relative gain under a decoding minus that under another, means over the study's sizes."""
+) -> Iterator[Measured]:
+    """Yield the relative gain under a decoding minus that under another, means over the study's sizes."""
     study = artefacts.study
     _need(study, decodings=[decoding, other])
     first, second = (
@@ -238,7 +229,7 @@ def gain_between_decodings(
     value = interval(first[0] - second[0], first[1] - second[1])
     here, there = (study.decodings[name].title for name in (decoding, other))
     what = f"relative gain of {study.method(method).title} at {here} minus at {there} [%]"
-    return [Measured(_all(study.run.sizes), what, value, "+.2f")]
+    yield Measured(_all(study.run.sizes), what, value, "+.2f")
 
 
 def _all(sizes: Sequence[str]) -> str:
@@ -247,21 +238,21 @@ def _all(sizes: Sequence[str]) -> str:
 
 def headline(
     artefacts: Artefacts, method: str, decoding: str, size: str | None = None
-) -> list[Measured]:
-    """Return the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
+) -> Iterator[Measured]:
+    """Yield the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
     study, sizes = artefacts.study, [size] if size else [*paper()["models"]]
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
     found = interval(*_relative(artefacts, method, decoding, sizes))
     what = f"relative gain of {study.method(method).title} [%]"
-    return [Measured(_all(sizes), what, found, "+.2f")]
+    yield Measured(_all(sizes), what, found, "+.2f")
 
 
 def against_masks(
     artefacts: Artefacts, method: str, others: Sequence[str], decoding: str
-) -> list[Measured]:
-    """Return the accuracy of a method minus that of methods with other selections, in points.
+) -> Iterator[Measured]:
+    """Yield the accuracy of a method minus that of methods with other selections, in points.
 
     They have the same tau_p and scope where their selections have them, and the same quantile if one has.
     """
@@ -269,7 +260,7 @@ def against_masks(
     rivals = [
         rival for selection in others for rival in _rivals(artefacts.study, method, selection)
     ]
-    return _differences(artefacts, [(method, rival) for rival in rivals], decoding)
+    yield from _differences(artefacts, [(method, rival) for rival in rivals], decoding)
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
@@ -289,8 +280,8 @@ def _rivals(study: Study, method: str, selection: str) -> list[str]:
 
 def change(
     artefacts: Artefacts, method: str, argument: str, to: str, decoding: str
-) -> list[Measured]:
-    """Return the accuracy with other values of an argument minus that of a method, in points.
+) -> Iterator[Measured]:
+    """Yield the accuracy with other values of an argument minus that of a method, in points.
 
     Args:
         artefacts: the files of the study.
@@ -310,32 +301,33 @@ def change(
     if not pairs:
         which = {"highest": "a higher", "lowest": "a lower", "others": "another"}[to]
         raise UnmeasuredError(f"the study trains no method with {which} {argument}")
-    return _differences(artefacts, pairs, decoding)
+    yield from _differences(artefacts, pairs, decoding)
 
 
 def _differences(
     artefacts: Artefacts, pairs: Sequence[tuple[str, str]], decoding: str
-) -> list[Measured]:
+) -> Iterator[Measured]:
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
-    return [
-        Measured(
-            size,
-            f"{study.method(ours).title} minus {study.method(theirs).title} {unit}",
-            known.difference(size, ours, theirs),
-            "+.2f",
-        )
-        for size in study.run.sizes
-        for ours, theirs in pairs
-    ]
+    for size in study.run.sizes:
+        for ours, theirs in pairs:
+            what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
+            yield Measured(size, what, known.difference(size, ours, theirs), "+.2f")
 
 
 # Token records
 
 
-def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None) -> list[Measured]:
-    """Return by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
+def _recorded(artefacts: Artefacts, method: str) -> list[Recorded]:
+    _need(artefacts.study, [method])
+    return [one for one in recorded(artefacts) if one.method == method]
+
+
+def spurious_gradient(
+    artefacts: Artefacts, method: str, size: str | None = None
+) -> Iterator[Measured]:
+    """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
     Args:
         artefacts: the files of the study.
@@ -345,23 +337,20 @@ def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None
     _need(artefacts.study, [method])
     if size is not None:
         _need_papers(artefacts.study, [size])
-    found = []
-    for one in recorded(artefacts):
-        if one.method == method and size in (None, one.size):
+    for one in _recorded(artefacts, method):
+        if size in (None, one.size):
             spurious, *_, high = masks(one)
-            known = one.measured
-            norm = np.where(known, one.norm, 0.0)
-            estimate = relative(one.sample, norm, spurious & known, high & known)
+            norm = np.where(one.measured, one.norm, 0.0)
+            found = relative(one.sample, norm, spurious & one.measured, high & one.measured)
             what = (
                 f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and "
                 "high entropy [%]"
             )
-            found.append(Measured(one.size, what, estimate, "+.1f"))
-    return found
+            yield Measured(one.size, what, found, "+.1f")
 
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
-    """Return the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
+    """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
     distance = distance_outside(one)
     return distance <= ROUNDING, ~np.isnan(distance)
 
@@ -381,21 +370,17 @@ def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
 
 def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
-) -> list[Measured]:
-    """Return the share of a class of tokens in another, in percent."""
-    _need(artefacts.study, [method])
-    found = []
-    for one in recorded(artefacts):
-        if one.method == method:
-            part, whole = classes(one)
-            if not whole.any():
-                raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-            percent = scaled(share(one.sample, part & whole, whole), 100)
-            found.append(Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f"))
-    return found
+) -> Iterator[Measured]:
+    """Yield the share of a class of tokens in another, in percent."""
+    for one in _recorded(artefacts, method):
+        part, whole = classes(one)
+        if not whole.any():
+            raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
+        percent = scaled(share(one.sample, part & whole, whole), 100)
+        yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
 
 
-QUANTITIES: dict[str, Callable[..., list[Measured]]] = {
+QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "lowest_entropy": partial(_entropy, which=["lowest"]),
     "highest_entropy": partial(_entropy, which=["highest"]),
     "entropy_range": partial(_entropy, which=["lowest", "highest"]),

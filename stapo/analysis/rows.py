@@ -93,8 +93,6 @@ class MainTable:
     """Whether a verifier judged the answers that the rules reject."""
     made_by: str
     """Fingerprint of everything that determines this table."""
-    part: str = ""
-    """Sentence on the problems that were left out; empty if all were evaluated."""
     checkpoints: bool = False
     """Whether the rows are checkpoints from anywhere, not methods of a study."""
 

@@ -117,63 +117,33 @@ def repetitions(artefacts: Artefacts, size: str, method: str) -> list[Repetition
 
 @dataclass(frozen=True, kw_only=True)
 class StabilityRow:
-    """A method at a size, over its training seeds."""
+    """A method at a size: numbers of its trainings, by seed."""
 
     size: str
     title: str
-    seeds: int
-    level: Interval
-    """Entropy after the warm-up, nats per token."""
-    spread: Interval
-    """In percent, as `repeated` and `looping`."""
-    lowest: Interval
-    highest: Interval
-    collapsed: str
-    """Number of seeds, of those whose entropy was measured."""
-    exploded: str
-    degradation: Interval
-    """Points of accuracy; nan without intermediate checkpoints."""
-    repeated: Interval
-    looping: Interval
+    entropy: list[EntropyNumbers]
+    responses: list[Repetition]
+    lost: list[float]
+    """Points of accuracy at the end, below the best; nan without intermediate checkpoints."""
 
 
 def stability_rows(artefacts: Artefacts) -> list[StabilityRow]:
     """Return the rows of the table of stability, one per size and method."""
     study, lost = artefacts.study, late_degradations(artefacts)
-    rows = []
-    for size in study.run.sizes:
-        for method in study.run.methods:
-            entropy = entropies(artefacts, size, method)
-            repeats = repetitions(artefacts, size, method)
-            lowest, highest = [one.lowest for one in entropy], [one.highest for one in entropy]
-            degradation = [
-                lost.get(TrainingRun(size, method, seed), nan) for seed in study.run.seeds
-            ]
-            rows.append(
-                StabilityRow(
-                    size=size,
-                    title=study.method(method).title,
-                    seeds=len(study.run.seeds),
-                    level=_over([one.level for one in entropy]),
-                    spread=spread_of_seeds(entropy),
-                    lowest=ratio_of_seeds(lowest),
-                    highest=ratio_of_seeds(highest),
-                    collapsed=_of_known(one < COLLAPSE for one in lowest if isfinite(one)),
-                    exploded=_of_known(one > EXPLOSION for one in highest if isfinite(one)),
-                    degradation=_over(degradation),
-                    repeated=_over([100 * one.repeated for one in repeats]),
-                    looping=_over([100 * one.looping for one in repeats]),
-                )
-            )
-    return rows
+    return [
+        StabilityRow(
+            size=size,
+            title=study.method(method).title,
+            entropy=entropies(artefacts, size, method),
+            responses=repetitions(artefacts, size, method),
+            lost=[lost.get(TrainingRun(size, method, seed), nan) for seed in study.run.seeds],
+        )
+        for size in study.run.sizes
+        for method in study.run.methods
+    ]
 
 
-def _over(values: Sequence[float]) -> Interval:
+def mean_above_0(values: Iterable[float]) -> Interval:
     """Return the mean of values that are at least 0, and so is the end of its interval."""
-    found = mean_of_seeds(values)
+    found = mean_of_seeds([*values])
     return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
-
-
-def _of_known(happened: Iterable[bool]) -> str:
-    found = [*happened]
-    return f"{sum(found)} of {len(found)}"

@@ -1,13 +1,17 @@
 """What one update with and without silencing changes, and whether silencing causes stability."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import NamedTuple
 
 from stapo.analysis import interventions as effects
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.interventions import QUANTITIES, ArmRow, arm_title, title_of
+from stapo.analysis.interventions import QUANTITIES, arm_title, title_of
 from stapo.analysis.table import Column, Table, with_interval
+from stapo.evaluation.statistics import mean_of_seeds
 from stapo.exhibits import Exhibit
 from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.interventions import Repetition
 from stapo.study import Checkpoint
 
 EXHIBIT = Exhibit(
@@ -18,22 +22,43 @@ EXHIBIT = Exhibit(
 )
 
 
+class ArmRow(NamedTuple):
+    """One arm at one checkpoint."""
+
+    checkpoint: str
+    arm: str
+    done: Sequence[Repetition]
+
+
+def _shown(row: ArmRow, name: str) -> str:
+    """Return a quantity without silencing, or the difference of the arm from it."""
+    own = mean_of_seeds([*map(float, effects.measured(row.done, name, row.arm))])
+    found = own if row.arm == NOTHING else effects.difference(row.done, name, row.arm)
+    return with_interval(found, "+.2g")
+
+
 def make(artefacts: Artefacts) -> Table:
     """Return the table of the interventions, a row per checkpoint and arm."""
+    study = artefacts.study
 
     def column(name: str) -> Column[ArmRow]:
-        heading = QUANTITIES[name].heading
-        return Column(heading, lambda row: with_interval(row.values[name], "+.2g"), text=True)
+        return Column(QUANTITIES[name].heading, lambda row: _shown(row, name), text=True)
 
     leading: list[Column[ArmRow]] = [
         Column("Checkpoint", lambda row: row.checkpoint, text=True),
-        Column("Arm", lambda row: row.arm, text=True),
-        Column("Silenced tokens", lambda row: row.silenced, ".1f"),
+        Column("Arm", lambda row: arm_title(study, row.arm), text=True),
+        Column(
+            "Silenced tokens", lambda row: fmean(o.arms[row.arm].silenced for o in row.done), ".1f"
+        ),
     ]
     return Table(
         columns=[*leading, *map(column, QUANTITIES)],
-        rows=effects.arm_rows(artefacts),
-        caption=effects.caption_of(artefacts.study),
+        rows=[
+            ArmRow(title_of(study, one), arm, artefacts.intervention(one).numbers.repetitions)
+            for one in study.intervened()
+            for arm in ARMS
+        ],
+        caption=effects.caption_of(study),
         notes=[*_notes(artefacts)],
     )
 

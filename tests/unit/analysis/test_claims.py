@@ -149,7 +149,7 @@ def test_without_quantiles_on_both_sides_nothing_is_said_of_the_80th(raw_study, 
         steps = range(1, study.training.steps + 1)
         write_jsonl(tmp_path / path, [{"step": step, "entropy_quantiles": own} for step in steps])
     with pytest.raises(UnmeasuredError, match="were not recorded"):
-        entropy_below_80th_percentile(Artefacts(study, tmp_path), "stapo")
+        next(entropy_below_80th_percentile(Artefacts(study, tmp_path), "stapo"))
 
 
 @pytest.mark.parametrize("size", [1, 30_000, 99_999, 100_000, 2_000_000])
@@ -293,7 +293,7 @@ def test_quantities_of_tokens_leave_out_what_is_unknown_or_has_no_gradient(raw_s
     (found,), (one,) = spurious_gradient(artefacts, "stapo"), recorded(artefacts)
     assert found.found == quadrants(one)[0].against
     assert np.isfinite([found.found.low, found.found.high]).all()
-    assert within_bounds(artefacts, "stapo")[0].found.value == 100
+    assert next(within_bounds(artefacts, "stapo")).found.value == 100
     outside = np.where(frame["gradient_norm_sq"] > 0, 2 * frame["upper_bound"] + 1, 0.0)
     write_tokens(path, frame.assign(gradient_norm_sq=outside))
-    assert within_bounds(Artefacts(study, tmp_path), "stapo")[0].found.value == 0
+    assert next(within_bounds(Artefacts(study, tmp_path), "stapo")).found.value == 0

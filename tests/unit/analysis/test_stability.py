@@ -109,17 +109,19 @@ def explodes_in_justrl(run, step):
 
 def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     grid = table(write(several(raw_study), tmp_path, explodes_in_justrl, text="1 " * 20))
-    justrl, stapo = grid.rows
-    assert (justrl.exploded, justrl.collapsed) == ("3 of 3", "0 of 3")
-    assert (stapo.exploded, stapo.collapsed) == ("0 of 3", "0 of 3")
-    assert stapo.level.value == pytest.approx(0.41)
-    assert stapo.level.low == pytest.approx(0.41 - 4.303 * 0.01 / 3**0.5)
+    justrl, stapo = ({c.heading: c.value(row) for c in grid.columns} for row in grid.rows)
+    assert (justrl["Exploded"], justrl["Collapsed"]) == ("3 of 3", "0 of 3")
+    assert (stapo["Exploded"], stapo["Collapsed"]) == ("0 of 3", "0 of 3")
+    level = stapo["Entropy after warm-up [nats]"]
+    assert level.value == pytest.approx(0.41)
+    assert level.low == pytest.approx(0.41 - 4.303 * 0.01 / 3**0.5)
     factors = [4, 5, 6]
-    assert justrl.highest.value == pytest.approx(exp(sum(map(log, factors)) / 3), rel=0.01)
-    assert stapo.spread.value == pytest.approx(0, abs=1e-3)  # the floor of ratios
-    assert justrl.spread.low > 0
-    assert stapo.looping.value == 100
-    assert stapo.repeated.value == pytest.approx(100 * (1 - 1 / 17))
+    highest = justrl["Highest entropy [ratio]"].value
+    assert highest == pytest.approx(exp(sum(map(log, factors)) / 3), rel=0.01)
+    assert stapo["Spread of entropy [%]"].value == pytest.approx(0, abs=0.1)  # the floor of ratios
+    assert justrl["Spread of entropy [%]"].low > 0
+    assert stapo["Looping responses [%]"].value == 100
+    assert stapo["Repeated 4-grams [%]"].value == pytest.approx(100 * (1 - 1 / 17))
     assert not any("One training seed" in note for note in grid.notes)
     assert not any("accuracy" in column.heading for column in grid.columns)
 
@@ -138,9 +140,9 @@ def test_an_entropy_that_is_no_number_is_damage(raw_study, tmp_path, entropy):
     study = several(raw_study)
     artefacts = write(study, tmp_path, lambda run, step: 0.5 * (run.seed != 1))
     # Without entropy, nothing is said of a collapse.
-    assert {(row.collapsed, row.exploded) for row in table(artefacts).rows} == {
-        ("0 of 2", "0 of 2")
-    }
+    grid = table(artefacts)
+    counts = [c for c in grid.columns if c.heading in ("Collapsed", "Exploded")]
+    assert {c.value(row) for c in counts for row in grid.rows} == {"0 of 2"}
     path = tmp_path / outputs(study, "train", "metrics.jsonl")[0]
     path.write_text(path.read_text().replace("0.5}", f"{entropy}}}", 1))
     with pytest.raises(DamagedFileError, match="entropy is not a number everywhere"):
