@@ -9,7 +9,15 @@ import numpy as np
 
 from stapo.analysis import notes
 from stapo.analysis.cells import Scores
-from stapo.analysis.rows import AVERAGE, FURTHER, Comparison, Headline, MainTable, TableRow
+from stapo.analysis.rows import (
+    AVERAGE,
+    CONTROL,
+    WITHOUT,
+    Comparison,
+    Headline,
+    MainTable,
+    TableRow,
+)
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -107,24 +115,14 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         verifier=study.evaluation.verifier is not None,
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
-    headlines = {target: headline(table.values, target, baselines) for target in targets}
-    return replace(
-        table,
-        headlines={
-            target: one and _with_interval(one, baselines, found)
-            for target, one in headlines.items()
-        },
-    )
+    for target in targets:
+        one = headline(table.values, target, baselines)
+        table.headlines[target] = one and _with_interval(one, baselines, found)
+    return table
 
 
 def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
-    """Return the table of checkpoints from anywhere, with the difference of every two.
-
-    Args:
-        study: a study whose sizes are the checkpoints, without methods.
-        decoding: decoding of the table.
-        scores: its scores.
-    """
+    """Return the table of the sizes of a study, checkpoints from anywhere: each minus every earlier one."""
     table = main_table(study, decoding, scores)
     cells = [row.cells for row in table.rows]
     found = resampled(study, scores, table.averages)
@@ -152,21 +150,10 @@ def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
 
 
 def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return Avg and the further averages, with the benchmarks of each.
-
-    Further averages over no benchmark or over all of them are left out.
-    """
-    parts = {name: [b for b in benchmarks if counts(b)] for name, counts in FURTHER.items()}
-    further = {name: part for name, part in parts.items() if 0 < len(part) < len(benchmarks)}
-    return {
-        AVERAGE: [*benchmarks],
-        **{average_column(name): part for name, part in further.items()},
-    }
-
-
-def average_column(further: str) -> str:
-    """Return the column of an average of `FURTHER`."""
-    return f"{AVERAGE} {further}"
+    """Return Avg, and the average without AIME24 if there are others, with the benchmarks of each."""
+    others = [name for name in benchmarks if name != CONTROL]
+    further = {WITHOUT: others} if 0 < len(others) < len(benchmarks) else {}
+    return {AVERAGE: [*benchmarks], **further}
 
 
 def resampled(
@@ -181,7 +168,7 @@ def resampled(
         study: the study.
         scores: scores of one decoding.
         averages: name of an average -> its benchmarks.
-        rng: random generator; by default a new one, which draws the resamples of the main table.
+        rng: by default a new generator, which draws the resamples of the main table.
     """
     rng = rng or np.random.default_rng(BOOTSTRAP_SEED)
     counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
@@ -283,10 +270,9 @@ def _comparisons(
             for name, drawn in of.draws[rows[0]].items()
         }
         further = {}
-        for name in FURTHER:
-            if (column := average_column(name)) in gaps:
-                one, other = (of.cells[row][column].value for row in rows)
-                further[name] = interval((one - other) / 100, gaps[column])
+        for name in gaps.keys() - {AVERAGE}:
+            one, other = (of.cells[row][name].value for row in rows)
+            further[name.removeprefix(f"{AVERAGE} ")] = interval((one - other) / 100, gaps[name])
         difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
         found.append(Comparison(*pair, difference, 1.0, further))
     adjusted = holm([one.difference.p_value for one in found])

@@ -1,6 +1,5 @@
 """Content of the tables of one decoding: rows, headlines, comparisons and notes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from stapo.analysis.cells import Cell
@@ -10,8 +9,8 @@ from stapo.evaluation.statistics import Difference, Interval
 AVERAGE = "Avg"
 CONTROL = "aime24"
 """Benchmark that may be in the training data of the models, which are newer (arXiv 2504.07086)."""
-FURTHER: dict[str, Callable[[str], bool]] = {"without AIME24": lambda name: name != CONTROL}
-"""Averages over some of the benchmarks: text after Avg -> function that tells whether a benchmark counts."""
+WITHOUT = f"{AVERAGE} without AIME24"
+"""A further average, over all other benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Comparison:
     difference: Difference
     adjusted_p: float
     further: dict[str, Interval]
-    """`FURTHER` average of the table -> the same difference of that average."""
+    """Further average, by what follows Avg in its name -> the same difference of that average."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
 from stapo.analysis.columns import mean, powers
-from stapo.analysis.comparison import BOOTSTRAP_SEED, average_column, main_table
+from stapo.analysis.comparison import BOOTSTRAP_SEED, main_table
 from stapo.analysis.formats import csv_text
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.evaluation.statistics import (
@@ -32,7 +32,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
 )
 from stapo.files import replace_file
-from stapo.study import Checkpoint, Study
+from stapo.study import Study
 
 DECIMALS = 6
 STRONGEST = "strongest baseline"
@@ -67,11 +67,19 @@ def write_values_of(tables: Sequence[MainTable]) -> list[Path]:
 
 def _write(table: pa.Table, study: str, root: Path) -> list[Path]:
     path = {s: root / paths.VALUES.format(study=study, suffix=s) for s in paths.VALUE_SUFFIXES}
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     with replace_file(path["csv"]) as text:
-        text.write(values_csv(table))
+        text.write(csv_text([table.column_names, *(map(_written, row) for row in rows)]))
     with replace_file(path["parquet"], "wb") as binary:
         pq.write_table(table, binary)
     return [*path.values()]
+
+
+def _written(cell: str | float | None) -> str:
+    """Return a cell of the CSV, empty where a column is null."""
+    if isinstance(cell, float):
+        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    return "" if cell is None else str(cell)
 
 
 def values_table(artefacts: Artefacts) -> pa.Table:
@@ -85,27 +93,14 @@ def values_table(artefacts: Artefacts) -> pa.Table:
 
 
 def _as_table(values: Iterable[Value]) -> pa.Table:
-    rows = [{name: _stored(cell) for name, cell in value.items()} for value in values]
+    def stored(cell: str | float | None) -> str | float | None:
+        if isinstance(cell, float):
+            # Without the sign of a negative zero.
+            return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
+        return cell
+
+    rows = [{name: stored(cell) for name, cell in value.items()} for value in values]
     return pa.Table.from_pylist(rows, SCHEMA)
-
-
-def values_csv(table: pa.Table) -> str:
-    """Return the values as CSV, empty where a column is null."""
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return csv_text([table.column_names, *(map(_written, row) for row in rows)])
-
-
-def _stored(cell: str | float | None) -> str | float | None:
-    if isinstance(cell, float):
-        # Without the sign of a negative zero.
-        return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
-    return cell
-
-
-def _written(cell: str | float | None) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
-    return "" if cell is None else str(cell)
 
 
 def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
@@ -177,7 +172,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
         yield average | {"metric": "difference in questions", "value": found.questions}
         yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
         for name, other in further:
-            yield about | metric | {"benchmark": average_column(name)} | _numbers(other, 100)
+            yield about | metric | {"benchmark": f"{AVERAGE} {name}"} | _numbers(other, 100)
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
@@ -196,33 +191,27 @@ def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
     """Yield the accuracy of every checkpoint on every benchmark that it answered, over resampled problems."""
     study = artefacts.study
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    cells = list(study.cells(decoding))
-    tables, _ = read_tables(study, decoding, cells, artefacts.root)
+    tables, _ = read_tables(study, decoding, study.cells(decoding), artefacts.root)
     counts: dict[str, Array] = {}
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    for checkpoint, benchmark in cells:
-        samples = study.benchmarks[benchmark].samples
-        correct = by_problem(tables[checkpoint, benchmark], samples, column)[None].astype(float)
+    for (checkpoint, benchmark), table in tables.items():
+        samples, run = study.benchmarks[benchmark].samples, checkpoint.run
+        correct = by_problem(table, samples, column)[None].astype(float)
         problems = correct.shape[1]
         if benchmark not in counts:
             counts[benchmark] = problem_counts(problems, rng)
         one_seed = np.zeros((len(counts[benchmark]), 1), dtype=np.int64)
         drawn = bootstrap_means(correct, counts[benchmark], one_seed)
+        last = study.training.steps if checkpoint.step is None else checkpoint.step
         yield {
             "study": study.name,
             "size": checkpoint.size,
             "method": checkpoint.method or "base",
-            "seed": checkpoint.run.seed if checkpoint.run else None,
-            "step": _step(study, checkpoint),
+            "seed": run.seed if run else None,
+            "step": last if run else 0,
             "decoding": decoding,
             "benchmark": benchmark,
             "metric": f"avg@{samples}",
             **_numbers(interval(average_at_n(correct), drawn), 100),
             "n": problems,
         }
-
-
-def _step(study: Study, checkpoint: Checkpoint) -> int:
-    if checkpoint.run is None:
-        return 0
-    return study.training.steps if checkpoint.step is None else checkpoint.step

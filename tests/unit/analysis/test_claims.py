@@ -10,28 +10,11 @@ from synthetic_tokens import population, write_tokens
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.claims import (
-    HOLDS,
-    OPEN,
-    REFUTED,
-    RULES,
-    Claim,
-    decide,
-    paper_claims,
-    verdicts,
-)
+from stapo.analysis.claims import HOLDS, OPEN, REFUTED, RULES, Claim, decide, paper_claims, verdicts
 from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import recorded
 from stapo.analysis.evidence_tables import evidence_table
-from stapo.analysis.quantities import (
-    POOLED,
-    QUANTITIES,
-    Measured,
-    UnmeasuredError,
-    entropy_below_80th_percentile,
-    pooled,
-    spurious_gradient,
-)
+from stapo.analysis.quantities import POOLED, QUANTITIES, Measured, UnmeasuredError, pooled
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
@@ -149,24 +132,22 @@ def test_without_quantiles_on_both_sides_nothing_is_said_of_the_80th(raw_study, 
         steps = range(1, study.training.steps + 1)
         write_jsonl(tmp_path / path, [{"step": step, "entropy_quantiles": own} for step in steps])
     with pytest.raises(UnmeasuredError, match="were not recorded"):
-        next(entropy_below_80th_percentile(Artefacts(study, tmp_path), "stapo"))
+        next(QUANTITIES["entropy_below_80th_percentile"](Artefacts(study, tmp_path), "stapo"))
 
 
-@pytest.mark.parametrize("size", [1, 30_000, 99_999, 100_000, 2_000_000])
-def test_small_steps_are_pooled_and_large_ones_are_not(size):
-    rng = np.random.default_rng(size)
-    tokens = rng.integers(size, size + size // 3 + 1, size=400).astype(float)
-    silenced = rng.binomial(tokens.astype(int), 1e-3)
-    pools, before = [], 0.0
-    for one, count in zip(silenced, tokens, strict=True):
-        if not pools or (before >= len(pools) * POOLED and tokens.sum() - before >= POOLED):
-            pools.append([0.0, 0.0])
-        pools[-1] = [pools[-1][0] + one, pools[-1][1] + count]
-        before += count
-    if size >= POOLED:
-        assert len(pools) == len(tokens)
-    shares = [100 * one / count for one, count in pools]
-    assert pooled(100 * silenced / tokens, tokens) == pytest.approx(shares)
+@pytest.mark.parametrize(
+    ("tokens", "pools"),
+    [
+        ([POOLED, 2 * POOLED], [[0], [1]]),
+        ([POOLED // 2] * 5, [[0, 1], [2, 3, 4]]),  # What is left belongs to the last pool.
+        ([POOLED - 1] * 4, [[0, 1], [2], [3]]),
+        ([10] * 3, [[0, 1, 2]]),
+    ],
+)
+def test_small_steps_are_pooled_and_large_ones_are_not(tokens, pools):
+    counts, silenced = np.array(tokens, dtype=float), np.arange(1.0, len(tokens) + 1)
+    expected = [silenced[pool].sum() / counts[pool].sum() for pool in pools]
+    assert pooled(silenced / counts, counts) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -284,13 +265,11 @@ def test_quantities_of_tokens_leave_out_what_is_unknown_or_has_no_gradient(raw_s
     known = np.arange(len(frame)) % 5 != 0  # The logits of the others did not agree with the pass.
     for name in ("collision", "gradient_norm_sq"):
         frame[name] = frame[name].where(known)
-    path, within_bounds = (
-        tmp_path / outputs(study, "train", "tokens.parquet")[0],
-        QUANTITIES["within_bounds"],
-    )
+    path = tmp_path / outputs(study, "train", "tokens.parquet")[0]
+    within_bounds = QUANTITIES["within_bounds"]
     write_tokens(path, frame)
     artefacts = Artefacts(study, tmp_path)
-    (found,), (one,) = spurious_gradient(artefacts, "stapo"), recorded(artefacts)
+    (found,), (one,) = QUANTITIES["spurious_gradient"](artefacts, "stapo"), recorded(artefacts)
     assert found.found == quadrants(one)[0].against
     assert np.isfinite([found.found.low, found.found.high]).all()
     assert next(within_bounds(artefacts, "stapo")).found.value == 100
