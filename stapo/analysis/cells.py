@@ -101,9 +101,7 @@ def chosen_cells(
 ) -> tuple[list[Choice], dict[tuple[str, str, str], Cell]]:
     """Return the choice of the checkpoint of each training, and the responses of each row and benchmark.
 
-    Args:
-        study: the study.
-        tables: score files of all cells of a decoding's table, complete and of the same problems.
+    The score files are of all cells of a decoding's table, complete and of the same problems.
     """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     choices = [_choice(study, *run, tables, column) for run in study.runs()]
@@ -126,8 +124,7 @@ def read_tables(
 ) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
     """Return the score files of some cells by checkpoint and benchmark, and their common provenance.
 
-    Raises:
-        StaleScoreError: as for `read_scores`.
+    It raises `StaleScoreError` as `read_scores` does.
     """
     errors, tables, missing, stale = [], {}, {}, {}
     counts: dict[str, int] = {}

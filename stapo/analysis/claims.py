@@ -99,10 +99,7 @@ RULES: dict[str, tuple[Callable[..., Verdict], str]] = {
 def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verdict, str]:
     """Return the verdict on a claim, and the reason in one sentence.
 
-    Args:
-        claim: the claim.
-        measured: what was measured at one place; all of it must fulfil the claim's rule.
-        seeds: number of training seeds.
+    All that was measured at one place must fulfil the claim's rule.
     """
     if claim.about == "method" and seeds == 1:
         return OPEN, "One training seed decides nothing about a method."

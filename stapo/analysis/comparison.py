@@ -253,12 +253,7 @@ def _comparisons(
 ) -> list[Comparison]:
     """Return the difference of Avg of each pair of rows, adjusted by Holm as one family.
 
-    Args:
-        pairs: size, target and baseline of the comparison -> two rows; the second is subtracted.
-        study: the study.
-        scores: scores of one decoding.
-        of: the accuracies of all rows.
-        rng: random generator for the sign flips.
+    The pairs are by size, target and baseline of the comparison; the second row is subtracted.
     """
     found = []
     for pair, rows in pairs.items():

@@ -26,13 +26,7 @@ class SameWeights:
 def same_weights(study: Study, choices: Iterable[Choice], root: Path) -> list[SameWeights]:
     """Return the methods with the same weights, by the checksums that their trainings recorded.
 
-    Args:
-        study: the study.
-        choices: the checkpoint of each training that the table shows.
-        root: directory that contains `results/STUDY`; a training without a record there has no checksums.
-
-    Raises:
-        DamagedFileError: a record is truncated or corrupt.
+    Compared are the checkpoints that the table shows; a training without a record has no checksums.
     """
     trained: dict[tuple[str, int, frozenset[tuple[str, str]]], list[Choice]] = {}
     for choice in choices:

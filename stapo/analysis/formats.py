@@ -69,15 +69,7 @@ def _visible(value: Any) -> Any:
 
 
 def render(table: Table, suffix: str, name: Sequence[str], title: str, made_by: str) -> str:
-    """Return a table of evidence as `md`, `tex` or `csv`.
-
-    Args:
-        table: the table.
-        suffix: the format.
-        name: study and name of the table.
-        title: heading of the table.
-        made_by: fingerprint of everything that determines it.
-    """
+    """Return a table of evidence as `md`, `tex` or `csv`; its name is that of the study and its own."""
     if suffix == "csv":
         return csv_text(_csv_lines(table))
     found = table.noted()
@@ -108,11 +100,7 @@ def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
 def latex_table(label: Sequence[str], table: Table, made_by: str, title: str) -> str:
     r"""Return a table as LaTeX, to be read by `\input`; long texts make it one that may have several pages.
 
-    Args:
-        label: parts of its label.
-        table: the table; its notes are set below it.
-        made_by: fingerprint of everything that determines it.
-        title: its caption in a list of tables.
+    Its notes are set below it, and its title stands in a list of tables.
     """
     shown = [column for column in table.columns if "tex" in column.formats]
     found = layout(shown, table.rows)
@@ -170,13 +158,8 @@ def terminal_table(
     """Return a table for the terminal, whose text is not interpreted as markup.
 
     Headings and texts are folded, numbers never: print it with `crop=False`, so that a table that is wider
-    than the terminal keeps all of its digits.
-
-    Args:
-        found: columns of the table; what is not in Markdown is left out.
-        groups: rows of the table, in groups that are separated from each other.
-        title: text above it.
-        style: function that returns the style of a row.
+    than the terminal keeps all of its digits. Columns that are not in Markdown are left out, and groups of
+    rows are separated from each other.
     """
     table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown = [column for column in found if "md" in column.formats]

@@ -66,11 +66,9 @@ MANY_LINES = 48
 
 
 def latex(text: object, paragraph: bool = False) -> str:
-    """Return LaTeX that shows text literally, with minus signs in front of negative numbers.
+    """Return LaTeX that shows untrusted text literally, with minus signs in front of negative numbers.
 
-    Args:
-        text: untrusted text.
-        paragraph: whether words that are too long for a line may be broken.
+    In a paragraph, words that are too long for a line may be broken.
     """
     shown = MINUS.sub("\u2212", visible(str(text)))
     found, length = [], 0

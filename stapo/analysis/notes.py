@@ -39,12 +39,7 @@ def compared_note(seeds: int) -> str:
 
 
 def notes(study: Study, differing: Collection[str]) -> list[str]:
-    """Return the notes that a reader of the table must know.
-
-    Args:
-        study: the study.
-        differing: targets that differ from a row, which has their mark.
-    """
+    """Return the notes of a table, some of whose targets differ from a row, which has their mark."""
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = accuracy_notes(study)
     if targets and baselines:

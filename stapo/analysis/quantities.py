@@ -283,12 +283,7 @@ def change(
 ) -> Iterator[Measured]:
     """Yield the accuracy with other values of an argument minus that of a method, in points.
 
-    Args:
-        artefacts: the files of the study.
-        method: the method with its own value.
-        argument: name of an argument of its selection.
-        to: `highest` or `lowest` value of the study, or all `others`.
-        decoding: how responses were sampled.
+    The argument is one of its selection; values are the `highest` or `lowest` of the study, or all `others`.
     """
     study = artefacts.study
     _need(study, [method], [decoding])
@@ -329,10 +324,7 @@ def spurious_gradient(
 ) -> Iterator[Measured]:
     """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
-    Args:
-        artefacts: the files of the study.
-        method: the method.
-        size: one of the paper's sizes; None for all of the study's.
+    It is that of one of the paper's sizes, or of all of the study's.
     """
     _need(artefacts.study, [method])
     if size is not None:

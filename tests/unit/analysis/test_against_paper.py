@@ -1,7 +1,6 @@
 """The paper's own numbers, recomputed, and ours beside them: those of each revision."""
 
 import io
-import re
 
 import pytest
 from rich.console import Console
@@ -98,23 +97,20 @@ def test_another_model_or_another_base_is_not_the_papers(raw_study, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "revision", "expected"),
     [
-        ("paper", []),
-        ("ablation-v3", ["v1 to v3 .* three sizes"]),
-        (
-            "ablation-v5",
-            ["v4 and v5 .* q is swept", "v4 and v5 .* over q", "v4 and v5 .* collapse"],
-        ),
-        ("sensitivity-v3", ["v1 to v3 .* 7.2", "v1 to v3 .* 11.6"]),
-        ("sensitivity-v5", ["v4 and v5 .* insensitive", "v4 and v5 .* q is swept"]),
+        ("paper", "", []),
+        ("ablation-v3", "v1 to v3", ["three sizes"]),
+        ("ablation-v5", "v4 and v5", ["q is swept", "over q", "collapse"]),
+        ("sensitivity-v3", "v1 to v3", ["7.2", "11.6"]),
+        ("sensitivity-v5", "v4 and v5", ["insensitive", "q is swept"]),
     ],
 )
-def test_each_study_of_the_paper_shows_the_claims_of_its_revision(name, expected):
-    for line, pattern in zip(
-        claims_of(read_study(STUDIES / f"{name}.yaml")), expected, strict=True
-    ):
-        assert re.search(pattern, line)
+def test_each_study_of_the_paper_shows_the_claims_of_its_revision(name, revision, expected):
+    found = claims_of(read_study(STUDIES / f"{name}.yaml"))
+    for line, part in zip(found, expected, strict=True):
+        assert line.startswith(revision)
+        assert part in line
 
 
 def test_the_one_row_of_the_papers_table_that_does_not_add_up_is_named():
