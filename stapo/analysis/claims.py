@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
+from stapo.analysis.table import Interval
 from stapo.reference import claims
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
@@ -63,24 +64,24 @@ def paper_claims() -> list[Claim]:
     return found
 
 
-def above(found: Any, limit: float) -> Verdict:
+def above(found: Interval, limit: float) -> Verdict:
     """Decide whether a quantity is above a limit."""
     return HOLDS if found.low > limit else REFUTED if found.high <= limit else OPEN
 
 
-def below(found: Any, limit: float) -> Verdict:
+def below(found: Interval, limit: float) -> Verdict:
     """Decide whether a quantity is below a limit."""
     return HOLDS if found.high < limit else REFUTED if found.low >= limit else OPEN
 
 
-def within(found: Any, low: float, high: float) -> Verdict:
+def within(found: Interval, low: float, high: float) -> Verdict:
     """Decide whether a quantity is between two limits."""
     if low <= found.low and found.high <= high:
         return HOLDS
     return REFUTED if found.low > high or found.high < low else OPEN
 
 
-def equals(found: Any, stated: float) -> Verdict:
+def equals(found: Interval, stated: float) -> Verdict:
     """Decide whether a quantity is what the paper states; an interval that also contains 0 says nothing."""
     if not found.low <= stated <= found.high:
         return REFUTED

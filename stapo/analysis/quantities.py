@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, fsum, nan
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.analysis.stability import entropies
-from stapo.analysis.table import scaled, with_interval
+from stapo.analysis.table import Interval, scaled, with_interval
 from stapo.evaluation.statistics import (
     Array,
     interval,
@@ -54,8 +53,7 @@ class Measured:
     """Size, or what else it was measured at."""
     what: str
     """What was measured, with the unit."""
-    found: Any
-    """Has `value`, `low` and `high`."""
+    found: Interval
     form: str = ".2f"
 
     def __str__(self) -> str:

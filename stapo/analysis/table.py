@@ -6,13 +6,29 @@ The declarations of `stapo.analysis.tables` import this module, and Snakemake im
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Row = TypeVar("Row")
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
 FORMATS = ("md", "tex", "html")
 """Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
+
+
+class Interval(Protocol):
+    """A value with the bounds of its interval, such as those of `evaluation.statistics`; nan without one."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
+
+    @property
+    def low(self) -> float:
+        """Lower bound."""
+
+    @property
+    def high(self) -> float:
+        """Upper bound."""
 
 
 @dataclass(frozen=True)
@@ -90,26 +106,26 @@ METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 
 
 def estimated(
-    heading: str, of: Callable[[Row], Any], form: str = ".3g", unit: float = 1.0
+    heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
     """Return a column of values with intervals.
 
     Args:
         heading: heading of the column.
-        of: function of a row that returns an object with `value`, `low` and `high`.
+        of: function of a row that returns the value with its interval.
         form: format specification of the numbers.
         unit: factor of the numbers, such as 100 for percent.
     """
     return Column(heading, lambda row: scaled(of(row), unit), form)
 
 
-def scaled(found: Any, unit: float) -> Estimate:
-    """Return an object with `value`, `low` and `high` in another unit, such as 100 for percent."""
+def scaled(found: Interval, unit: float) -> Estimate:
+    """Return a value with its interval in another unit, such as 100 for percent."""
     return Estimate(unit * found.value, unit * found.low, unit * found.high)
 
 
-def with_interval(found: Any, form: str) -> str:
-    """Return an object with `value`, `low` and `high` as text, without the bounds if they are nan."""
+def with_interval(found: Interval, form: str) -> str:
+    """Return a value with its interval, if it has one, as text; empty for nan."""
     if not isfinite(found.value):
         return ""
     value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
