@@ -133,24 +133,22 @@ def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
     names = ("aime24", "chain-2", "chain-3")
     table = written(parsed(raw_study, ["grpo", "stapo"], benchmarks=names), tmp_path)
     assert table.averages == {AVERAGE: [*names], WITHOUT: [*names[1:]]}
+    means = {}
     for row in table.rows:
-        values = [row.cells[name].value for name in names]
+        values, found = [row.cells[name].value for name in names], row.cells[WITHOUT]
         assert row.cells[AVERAGE].value == pytest.approx(np.mean(values))
-        assert row.cells[WITHOUT].value == pytest.approx(np.mean(values[1:]))
-        assert row.cells[WITHOUT].low < row.cells[WITHOUT].value < row.cells[WITHOUT].high
-    ours, theirs = (
-        {r.method: r.cells[WITHOUT].value for r in table.rows}[m] for m in ("stapo", "grpo")
-    )
+        assert found.value == pytest.approx(np.mean(values[1:]))
+        assert found.low < found.value < found.high
+        means[row.method] = found.value
     (found,) = table.comparisons
-    without = found.further["without AIME24"]
-    assert without.value == pytest.approx((ours - theirs) / 100)
+    without, expected = found.further["without AIME24"], means["stapo"] - means["grpo"]
+    assert 100 * without.value == pytest.approx(expected)
     assert without.low < without.value < without.high
-    assert f"; without AIME24 {ours - theirs:+.2f} [" in comparison_text(table, found)
-    header = next(line for line in render(table, "md").splitlines() if line.startswith("| Size"))
-    assert header.endswith("| Avg | Avg without AIME24 |")
-    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
-    assert {r["problems"] for r in rows if r["benchmark"] == WITHOUT} == {str(2 * PROBLEMS)}
-    assert {r["problems"] for r in rows if r["benchmark"] == AVERAGE} == {str(3 * PROBLEMS)}
+    assert f"; without AIME24 {expected:+.2f} [" in comparison_text(table, found)
+    assert "| Avg | Avg without AIME24 |\n" in render(table, "md")
+    rows = csv.DictReader(io.StringIO(render(table, "csv")))
+    counts = {(row["benchmark"], row["problems"]) for row in rows}
+    assert {(WITHOUT, str(2 * PROBLEMS)), (AVERAGE, str(3 * PROBLEMS))} <= counts
 
 
 def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
@@ -226,17 +224,14 @@ def test_each_checkpoint_has_its_own_accuracy(raw_study, tmp_path):
     raw_study["training"]["evaluate_every"] = steps // 2
     study = parsed(raw_study, ["grpo", "stapo"], benchmarks=["chain-2"], seeds=[0, 7])
     write_scores(tmp_path, study)
-    rows = pq.read_table(write_values(study, tmp_path)[1]).to_pylist()
-    found = chosen(rows, method="stapo", metric="avg@4", seed=7)
-    assert [row["step"] for row in found] == [steps // 2, steps]
-    path = paths.SCORES.format(
-        study="demo", checkpoint="tiny/stapo/seed7", decoding=DECODING, benchmark="chain-2"
-    )
-    correct = pq.read_table(tmp_path / path)["correct"].to_pylist()
-    assert found[-1]["value"] == pytest.approx(100 * np.mean(correct))
-    assert found[-1]["low"] < found[-1]["value"] < found[-1]["high"]
-    (base,) = chosen(rows, method="base", metric="avg@4", step=0)
-    assert base["seed"] is None
-    (mean,) = chosen(rows, method="stapo", metric="avg@4", step=None)
-    last = [chosen(rows, method="stapo", seed=s, step=steps)[0]["value"] for s in (0, 7)]
-    assert mean["value"] == pytest.approx(np.mean(last), abs=1e-5)
+    rows = chosen(pq.read_table(write_values(study, tmp_path)[1]).to_pylist(), metric="avg@4")
+    last = [chosen(rows, method="stapo", seed=seed, step=steps)[0] for seed in (0, 7)]
+    for seed, one in zip((0, 7), last, strict=True):
+        at = {"study": "demo", "checkpoint": f"tiny/stapo/seed{seed}", "benchmark": "chain-2"}
+        scores = pq.read_table(tmp_path / paths.SCORES.format(**at, decoding=DECODING))
+        assert one["value"] == pytest.approx(100 * np.mean(scores["correct"].to_pylist()))
+        assert one["low"] < one["value"] < one["high"]
+        assert len(chosen(rows, method="stapo", seed=seed, step=steps // 2)) == 1
+    assert chosen(rows, method="base", step=0)[0]["seed"] is None
+    (mean,) = chosen(rows, method="stapo", step=None)
+    assert mean["value"] == pytest.approx(np.mean([one["value"] for one in last]), abs=1e-5)

@@ -14,8 +14,6 @@ from stapo.analysis.repetition import ends_in_loop, repeated_grams, repetition
 from stapo.analysis.stability import (
     COLLAPSE,
     EXPLOSION,
-    START,
-    WARM_UP,
     entropy_numbers,
     late_curve,
     late_degradations,
@@ -24,7 +22,6 @@ from stapo.analysis.stability import (
 from stapo.analysis.tables.stability import make as table
 from stapo.files import DamagedFileError, write_jsonl
 from stapo.records.responses import AnsweredProblem, write_responses
-from stapo.repository import ROOT
 from stapo.study import TrainingRun, merge, parse_study
 
 STEPS = 400
@@ -168,14 +165,6 @@ def test_late_degradation_is_best_minus_last(raw_study, tmp_path):
     assert any(value > 0 for value in found.values())
     assert set(found) == {TrainingRun(*run) for run in study.runs()}
     assert "Best minus last accuracy [points]" in [c.heading for c in table(artefacts).columns]
-
-
-def test_the_page_states_the_constants():
-    page = (ROOT / "docs" / "stability.md").read_text()
-    assert f"first {100 * WARM_UP:g} % of the optimiser steps" in page
-    assert f"first {100 * START:g} % of the steps" in page
-    assert f"it is below {COLLAPSE:g}" in page
-    assert f"it is above {EXPLOSION:g}" in page
 
 
 # Repetition

@@ -147,33 +147,30 @@ def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_
 
 @pytest.mark.parametrize("counts", ["rule", "verifier"])
 def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
+    """The verifier accepts the first sample of three problems, which the rules reject."""
     raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2", "linear-equation"]}
     raw_study["evaluation"] |= {"verifier": {"revision": "1" * 40}, "verdict": counts}
     study = parse_study(raw_study)
     write_scores(tmp_path, study)
+
+    def judge(row):
+        flip = row["problem"] < 3 and row["sample"] == 0
+        right = row["correct"] and not flip
+        said = "not_asked" if right else "accepted" if flip else "rejected"
+        cut = flip and row["problem"] == 0
+        return {"correct": right, "correct_with_verifier": right or flip, "verifier": said,
+                "verifier_cut": cut}  # fmt: skip
+
     for path in tmp_path.rglob("*.parquet"):
-        wrong = [row for row in pq.read_table(path).to_pylist() if not row["correct"]]
-        flips = {(row["problem"], row["sample"]) for row in wrong[:3]}
-        cut = (wrong[0]["problem"], wrong[0]["sample"])
-
-        def judge(row, flips=flips, cut=cut):
-            place = row["problem"], row["sample"]
-            said = "accepted" if place in flips else "rejected"
-            return {
-                "verifier": "not_asked" if row["correct"] else said,
-                "correct_with_verifier": row["correct"] or place in flips,
-                "verifier_cut": place == cut,
-            }
-
         rewrite(path, judge)
     table = tabulated(tmp_path, study)
     shown = {column.heading: column for column in verdicts(table)}
     lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     for row in table.rows:
         for cell in row.responses.values():
-            right = cell.rule * cell.correct.size
-            assert cell.with_verifier == pytest.approx((right + 3) / cell.correct.size)
-            assert (cell.flips, cell.judged, cell.verifier_cut) == (3, 80 - round(right), 1)
+            right = round(cell.rule * 80)
+            assert cell.with_verifier == pytest.approx((right + 3) / 80)
+            assert (cell.flips, cell.judged, cell.verifier_cut) == (3, 80 - right, 1)
         rule, verifier = (shown[name].value(row) for name in ("Rules", "With verifier"))
         assert rule == pytest.approx(100 * np.mean([c.rule for c in row.responses.values()]))
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
