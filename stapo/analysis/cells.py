@@ -1,6 +1,5 @@
 """The scores of one decoding as arrays, after checking that they belong to the study and to each other."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from stapo import paths
@@ -16,7 +16,7 @@ from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
-from stapo.records.verdicts import FAILURES
+from stapo.records.verdicts import Verdict
 from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
 
@@ -39,28 +39,33 @@ class Cell:
 
     correct: Array
     """(S, P, N) whether responses are correct: seeds, problems, samples."""
-    num_tokens: float
-    truncated_fraction: float
-    no_box_fraction: float
-    duplicate_fraction: float
-    """Share of responses that equal an earlier one to the same problem."""
-    failed_fraction: float
-    """Share of responses on which the grader timed out or crashed."""
-    timeouts: int
-    crashes: int
-    """Responses without a verdict, counted as wrong."""
     majority: float
     """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
-    rule: float
-    """Share of responses that are correct by the rules."""
-    with_verifier: float
-    """Share of responses that are correct by the rules or by the verifier."""
-    judged: int
-    """Number of responses that the verifier judged."""
-    flips: int
-    """Number of responses that the rules reject and the verifier accepts."""
-    verifier_cut: int
-    """Number of responses of which the verifier read only the end."""
+    rows: pd.DataFrame
+    """Columns of `ScoreRow`, without the answers."""
+
+    def mean(self, column: str) -> float:
+        """Return the mean of a column, such as the share of truncated responses."""
+        return float(self.rows[column].mean())
+
+    def share(self, *verdicts: Verdict) -> float:
+        """Return the share of responses with some verdicts."""
+        return float(self.rows["verdict"].isin(verdicts).mean())
+
+    @property
+    def judged(self) -> int:
+        """Number of responses that the verifier judged."""
+        return int((self.rows["verifier"] != "not_asked").sum())
+
+    @property
+    def flips(self) -> int:
+        """Number of responses that the rules reject and the verifier accepts."""
+        return int((self.rows["correct_with_verifier"] & ~self.rows["correct"]).sum())
+
+    @property
+    def cut(self) -> int:
+        """Number of responses of which the verifier read only the end."""
+        return int(self.rows["verifier_cut"].sum())
 
 
 @dataclass
@@ -248,25 +253,11 @@ def by_problem(table: pa.Table, samples: int, column: str) -> Any:
 
 
 def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
-    rows = pa.concat_tables([one.select(SCHEMA.names) for one in seeds]).to_pandas()
-    count = Counter(rows["verdict"])
-    won = [
-        majority_at_n(by_problem(one, samples, "answer"), by_problem(one, samples, column))
-        for one in seeds
-    ]
+    correct = [by_problem(one, samples, column) for one in seeds]
+    answers = [by_problem(one, samples, "answer") for one in seeds]
+    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     return Cell(
-        correct=np.stack([by_problem(one, samples, column).astype(float) for one in seeds]),
-        num_tokens=float(rows["num_tokens"].mean()),
-        truncated_fraction=float(rows["truncated"].mean()),
-        duplicate_fraction=float(rows["duplicate"].mean()),
-        no_box_fraction=count["no_box"] / len(rows),
-        timeouts=count["timeout"],
-        crashes=count["crash"],
-        failed_fraction=sum(count[verdict] for verdict in FAILURES) / len(rows),
-        majority=float(np.mean(won)),
-        rule=float(rows["correct"].mean()),
-        with_verifier=float(rows["correct_with_verifier"].mean()),
-        judged=int((rows["verifier"] != "not_asked").sum()),
-        flips=int((rows["correct_with_verifier"] & ~rows["correct"]).sum()),
-        verifier_cut=int(rows["verifier_cut"].sum()),
+        correct=np.stack(correct).astype(float),
+        majority=float(np.mean([*map(majority_at_n, answers, correct)])),
+        rows=pa.concat_tables([one.select(shown) for one in seeds]).to_pandas(),
     )

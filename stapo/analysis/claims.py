@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.analysis.table import Interval
 from stapo.reference import claims
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
@@ -64,37 +63,20 @@ def paper_claims() -> list[Claim]:
     return found
 
 
-def above(found: Interval, limit: float) -> Verdict:
-    """Decide whether a quantity is above a limit."""
-    return HOLDS if found.low > limit else REFUTED if found.high <= limit else OPEN
-
-
-def below(found: Interval, limit: float) -> Verdict:
-    """Decide whether a quantity is below a limit."""
-    return HOLDS if found.high < limit else REFUTED if found.low >= limit else OPEN
-
-
-def within(found: Interval, low: float, high: float) -> Verdict:
-    """Decide whether a quantity is between two limits."""
-    if low <= found.low and found.high <= high:
-        return HOLDS
-    return REFUTED if found.low > high or found.high < low else OPEN
-
-
-def equals(found: Interval, stated: float) -> Verdict:
-    """Decide whether a quantity is what the paper states; an interval that also contains 0 says nothing."""
-    if not found.low <= stated <= found.high:
-        return REFUTED
-    return OPEN if found.low <= 0 <= found.high else HOLDS
-
-
-RULES: dict[str, tuple[Callable[..., Verdict], str]] = {
-    "above": (above, "above {0:g}"),
-    "below": (below, "below {0:g}"),
-    "within": (within, "between {0:g} and {1:g}"),
-    "equals": (equals, "equal to {0:g}"),
+RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
+    "above": ("above {0:g}", lambda one, limit: (one.low > limit, one.high <= limit)),
+    "below": ("below {0:g}", lambda one, limit: (one.high < limit, one.low >= limit)),
+    "within": (
+        "between {0:g} and {1:g}",
+        lambda one, a, b: (a <= one.low and one.high <= b, one.low > b or one.high < a),
+    ),
+    # What the paper states; a wide interval that also contains 0 says nothing of it.
+    "equals": (
+        "equal to {0:g}",
+        lambda one, stated: (not one.low <= 0 <= one.high, not one.low <= stated <= one.high),
+    ),
 }
-"""Name of a rule -> function of an interval and the limits, and what it claims."""
+"""Name of a rule -> what it claims, and whether an interval confirms and contradicts that."""
 
 
 def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verdict, str]:
@@ -104,15 +86,19 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
     """
     if claim.about == "method" and seeds == 1:
         return OPEN, "One training seed decides nothing about a method."
-    rule, text = RULES[claim.rule]
+    text, rule = RULES[claim.rule]
     wanted, several = text.format(*claim.limits), len(measured) > 1
     if without := [one for one in measured if not isfinite(one.found.low)]:
         return OPEN, f"There is no interval of the {without[0].what}."
-    for decided, words in SAYS.items():
-        for one in measured:
-            if rule(one.found, *claim.limits) == decided:
+    found: list[tuple[Verdict, Measured]] = []
+    for one in measured:
+        confirmed, contradicted = rule(one.found, *claim.limits)
+        found.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, one))
+    for wanting, words in SAYS.items():
+        for verdict, one in found:
+            if verdict == wanting:
                 which = f" of the {one.what}" if several else ""
-                return decided, f"The interval{which} {words} {wanted}."
+                return verdict, f"The interval{which} {words} {wanted}."
     which = f"All {len(measured)} intervals are" if several else "The interval is"
     if claim.rule == "equals":
         wanted = f"around the paper's {claim.limits[0]:g} and excludes 0"

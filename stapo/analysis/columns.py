@@ -12,11 +12,13 @@ import numpy as np
 from markupsafe import Markup
 
 from stapo.analysis.against_paper import Compared
+from stapo.analysis.cells import Cell
 from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.analysis.selection import Choice
 from stapo.analysis.table import METHOD, SIZE, Column, Estimate
 from stapo.evaluation.statistics import pass_at_k
+from stapo.records.verdicts import FAILURES
 
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:
@@ -27,13 +29,13 @@ def _estimate(column: str) -> Callable[[TableRow], Estimate]:
     return of
 
 
-def mean(row: TableRow, name: str) -> float:
-    """Return the mean of a number of `Cell` over the benchmarks of a row."""
-    return float(np.mean([getattr(cell, name) for cell in row.responses.values()]))
+def mean(row: TableRow, of: Callable[[Cell], float]) -> float:
+    """Return the mean of a number of a cell over the benchmarks of a row."""
+    return float(np.mean([of(cell) for cell in row.responses.values()]))
 
 
-def _percent(heading: str, name: str) -> Column[TableRow]:
-    return Column(heading, lambda row: 100 * mean(row, name), ".2f")
+def _percent(heading: str, of: Callable[[Cell], float]) -> Column[TableRow]:
+    return Column(heading, lambda row: 100 * mean(row, of), ".2f")
 
 
 CHECKPOINT: Column[Any] = replace(METHOD, heading="Checkpoint")
@@ -54,11 +56,11 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
 
 SEEDS: Column[TableRow] = Column("Training seeds", lambda row: row.seeds)
 RESPONSES: list[Column[TableRow]] = [
-    Column("Mean tokens", lambda row: mean(row, "num_tokens"), ".1f"),
-    _percent("Truncated [%]", "truncated_fraction"),
-    _percent("No box [%]", "no_box_fraction"),
-    _percent("Duplicate [%]", "duplicate_fraction"),
-    _percent("Grader failed [%]", "failed_fraction"),
+    Column("Mean tokens", lambda row: mean(row, lambda cell: cell.mean("num_tokens")), ".1f"),
+    _percent("Truncated [%]", lambda cell: cell.mean("truncated")),
+    _percent("No box [%]", lambda cell: cell.share("no_box")),
+    _percent("Duplicate [%]", lambda cell: cell.mean("duplicate")),
+    _percent("Grader failed [%]", lambda cell: cell.share(*FAILURES)),
 ]
 
 
@@ -86,6 +88,16 @@ def powers(samples: int) -> list[int]:
     return [2**i for i in range(samples.bit_length())]
 
 
+def by_rules(cell: Cell) -> float:
+    """Return the share of responses that are correct by the rules."""
+    return cell.mean("correct")
+
+
+def with_verifier(cell: Cell) -> float:
+    """Return the share of responses that are correct by the rules or by the verifier."""
+    return cell.mean("correct_with_verifier")
+
+
 def verdicts(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the verdicts by the rules and with the verifier."""
 
@@ -97,10 +109,10 @@ def verdicts(table: MainTable) -> list[Column[TableRow]]:
 
     return [
         *named(table),
-        _percent("Rules", "rule"),
-        _percent("With verifier", "with_verifier"),
+        _percent("Rules", by_rules),
+        _percent("With verifier", with_verifier),
         *map(flips, table.samples),
-        Column("Cut", lambda row: sum(cell.verifier_cut for cell in row.responses.values())),
+        Column("Cut", lambda row: sum(cell.cut for cell in row.responses.values())),
     ]
 
 

@@ -87,12 +87,12 @@ def _verifier_notes(study: Study) -> list[str]:
 
 def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
     """Return a note on the cells with answers on which the grader failed; empty without failures."""
-    found = [
-        f"{' '.join(filter(None, place))} {cell.timeouts} timeouts, {cell.crashes} crashes "
-        f"of {cell.correct.size}"
-        for place, cell in cells.items()
-        if cell.timeouts or cell.crashes
-    ]
+    found = []
+    for place, cell in cells.items():
+        timeouts, crashes = ((cell.rows["verdict"] == name).sum() for name in ("timeout", "crash"))
+        if timeouts or crashes:
+            what = f"{timeouts} timeouts, {crashes} crashes of {cell.correct.size}"
+            found.append(f"{' '.join(filter(None, place))} {what}")
     text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
     return [text] if found else []
 

@@ -35,7 +35,6 @@ class TableRow:
     size: str
     method: str
     title: str
-    """Title of the method."""
     source: str
     """Source of the method and the study's changes of it; empty for the base model."""
     cells: dict[str, Interval]
@@ -45,7 +44,6 @@ class TableRow:
     marks: str
     """Marks of the targets whose Avg differs from this row's, after Holm's adjustment."""
     responses: dict[str, Cell]
-    """Benchmark -> responses."""
 
     @property
     def seeds(self) -> int:
@@ -74,19 +72,15 @@ class MainTable:
     study: str
     decoding: str
     title: str
-    """Title of the decoding."""
     samples: dict[str, int]
     """Benchmark -> responses per problem."""
     averages: dict[str, list[str]]
     """Average -> its benchmarks; the first is Avg."""
     problems: dict[str, int]
-    """Benchmark -> number of problems."""
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
-    """Target -> headline."""
     comparisons: list[Comparison]
     choices: list[Choice]
-    """Choice of the checkpoint of each training with several checkpoints."""
     notes: list[str]
     verifier: bool
     """Whether a verifier judged the answers that the rules reject."""

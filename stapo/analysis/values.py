@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import mean, powers
+from stapo.analysis.columns import by_rules, mean, powers, with_verifier
 from stapo.analysis.comparison import BOOTSTRAP_SEED, main_table
 from stapo.analysis.formats import csv_text
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
@@ -152,13 +152,13 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
     for row in table.rows if table.verifier else ():
         for name, samples in table.samples.items():
             cell = row.responses[name]
-            yield one(name, f"avg@{samples} by the rules", 100 * cell.rule)
-            yield one(name, f"avg@{samples} with the verifier", 100 * cell.with_verifier)
+            yield one(name, f"avg@{samples} by the rules", 100 * by_rules(cell))
+            yield one(name, f"avg@{samples} with the verifier", 100 * with_verifier(cell))
             yield one(name, "flips", cell.flips)
             yield one(name, "judged", cell.judged)
-            yield one(name, "cut", cell.verifier_cut)
-        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, "rule"))
-        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, "with_verifier"))
+            yield one(name, "cut", cell.cut)
+        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, by_rules))
+        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, with_verifier))
 
 
 def _differences(table: MainTable) -> Iterator[Value]:

@@ -168,11 +168,13 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
     lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     for row in table.rows:
         for cell in row.responses.values():
-            right = round(cell.rule * 80)
-            assert cell.with_verifier == pytest.approx((right + 3) / 80)
-            assert (cell.flips, cell.judged, cell.verifier_cut) == (3, 80 - right, 1)
+            right = round(cell.mean("correct") * 80)
+            assert cell.mean("correct_with_verifier") == pytest.approx((right + 3) / 80)
+            assert (cell.flips, cell.judged, cell.cut) == (3, 80 - right, 1)
         rule, verifier = (shown[name].value(row) for name in ("Rules", "With verifier"))
-        assert rule == pytest.approx(100 * np.mean([c.rule for c in row.responses.values()]))
+        assert rule == pytest.approx(
+            100 * np.mean([c.mean("correct") for c in row.responses.values()])
+        )
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
         assert row.cells[AVERAGE].value == pytest.approx(rule if counts == "rule" else verifier)
         own = {(one["benchmark"], one["metric"]): one["value"] for one in lines
