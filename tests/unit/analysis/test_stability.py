@@ -1,5 +1,6 @@
 """Stability of trainings whose entropy, checkpoints and responses are known."""
 
+import time
 from math import exp, isnan, log
 
 import numpy as np
@@ -202,3 +203,11 @@ def test_a_loop_is_the_same_text_three_times_up_to_a_truncated_end(text, loops):
         column = [text] * 2
         one = AnsweredProblem(0, "q", "g", column, [1] * 2, [truncated] * 2, ["e"])
         assert repetition([one, one]) == (repeated_grams(text), loops and truncated)
+
+
+def test_a_long_response_costs_milliseconds():
+    start = time.process_time()
+    for text in ("7 1 " * 20_000, "ab" * 40_000 + "c", "a" * 80_000):
+        repeated_grams(text)
+        ends_in_loop(text)
+    assert time.process_time() - start < 0.5
