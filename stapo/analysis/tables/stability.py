@@ -21,9 +21,7 @@ from stapo.evaluation.statistics import Interval, ratio_of_seeds
 from stapo.exhibits import Exhibit
 from stapo.study import Study
 
-EXHIBIT = Exhibit(
-    order=20, title="Stability", sources=frozenset({"metrics", "scores", "responses"})
-)
+EXHIBIT = Exhibit(order=20, title="Stability")
 
 
 def _ratio(row: StabilityRow, name: str) -> Interval:

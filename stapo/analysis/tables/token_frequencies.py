@@ -6,9 +6,7 @@ from stapo.analysis.evidence.recorded import notes_of, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
 
-EXHIBIT = Exhibit(
-    order=70, title="Most frequent silenced and retained tokens", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=70, title="Most frequent silenced and retained tokens")
 COLUMNS: list[Column[Frequency]] = [
     SIZE,
     METHOD,

@@ -11,9 +11,7 @@ from stapo.exhibits import Exhibit
 from stapo.reference import confidence
 from stapo.study import Study
 
-EXHIBIT = Exhibit(
-    order=10, title="The paper's claims", sources=frozenset({"metrics", "scores", "tokens"})
-)
+EXHIBIT = Exhibit(order=10, title="The paper's claims")
 COLUMNS: list[Column[Decided]] = [
     Column("Claim", lambda row: row.claim.text, text=True),
     Column("Verdict", lambda row: row.verdict, text=True),
