@@ -10,7 +10,12 @@ from stapo.exhibits import Exhibit
 from stapo.study import Study
 from stapo.study.families import families
 
-EXHIBIT = Exhibit(order=30, title="Ablation and sensitivity", needs="ablation")
+EXHIBIT = Exhibit(
+    order=30,
+    title="Ablation and sensitivity",
+    sources=frozenset({"scores", "metrics"}),
+    needs="ablation",
+)
 
 
 def make(artefacts: Artefacts) -> Table:

@@ -10,7 +10,7 @@ from stapo.exhibits import Exhibit
 from stapo.reference import confidence, paper
 from stapo.study import Study
 
-EXHIBIT = Exhibit(order=100, title="Hyperparameters")
+EXHIBIT = Exhibit(order=100, title="Hyperparameters", sources=frozenset())
 LABELS = {
     "steps": "optimiser steps",
     "prompts_per_batch": "prompts per rollout",

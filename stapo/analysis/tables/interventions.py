@@ -14,7 +14,12 @@ from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import Repetition
 from stapo.study import Checkpoint
 
-EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs="interventions")
+EXHIBIT = Exhibit(
+    order=90,
+    title="One update with and without silencing",
+    sources=frozenset({"interventions"}),
+    needs="interventions",
+)
 
 
 class ArmRow(NamedTuple):
