@@ -225,7 +225,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo show workflows/studies/smoke.yaml
     """
-    from stapo.analysis.show import show_document, show_study
+    from stapo.analysis.main_tables import show_document, show_study
 
     found = study_here(study)
     tell(as_json, lambda: show_document(found), lambda: show_study(found))

@@ -80,14 +80,13 @@ def evaluate(
     for stage in STAGES:
         run(study, stage, "", Resources())
     from stapo.analysis.cells import read_scores
-    from stapo.analysis.checkpoint_table import checkpoint_table
+    from stapo.analysis.comparison import checkpoint_table
     from stapo.analysis.main_tables import print_table, write_table
     from stapo.analysis.values import write_values_of
 
     written = [file]
-    shown = {size: ("", size) for size in study.run.sizes}
     tables = [
-        checkpoint_table(study, decoding, read_scores(study, decoding), shown)
+        checkpoint_table(study, decoding, read_scores(study, decoding))
         for decoding in study.run.decodings
     ]
     for table in tables:

@@ -7,7 +7,7 @@ import pytest
 import typer.main
 
 from stapo import paths
-from stapo.analysis.columns import CSV
+from stapo.analysis.values import CSV
 from stapo.cli import app
 from stapo.exhibits import FIGURES, TABLES
 from stapo.methods import METHODS, SELECTION_SPECS
