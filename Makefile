@@ -63,9 +63,8 @@ gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop
 		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
 	done; echo "pages, where there is a GPU: work/gpu/*.md"
 
-bench: setup ## compare speed with TRL's, grading, and how often intervals contain the truth
+bench: setup ## compare speed with TRL's, and count how often intervals contain the truth
 	python tests/performance/bench_update.py
-	python tests/performance/bench_grading.py
 	python tests/performance/bench_intervals.py
 
 lint: setup ## run ruff, snakefmt and mypy

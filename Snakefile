@@ -23,16 +23,18 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import locks, paths, stages
 from stapo.operations import runs
 from stapo.study.checks import slug
-from stapo.study.origin import check_origin, named, write_origin
 from stapo.study.resolved import (
     VARIABLE,
+    check_origin,
+    named_files,
     read_resolved,
     resolved_path,
+    write_origin,
     write_resolved,
 )
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
-from stapo.training.own_overlap import check_own_overlap
+from stapo.training.prompts import check_own_overlap
 
 min_version("9.27")
 
@@ -65,7 +67,7 @@ RESOURCES = workflow.resource_settings
 JOBS = stages.jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
-STUDY_NAMED = shlex.join(named(workflow.overwrite_configfiles))
+STUDY_NAMED = shlex.join(named_files(workflow.overwrite_configfiles))
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE

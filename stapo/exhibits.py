@@ -1,13 +1,12 @@
 """What a study shows besides its main tables: figures, and tables of evidence.
 
 Each is one file of `stapo/analysis/figures` or `stapo/analysis/tables`, which is found by its folder: it
-declares an `EXHIBIT`, and a function `make` that returns the chart or the table. Snakemake imports these
-files, so at their top they must not import altair, numpy or pandas.
+declares an `EXHIBIT` of plain values, and a function `make` that returns the chart or the table.
 """
 
+import ast
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
 
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
-
-Source = Literal["metrics", "scores", "responses", "tokens", "interventions"]
-"""Files of a study: metrics of the trainings, scores, responses of the evaluations, token records, results of
-interventions."""
 
 Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
 """What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
@@ -44,8 +39,6 @@ class Exhibit:
     """What it shows, as a heading."""
     order: int = 1000
     """Its place in the report; the lowest comes first."""
-    sources: frozenset[Source] = frozenset({"metrics"})
-    """Files that it is computed from."""
     needs: Need | None = None
     """What a study must have; None if every study has it."""
 
@@ -54,10 +47,18 @@ class Exhibit:
 def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     """Return name -> declaration of the files in a folder of `stapo/analysis`, in the order of the report."""
     files = sorted((Path(__file__).parent / "analysis" / folder).glob("[!_]*.py"))
-    found: dict[str, Exhibit] = {
-        file.stem: import_module(f"stapo.analysis.{folder}.{file.stem}").EXHIBIT for file in files
-    }
+    found = {file.stem: _declaration(file) for file in files}
     return dict(sorted(found.items(), key=lambda one: one[1].order))
+
+
+def _declaration(file: Path) -> Exhibit:
+    """Return the `EXHIBIT` of a file of this package without its imports: Snakemake needs no altair."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXHIBIT":
+            assert isinstance(node.value, ast.Call)
+            values = {str(one.arg): ast.literal_eval(one.value) for one in node.value.keywords}
+            return Exhibit(**values)
+    raise ValueError(f"{file}: no EXHIBIT")
 
 
 def figure_names(study: "Study") -> list[str]:
@@ -84,14 +85,7 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
     return [name for name, one in exhibits.items() if has[one.needs]]
 
 
-FIGURES: dict[str, Exhibit]
+FIGURES = declared("figures")
 """Name of a figure -> its declaration, in the order of the report."""
-TABLES: dict[str, Exhibit]
+TABLES = declared("tables")
 """Name of a table of evidence -> its declaration, in the order of the report."""
-
-
-def __getattr__(name: str) -> dict[str, Exhibit]:
-    """Return `FIGURES` or `TABLES`, read when it is asked for, since their files import this module."""
-    if name in ("FIGURES", "TABLES"):
-        return declared("figures" if name == "FIGURES" else "tables")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

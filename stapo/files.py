@@ -143,13 +143,6 @@ def _end_of_lines(stream: IO[bytes]) -> int:
     return 0
 
 
-def scan_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield number and record of every complete line; None for a line that is not a JSON mapping."""
-    data = path.read_bytes() if path.exists() else b""
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-        yield number, _mapping(line)
-
-
 def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
     """Return the records of a log, without a last line that has no line end, which is incomplete.
 
@@ -157,7 +150,9 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
         DamagedFileError: a complete line is not JSON.
     """
     records = []
-    for number, record in scan_jsonl(path):
+    data = path.read_bytes() if path.exists() else b""
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        record = _mapping(line)
         if record is None:
             raise DamagedFileError(f"{path}:{number}: truncated or corrupt, not JSON; {remedy}")
         records.append(record)

@@ -27,12 +27,8 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
         StudyError: there are fewer devices, or others can write to the directory.
     """
     if count > len(devices):
-        raise StudyError(
-            [
-                f"--gpus {count}: only {len(devices)} available; request fewer in the profile's "
-                "resources"
-            ]
-        )
+        remedy = "request fewer in the profile's resources"
+        raise StudyError([f"--gpus {count}: only {len(devices)} available; {remedy}"])
     _make_own(directory)
     held = _held(count, devices, directory)
     if held is None:
@@ -53,12 +49,9 @@ def _make_own(directory: Path) -> None:
     found = directory.lstat()
     others = stat.S_IMODE(found.st_mode) & 0o077
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
-        raise StudyError(
-            [
-                f"{directory}: not a private directory of this user, so GPUs cannot be leased there; "
-                "remove it, or set TMPDIR to a directory of your own"
-            ]
-        )
+        about = "not a private directory of this user, so GPUs cannot be leased there"
+        remedy = "remove it, or set TMPDIR to a directory of your own"
+        raise StudyError([f"{directory}: {about}; {remedy}"])
 
 
 def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:

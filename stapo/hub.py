@@ -83,15 +83,34 @@ def with_retries(get: Callable[[], T]) -> T:
         try:
             return get()
         except (OSError, HTTPError) as error:
+            if any(getattr(one, "errno", None) in HERE for one in _causes(error)):
+                raise  # Of the local disk.
             reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
-            if not left or not _may_pass(error):
-                if _is_local(error):
-                    raise
-                raise HubError(f"{reason}; {_remedy(error)}") from error
+            remedy = _remedy_at_once(error)
+            if remedy or not left:
+                raise HubError(f"{reason}; {remedy or REMEDY}") from error
             _say(f"{reason}; retrying in {wait:.0f} s")
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _remedy_at_once(error: Exception) -> str:
+    """Return the remedy of a failure that does not pass; empty for one that may."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    causes = _causes(error)
+    statuses = {getattr(getattr(one, "response", None), "status_code", 0) for one in causes}
+    # No such repository or data set is a FileNotFoundError too. Without a network the client reports a file
+    # that is not in its cache.
+    absent = isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
+    if absent or statuses & {401, 403, 404}:
+        return "check name and revision, and HF_TOKEN if it is gated"
+    refused = any(400 <= status < 500 and status not in AGAIN for status in statuses)
+    untrusted = any("CERTIFICATE_VERIFY_FAILED" in str(one) for one in causes)
+    offline = constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE")
+    return REMEDY if refused or untrusted or offline else ""
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -106,39 +125,3 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _statuses(error: Exception) -> list[int]:
-    """Return the HTTP statuses of an error and its causes; 0 for one without."""
-    responses = (getattr(cause, "response", None) for cause in _causes(error))
-    return [getattr(response, "status_code", 0) for response in responses]
-
-
-def _is_local(error: Exception) -> bool:
-    """Return whether an error comes from the local disk."""
-    return any(isinstance(cause, OSError) and cause.errno in HERE for cause in _causes(error))
-
-
-def _is_absent(error: Exception) -> bool:
-    """Return whether there is no such repository or data set, which is a FileNotFoundError too."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    # Without a network the client reports a file that is not in its cache.
-    return isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
-
-
-def _remedy(error: Exception) -> str:
-    refused = {401, 403, 404} & {*_statuses(error)}
-    if refused or _is_absent(error):
-        return "check name and revision, and HF_TOKEN if it is gated"
-    return REMEDY
-
-
-def _may_pass(error: Exception) -> bool:
-    from huggingface_hub import constants
-
-    causes = _causes(error)
-    refused = any(400 <= status < 500 and status not in AGAIN for status in _statuses(error))
-    refused = refused or any("CERTIFICATE_VERIFY_FAILED" in str(cause) for cause in causes)
-    offline = constants.HF_HUB_OFFLINE or bool(os.environ.get("HF_DATASETS_OFFLINE"))
-    return not (refused or _is_absent(error) or _is_local(error) or offline)

@@ -62,9 +62,8 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         if not identity.exists():
             write_json(identity, config)
         elif _canonical(identity) != canonical(config):
-            raise ForeignDirectoryError(
-                f"{path}: contains the state of another configuration; choose another directory or remove it"
-            )
+            about = "contains the state of another configuration"
+            raise ForeignDirectoryError(f"{path}: {about}; choose another directory or remove it")
         yield path
 
 

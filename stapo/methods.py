@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor
-from typing import Literal, NamedTuple
+from typing import Literal
 
 Args = Mapping[str, float | str]
 """Argument of a token selection -> value."""
@@ -26,15 +25,6 @@ class Argument:
     le: float | None = None
 
 
-class Silenced(NamedTuple):
-    """Numbers of candidates that a selection can silence."""
-
-    least: int
-    most: int
-    usual: int
-    """Least number if all entropies differ."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SelectionSpec:
     """Declaration of a token selection: its inputs, and known properties of its result."""
@@ -47,11 +37,10 @@ class SelectionSpec:
     """Whether its result depends on all tokens of its scope; the metrics then contain `mask_scope`."""
     draws: bool = False
     """Whether it draws random numbers; it then has an argument `seed`."""
-    silenced: Callable[[int, Args], Silenced] | None = None
-    """Function of the number of candidates (A > 0, probability below tau_p) that returns how many of them it
-    silences; None for a selection that does not silence candidates alone, or if unknown."""
-    kept: Callable[[int, Args], int] | None = None
-    """Function of the number of response tokens that returns how many of them it keeps; None if unknown."""
+    silenced: Literal["candidates"] | None = None
+    """What it silences, if that is candidates (A > 0, probability below tau_p) alone."""
+    kept: Literal["all", "share"] | None = None
+    """How many of the response tokens it keeps, if their number gives that."""
 
     @property
     def is_known(self) -> bool:
@@ -61,26 +50,6 @@ class SelectionSpec:
 
 def _scope_reads(args: Args) -> Rows:
     return "all" if args["scope"] == "all" else "positive"
-
-
-def _below_quantile(n: int, args: Args) -> Silenced:
-    """Return how many of n candidates have an entropy strictly below the quantile."""
-    if args["scope"] == "all":
-        return Silenced(0, n, 0)
-    below = min(ceil(float(args["quantile"]) * max(n - 1, 0)), n)
-    return Silenced(0, below, below)
-
-
-def _above_quantile(n: int, args: Args) -> Silenced:
-    """Return how many of n candidates have an entropy strictly above the mirrored quantile."""
-    if args["scope"] == "all":
-        return Silenced(0, n, 0)
-    above = max(n - 1 - floor((1 - float(args["quantile"])) * max(n - 1, 0)), 0)
-    return Silenced(0, above, above)
-
-
-def _share_of_candidates(n: int, args: Args) -> Silenced:
-    return Silenced(*3 * (round(float(args["quantile"]) * n),))
 
 
 TAU_P = Argument(default=0.002, description="Probability below which a token is rare", gt=0, lt=1)
@@ -95,35 +64,34 @@ SCOPE = Argument(
 FRACTION = Argument(default=0.2, description="Share of tokens that 20-Entropy keeps", gt=0, le=1)
 
 SELECTION_SPECS: dict[str, SelectionSpec] = {
-    "keep_all": SelectionSpec(reads="none", kept=lambda n, args: n),
+    "keep_all": SelectionSpec(reads="none", kept="all"),
     "silence_spurious": SelectionSpec(
         arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
         reads=_scope_reads,
         has_threshold=True,
-        silenced=_below_quantile,
+        silenced="candidates",
     ),
     "silence_high_entropy": SelectionSpec(
         arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
         reads=_scope_reads,
         has_threshold=True,
-        silenced=_above_quantile,
+        silenced="candidates",
     ),
     "silence_random": SelectionSpec(
         arguments={"tau_p": TAU_P, "quantile": QUANTILE},
         reads="positive",
         draws=True,
-        silenced=_share_of_candidates,
+        silenced="candidates",
     ),
     "silence_candidates": SelectionSpec(
         arguments={"tau_p": TAU_P},
         reads="positive",
-        silenced=lambda n, args: Silenced(n, n, n),
+        silenced="candidates",
     ),
     "keep_high_entropy": SelectionSpec(
         arguments={"fraction": FRACTION},
         has_threshold=True,
-        # 0.55 * 100 is 55.00000000000001 in floating point: without rounding, ceil would give 56.
-        kept=lambda n, args: min(n, ceil(round(float(args["fraction"]) * n, 9))),
+        kept="share",
     ),
 }
 """Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
@@ -170,8 +138,6 @@ class Method:
     selection_args: Args = field(default_factory=dict)
     selection_sha256: str = ""
     """SHA-256 of the file of a selection of a study's own."""
-    selection_path: str = ""
-    """Absolute path of that file, if it is not a module."""
     kl_coefficient: float = 0.0
     """Coefficient of the k3 estimate of the KL divergence from the base model."""
     dual_clip: float | None = None

@@ -4,7 +4,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import metadata
@@ -63,15 +63,7 @@ def accelerators() -> dict[str, Any]:
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    driver = None
-    if names:
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            driver = str(pynvml.nvmlSystemGetDriverVersion())
-        except Exception:  # Without NVML only the driver version is missing.
-            driver = None
+    driver = _asked_of_nvml(lambda nvml: str(nvml.nvmlSystemGetDriverVersion())) if names else None
     return {"gpus": names, "driver": driver, "cuda": torch.version.cuda}
 
 
@@ -79,16 +71,23 @@ def energy_joules() -> float | None:
     """Return the energy that this process's GPU has used since its driver was loaded; None if unknown."""
     import torch
 
-    if not torch.cuda.is_available():
-        return None
+    def energy(nvml: Any) -> float:
+        uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+
+    found: float | None = _asked_of_nvml(energy) if torch.cuda.is_available() else None
+    return found
+
+
+def _asked_of_nvml(question: Callable[[Any], Any]) -> Any:
+    """Return an answer of the driver, None without one: older GPUs measure no energy, MIG slices may not."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
-    except Exception:  # Older GPUs do not measure energy, and MIG slices may not.
+        return question(pynvml)
+    except Exception:
         return None
 
 

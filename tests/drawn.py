@@ -1,13 +1,11 @@
 """The specification of a chart, in the parts that tests ask for."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stapo.analysis.draw import specification
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """One mark with its rows."""
 
     mark: dict[str, Any]
@@ -15,8 +13,7 @@ class Unit:
     rows: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """One coordinate system."""
 
     title: str
@@ -30,34 +27,25 @@ class Panel:
         """Return (group, seed) -> points of the lines that are pale, or of those that are not."""
         found: dict[tuple[str, Any], list[tuple[Any, Any]]] = {}
         for unit in self.of("line"):
-            if ("strokeOpacity" in unit.mark) == pale:
-                for row in unit.rows:
-                    found.setdefault((row["group"], row.get("seed")), []).append(
-                        (row["x"], row["y"])
-                    )
+            for row in unit.rows if ("strokeOpacity" in unit.mark) == pale else ():
+                line = found.setdefault((row["group"], row.get("seed")), [])
+                line.append((row["x"], row["y"]))
         return found
 
 
 def panels(chart: Any) -> list[Panel]:
     """Return the panels of a chart."""
     found = specification(chart)
-    data = found["datasets"]
+
+    def units(part: dict[str, Any], data: dict[str, Any]) -> list[Unit]:
+        data = part.get("data", data)
+        if "mark" in part:
+            return [Unit(part["mark"], part["encoding"], found["datasets"][data["name"]])]
+        return [unit for layer in part["layer"] for unit in units(layer, data)]
+
     return [
-        Panel(
-            part.get("title", ""),
-            [
-                Unit(one["mark"], one["encoding"], data[one["data"]["name"]])
-                for one in _units({"data": found.get("data"), **part})
-            ],
-        )
-        for part in found["concat"]
+        Panel(one.get("title", ""), units(one, found.get("data", {}))) for one in found["concat"]
     ]
-
-
-def _units(part: dict[str, Any]) -> list[dict[str, Any]]:
-    if "mark" in part:
-        return [part]
-    return [unit for layer in part["layer"] for unit in _units({"data": part.get("data"), **layer})]
 
 
 def caption(chart: Any) -> str:

@@ -14,7 +14,8 @@ from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import Study
 
 HOSTILE = (
-    "<script>alert(1)</script> [red]markup[/red] \x1b[31m \u202e\u200b 100% & _x_ {y} \\boxed{7}"
+    "<script>alert(1)</script> [red]markup[/red] \x1b[31m \u202e\u200b 100% & _x_ {y} \\boxed{7} "
+    "<img src=x onerror='document.title=1'> <b>bold</b> <a href='https://example.org'>link</a> <!--"
 )
 
 

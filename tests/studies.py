@@ -13,54 +13,12 @@ from stapo.study import Study
 SMOKE: dict[str, Any] = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
 FAMILIES = SMOKE["run"]["benchmarks"]
 BASES = ("grpo", "20-entropy", "justrl", "stapo", "stapo-v2", "high-entropy", "random", "full-mask")
-PLAIN = st.one_of(
-    st.sampled_from(
-        [
-            "a",
-            "0",
-            "1e3",
-            "seed0",
-            "step5",
-            "method",
-            "main-a",
-            "all",
-            "train",
-            "nul",
-            "a.b",
-            "1.7B",
-        ],
-    ),
-    st.sampled_from(
-        [
-            "true",
-            "x" * 20,
-            "ab" * 19,
-            "x-" + "abcdefghij" * 11,
-            "010",
-            "2020-01-01",
-            "0x10",
-            "bases",
-            "Verifiers",
-            "null",
-        ]
-    ),
-    st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9.+-]{0,12}\Z"),
-)
-COLLIDING = st.sampled_from(
-    [
-        "a-b",
-        "a+b",
-        "A.B",
-        "a.b",
-        "base",
-        "Base",
-        "verifier",
-        "VERIFIER",
-        "verifier.json",
-        "README.md",
-        "ReadMe.md",
-    ]
-)
+PLAIN = st.sampled_from(
+    "a 0 1e3 seed0 step5 method main-a all train nul a.b 1.7B true 010 2020-01-01 0x10 bases Verifiers "
+    f"null {'x' * 20} {'ab' * 19} x-{'abcdefghij' * 11}".split()
+) | st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9.+-]{0,12}\Z")
+EQUAL = "a-b a+b A.B a.b base Base verifier VERIFIER verifier.json README.md ReadMe.md"
+COLLIDING = st.sampled_from(EQUAL.split())
 NAMES = st.integers(0, 9).flatmap(lambda die: PLAIN if die else COLLIDING)
 TEXTS = st.text(
     st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=20
@@ -101,14 +59,6 @@ TRAINING = {
     "reward": st.sampled_from(["boxed", "dapo"]),
     "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
-WITH_VLLM = {
-    "rollout_mismatch_limit": st.sampled_from([None, 1e-9, 100]),
-    "rollout_correction": st.none() | near(1, 1000, False),
-}
-TINY = {
-    "hidden_size": near(1, 4096),
-    "supervised_steps": near(1, 10**6),
-}
 METHOD = {
     "title": TEXTS,
     "clip_low": near(1e-9, 1, False),
@@ -120,10 +70,6 @@ DECODING = {
     "temperature": near(0.01, 100, False),
     "top_p": near(1e-300, 1, False),
     "top_k": near(0, 10**6),
-}
-EVALUATION = {
-    "batch_size": near(1, 10**6),
-    "seed": near(0, 2**31 - 1),
 }
 
 
@@ -142,18 +88,16 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     raw["training"] |= draw(some(TRAINING)) | {
         "prompts_per_batch": mini * rollouts, "prompts_per_mini_batch": mini, "steps": steps,
     }  # fmt: skip
-    if raw["training"].get("rollouts", "transformers") != "transformers":
-        raw["training"] |= draw(some(WITH_VLLM))
     sizes, variants, decodings = (
         draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)) for _ in range(3)
     )
     builder = {"builder": "tiny-arithmetic", "supervised_steps": 1}
-    raw["models"] = {size: builder | draw(some(TINY)) for size in sizes}
+    raw["models"] = {size: builder | draw(some({"hidden_size": near(1, 4096)})) for size in sizes}
     bases = st.sampled_from(BASES)
     raw["methods"] = {name: {"base": draw(bases)} | draw(some(METHOD)) for name in variants}
     decoding = {"temperature": 1.0, "top_p": 1.0}
     raw["decodings"] = {name: decoding | draw(some(DECODING)) for name in decodings}
-    raw["evaluation"] |= draw(some(EVALUATION))
+    raw["evaluation"] |= draw(some({"batch_size": near(1, 10**6), "seed": near(0, 2**31 - 1)}))
     raw |= draw(some({"end_tokens": st.lists(TEXTS, max_size=3)}))
     if draw(st.booleans()):
         raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
@@ -179,17 +123,12 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     return raw
 
 
-ODD = st.one_of(
-    st.sampled_from(
-        [None, True, -1, 0, 10**5000, 1e308, 0.5, [], {}, "1e-300", "1e999", ".inf", "0x10"]
-    ),
-    st.recursive(
-        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), DIRTY),
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=3), st.dictionaries(DIRTY, inner, max_size=3)
-        ),
-        max_leaves=5,
-    ),
+ODD = st.sampled_from(
+    [None, True, -1, 0, 10**5000, 1e308, 0.5, [], {}, "1e-300", "1e999", ".inf", "0x10"]
+) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | DIRTY,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(DIRTY, inner, max_size=3),
+    max_leaves=5,
 )
 
 

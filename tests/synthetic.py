@@ -1,11 +1,17 @@
 """Synthetic results in the real formats, for tests of their readers."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from stapo import paths
+from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import main_table
+from stapo.analysis.rows import MainTable
 from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file
 from stapo.stages.score import score_identity
@@ -62,6 +68,26 @@ def write_score(
     )
     write_score_file(path, rows, found)
     return path
+
+
+def write_scores(root: Path, study: Study, decoding: str | None = None) -> None:
+    """Write the scores of all cells of a decoding, the first by default."""
+    decoding = decoding or study.run.decodings[0]
+    for checkpoint, benchmark in study.cells(decoding):
+        write_score(root, study, checkpoint, benchmark, decoding)
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change columns of the rows of a score file."""
+    table = pq.read_table(path)
+    rows = [row | change(row) for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+
+
+def tabulated(root: Path, study: Study, decoding: str | None = None) -> MainTable:
+    """Return the main table of the scores in the files."""
+    decoding = decoding or study.run.decodings[0]
+    return main_table(study, decoding, read_scores(study, decoding, root))
 
 
 def leave_out_raw_data(folder: Path) -> None:

@@ -22,6 +22,7 @@ V = len(VOCABULARY)
 TAU_P, QUANTILE = 0.002, 0.75
 CLIP_LOW, CLIP_HIGH = 0.8, 1.28
 CURVATURE = (V - 1) / (V * log(V) ** 2)
+BUDGET = {"silenced": 20, "retained": 20, "other": 60}
 
 
 def population(
@@ -48,92 +49,70 @@ def population(
         tau_p: probability below which a token is rare; 0 for trainings without candidates.
         top: whether with the most likely tokens, which take most of the time.
     """
-    frames = [
-        _step(rng, step, (prompts, group), length, slips, top) for step in range(1, steps + 1)
-    ]
-    return pd.concat([_with_kinds(frame, tau_p) for frame in frames], ignore_index=True)
-
-
-def _step(
-    rng: np.random.Generator,
-    step: int,
-    shape: tuple[int, int],
-    length: int,
-    slips: float,
-    top: bool,
-) -> pd.DataFrame:
-    rewards = rng.choice([-1.0, 1.0], size=shape)
-    deviation = np.maximum(rewards.std(axis=1, ddof=1, keepdims=True), 1e-6)
-    advantages = (rewards - rewards.mean(axis=1, keepdims=True)) / deviation
-    lengths = rng.integers(max(length // 2, 1), 3 * length // 2 + 1, size=shape)
-    places = [
-        (p, r) for p in range(shape[0]) for r in range(shape[1]) for _ in range(lengths[p, r])
-    ]
-    prompt, response = (np.array(one) for one in zip(*places, strict=True))
-    scales = np.where(rng.random(shape) < 0.5, 2.0, 8.0)[prompt, response]
-    found = _distributions(rng, scales, slips, top)
-    at = lambda table: table[prompt, response]  # noqa: E731
-    frame = pd.DataFrame(
-        {
+    shape, frames = (prompts, group), []
+    for step in range(1, steps + 1):
+        rewards = rng.choice([-1.0, 1.0], size=shape)
+        deviation = np.maximum(rewards.std(axis=1, ddof=1, keepdims=True), 1e-6)
+        advantages = (rewards - rewards.mean(axis=1, keepdims=True)) / deviation
+        lengths = rng.integers(max(length // 2, 1), 3 * length // 2 + 1, size=shape)
+        prompt, response = np.repeat(np.indices(shape).reshape(2, -1), lengths.ravel(), axis=1)
+        scales = np.where(rng.random(shape) < 0.5, 2.0, 8.0)[prompt, response]
+        places = {
             "step": step,
-            "prompt": prompt + step * shape[0],
+            "prompt": prompt + step * prompts,
             "response": response,
             "position": np.concatenate([np.arange(n) for n in lengths.ravel()]),
-            "length": at(lengths),
-            **found,
-            "advantage": at(advantages),
-            "reward": at(rewards),
+            "length": lengths[prompt, response],
+            "advantage": advantages[prompt, response],
+            "reward": rewards[prompt, response],
+            "before": "1+1=",
+            "after": ";2",
         }
-    )
-    return _with_gradients(frame, rng)
+        frame = pd.DataFrame(places | _distributions(rng, scales, slips, top))
+        frames.append(_judged(frame, rng, tau_p))
+    return pd.concat(frames, ignore_index=True)
 
 
-def _distributions(
-    rng: np.random.Generator, scales: np.ndarray, slips: float, with_top: bool
-) -> dict:
+def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float, top: bool) -> dict:
     """Return what follows from each token's distribution over the vocabulary."""
     n = len(scales)
-    logits = scales[:, None] * rng.random((n, V)) + np.where(rng.random((n, 1)) < 0.7, 6.0, 0.0) * (
-        np.arange(V) == rng.integers(V, size=(n, 1))
-    )
+    logits = scales[:, None] * rng.random((n, V))
+    peaked = 6.0 * (rng.random((n, 1)) < 0.7)
+    logits += peaked * (np.arange(V) == rng.integers(V, size=(n, 1)))
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     drawn = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     token = np.where(rng.random(n) < slips, rng.integers(V, size=n), drawn)
-    top = np.argsort(-p, axis=1)[:, :TOP] if with_top else np.zeros((n, 0), int)
-    entropies = -(p * np.log(p)).sum(axis=1)
-    probabilities = p[np.arange(n), token]
+    order = np.argsort(-p, axis=1)[:, :TOP] if top else np.zeros((n, 0), int)
+    entropies, probabilities = -(p * np.log(p)).sum(axis=1), p[np.arange(n), token]
     return {
         "token_id": token,
         "token": [VOCABULARY[i] for i in token],
-        "before": "1+1=",
-        "after": ";2",
         "probability": probabilities,
         "entropy": np.round(entropies * 1024) / 1024,
         "current_probability": probabilities,
         "current_entropy": entropies,
         "collision": (p**2).sum(axis=1),
-        "top_tokens": [[VOCABULARY[i] for i in row] for row in top.tolist()],
-        "top_probabilities": np.take_along_axis(p, top, axis=1).tolist(),
+        "top_tokens": [[VOCABULARY[i] for i in row] for row in order.tolist()],
+        "top_probabilities": np.take_along_axis(p, order, axis=1).tolist(),
     }
 
 
-def _with_kinds(frame: pd.DataFrame, tau_p: float) -> pd.DataFrame:
-    """Return the tokens of a mini-batch with the decision of S2T."""
-    candidate = (frame["advantage"] > 0) & (frame["probability"] < tau_p)
+def _judged(frame: pd.DataFrame, rng: np.random.Generator, tau_p: float) -> pd.DataFrame:
+    """Return the tokens of a mini-batch with the decision of S2T, gradients and their bounds."""
+    ratio = np.exp(0.15 * rng.standard_normal(len(frame)))
+    a, p, h = frame["advantage"], frame["current_probability"], frame["current_entropy"]
+    candidate = (a > 0) & (frame["probability"] < tau_p)
     entropies = frame.loc[candidate, "entropy"]
     threshold = np.quantile(entropies, QUANTILE) if len(entropies) else np.nan
     silenced = candidate & (frame["entropy"] < threshold)
-    kind = np.where(silenced, "silenced", np.where(candidate, "retained", "other"))
-    return frame.assign(kind=kind, kept=~silenced, entropy_threshold=threshold, weight=1.0)
-
-
-def _with_gradients(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    ratio = np.exp(0.15 * rng.standard_normal(len(frame)))
-    a, p, h = frame["advantage"], frame["current_probability"], frame["current_entropy"]
     clipped = ((a > 0) & (ratio > CLIP_HIGH)) | ((a < 0) & (ratio < CLIP_LOW))
     square = np.where(clipped, 0.0, ratio * a) ** 2
     return frame.assign(
+        kind=np.where(silenced, "silenced", np.where(candidate, "retained", "other")),
+        kept=~silenced,
+        entropy_threshold=threshold,
+        weight=1.0,
         ratio=ratio,
         gradient_norm_sq=square * (1 - 2 * p + frame["collision"]),
         lower_bound=square * (1 - 2 * p + np.exp(-h)),
@@ -145,31 +124,21 @@ def drawn(
     everything: pd.DataFrame, rng: np.random.Generator, budget: dict[str, int]
 ) -> pd.DataFrame:
     """Return a sample of a training's tokens: at most `budget[kind]` of each kind in each step."""
-    found = []
+    found = [everything.iloc[:0]]
     for (_, kind), frame in everything.groupby(["step", "kind"]):
-        number = min(budget[kind], len(frame))
-        if not number:
-            continue
-        chosen = np.sort(rng.choice(len(frame), size=number, replace=False))
-        found.append(frame.iloc[chosen].assign(weight=len(frame) / number))
-    return pd.concat(found, ignore_index=True) if found else everything.iloc[:0]
+        if number := min(budget[kind], len(frame)):
+            chosen = np.sort(rng.choice(len(frame), size=number, replace=False))
+            found.append(frame.iloc[chosen].assign(weight=len(frame) / number))
+    return pd.concat(found[1:] or found, ignore_index=True)
 
 
 def write_tokens(path: Path, frame: pd.DataFrame) -> None:
     """Write records in the real format."""
-    frame = frame.astype({"token_id": "int32"}) if len(frame) else frame
     rows = frame.reindex(columns=SCHEMA.names).to_dict("list")
-    arrays = [pa.array(_plain(rows[one.name]), type=one.type, from_pandas=True) for one in SCHEMA]
+    arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in SCHEMA]
     about = json.dumps({"version": VERSION, "vocab_size": V}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(arrays, schema=SCHEMA.with_metadata({METADATA_KEY: about})), path)
-
-
-def _plain(values: list) -> list:
-    return [None if isinstance(value, float) and np.isnan(value) else value for value in values]
-
-
-BUDGET = {"silenced": 20, "retained": 20, "other": 60}
 
 
 def write_study(
@@ -184,8 +153,7 @@ def write_study(
     for i, run in enumerate(study.runs()):
         rng = np.random.default_rng(i)
         everything = population(rng, steps=study.training.steps, **settings)
-        if run.method != "stapo":
-            everything["kept"] = True
+        everything["kept"] |= run.method != "stapo"
         path = paths.TOKENS.format(study=study.name, **run.wildcards)
         write_tokens(root / path, drawn(everything, rng, budget))
         truth[path] = everything

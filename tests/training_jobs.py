@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.study.schema import TrainingSettings
-from stapo.training import rewards
+from stapo.training import config, rewards
 from stapo.training import run as run_module
 from stapo.training.run import TrainingJob
 
@@ -52,6 +52,18 @@ def job_in(
     return TrainingJob(**given | changes)
 
 
+def with_settings(**changes: Any) -> Any:
+    """Return a patch that changes settings of the trainer which no study has."""
+    original, made = config.trainer_config, config.StapoConfig
+
+    def changed(*given: Any) -> Any:
+        # Only meanwhile: checkpoints contain the settings by the name of their class.
+        with patch.object(config, "StapoConfig", lambda **settings: made(**settings | changes)):
+            return original(*given)
+
+    return patch.object(run_module, "trainer_config", changed)
+
+
 def parity_reward(completions: Any, **_: Any) -> list[float]:
     """A reward that even a model of a few steps gets now and then: text of even length."""
     return [1.0 - 2 * (len(conversation[-1]["content"]) % 2) for conversation in completions]
@@ -60,8 +72,8 @@ def parity_reward(completions: Any, **_: Any) -> list[float]:
 def run(world: Path, out: Path, method: str = "stapo", **changes: Any) -> list[dict[str, Any]]:
     """Train once and return the metrics without times."""
     with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
-        training, config = TRAINING.model_copy(update=changes), {"method": method, **changes}
-        run_module.train(job_in(world, out, training, method, config=config))
+        training, made_of = TRAINING.model_copy(update=changes), {"method": method, **changes}
+        run_module.train(job_in(world, out, training, method, config=made_of))
     return metrics(out)
 
 

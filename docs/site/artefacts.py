@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stapo import paths
-from stapo.analysis.columns import CSV
+from stapo.analysis.values import CSV
 from stapo.exhibits import FIGURES, NEEDS, TABLES, Exhibit
 from stapo.repository import ROOT
 

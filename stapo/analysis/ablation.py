@@ -32,26 +32,19 @@ class Point:
 
 
 def points(artefacts: Artefacts, family: Family, size: str) -> list[Point]:
-    """Return the methods of a family at a size, by the value of the argument.
-
-    Raises:
-        DamagedFileError: metrics are missing, damaged or incomplete.
-        StaleScoreError: as for `read_scores`.
-    """
+    """Return the methods of a family at a size, by the value of the argument."""
+    study = artefacts.study
     return [
         Point(
             size=size,
             argument=family.argument,
             mask=family.title,
             value=value,
-            title=artefacts.study.method(method).title,
-            accuracy={
-                decoding: accuracy_of(artefacts, decoding, size, method)
-                for decoding in artefacts.study.run.decodings
-            },
-            spread=spread_of(artefacts, size, method),
+            title=study.method(name).title,
+            accuracy={d: accuracy_of(artefacts, d, size, name) for d in study.run.decodings},
+            spread=spread_of(artefacts, size, name),
         )
-        for value, method in family.members.items()
+        for value, name in family.members.items()
     ]
 
 

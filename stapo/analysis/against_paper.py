@@ -78,11 +78,8 @@ def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
         if stated is None or not is_papers(study, row.size):
             continue
-        columns = dict(zip([*paper()["benchmarks"], AVERAGE], stated, strict=True))
-        if not has_papers_average(study):
-            columns.pop(AVERAGE)
-        for column, value in columns.items():
-            if column in row.cells:
+        for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
+            if column in row.cells and (column != AVERAGE or has_papers_average(study)):
                 yield Compared(
                     revision=reference["revision"],
                     size=row.size,
@@ -97,25 +94,23 @@ def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
 
 def _gains(study: Study, table: MainTable) -> Iterator[Compared]:
     """Yield the gains of each revision's method over the paper's three baselines."""
-    run = study.run
+    run, sizes = study.run, [size for size in study.run.sizes if is_papers(study, size)]
     if not has_papers_average(study) or not set(BASELINES) <= set(run.methods):
         return
-    sizes = [size for size in run.sizes if is_papers(study, size)]
     for revision, stated in paper()["headline"].items():
         method, means = stated["method"], stated["means"]
-        if method not in run.methods or table.decoding not in means or not sizes:
+        if method not in run.methods or table.decoding not in means:
             continue
-        ours = headline({size: table.values[size] for size in sizes}, method, BASELINES)
-        if ours is None:
+        if not (ours := headline({size: table.values[size] for size in sizes}, method, BASELINES)):
             continue
         basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
         if not gains and (from_table := stated_headline(revision, table.decoding)):
             basis, gains = "from the stated averages", from_table.gains
-        changes = {name: changed(study, name) for name in (method, *BASELINES)}
-        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changes.items() if what)
         found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
         if set(sizes) == set(paper()["models"]):
             found.append(("mean", ours.mean, means[table.decoding], "stated"))
+        changes = {name: changed(study, name) for name in (method, *BASELINES)}
+        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changes.items() if what)
         for size, our, their, origin in found:
             yield Compared(
                 revision=revision,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from stapo import paths
-from stapo.analysis.cells import Scores, read_scores
+from stapo.analysis.cells import read_scores
 from stapo.files import AGAIN, DamagedFileError, read_published
 from stapo.records.interventions import SCHEMA, Intervention, read_intervention
 from stapo.records.reading import read_table
@@ -31,6 +31,9 @@ class Intervened(NamedTuple):
 class Artefacts:
     """Reads the files of a study when they are asked for.
 
+    So figures, tables and what they are made of raise `DamagedFileError` where a file is missing, damaged,
+    incomplete or outdated, and `StaleScoreError` where scores do not belong to the study as it is now.
+
     Args:
         study: the study.
         root: directory that contains `results/STUDY`.
@@ -40,15 +43,11 @@ class Artefacts:
         self.study, self.root = study, root
         self.metrics = cache(self._metrics)
         self.tokens = cache(self._tokens)
-        self.scores = cache(self._scores)
+        self.scores = cache(lambda decoding: read_scores(study, decoding, root))
         self.intervention = cache(self._intervention)
 
     def of_runs(self, read: Callable[[TrainingRun], Read]) -> dict[TrainingRun, Read]:
-        """Return what is read for each training.
-
-        Raises:
-            DamagedFileError: one line for each file that is missing, truncated, corrupt or incomplete.
-        """
+        """Return what is read for each training."""
         found, errors = {}, []
         for run in self.study.runs():
             try:
@@ -64,11 +63,7 @@ class Artefacts:
         return [self.study.method(name).title for name in self.study.run.methods]
 
     def _metrics(self, run: TrainingRun) -> Sequence[dict[str, Any]]:
-        """Return the records of all steps of a training, in order.
-
-        Raises:
-            DamagedFileError: the file is missing, damaged or incomplete.
-        """
+        """Return the records of all steps of a training, in order."""
         path = paths.METRICS.format(study=self.study.name, **run.wildcards)
         if not (self.root / path).exists():
             raise DamagedFileError(f"{path}: missing; run snakemake")
@@ -82,9 +77,6 @@ class Artefacts:
         """Return the token records of a training (columns of `records.tokens.SCHEMA`), not to be changed.
 
         Its `attrs` are the metadata of the file, such as `vocab_size`.
-
-        Raises:
-            DamagedFileError: the file is missing or damaged.
         """
         path = paths.TOKENS.format(study=self.study.name, **run.wildcards)
         try:
@@ -97,30 +89,15 @@ class Artefacts:
         found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         return found
 
-    def _scores(self, decoding: str) -> Scores:
-        """Return the scores of a decoding.
-
-        Raises:
-            StaleScoreError: as for `read_scores`.
-        """
-        return read_scores(self.study, decoding, self.root)
-
     def _intervention(self, checkpoint: Checkpoint) -> Intervened:
-        """Return the results of the interventions at a checkpoint.
-
-        Raises:
-            DamagedFileError: a file is missing or damaged, or was made with other settings.
-        """
-        at = {"study": self.study.name, "checkpoint": checkpoint}
-        numbers, tokens = (
-            self.root / paths.INTERVENTION.format(**at, suffix=suffix)
-            for suffix in paths.INTERVENTION_SUFFIXES
-        )
+        """Return the results of the interventions at a checkpoint."""
+        job = jobs_of(self.study).one("intervene", checkpoint)
+        numbers, tokens = (self.root / path for path in job.outputs)
         for path in (numbers, tokens):
             if not path.exists():
                 raise DamagedFileError(f"{path}: missing; run snakemake")
         found = read_intervention(numbers)
         table = read_table(tokens, SCHEMA).to_pandas()
-        if found.fingerprint != jobs_of(self.study).one("intervene", checkpoint).fingerprint:
+        if found.fingerprint != job.fingerprint:
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
         return Intervened(found, table)

@@ -42,26 +42,18 @@ def shown_benchmarks(study: Study) -> list[str]:
 
 @lru_cache(maxsize=16)
 def accuracies(artefacts: Artefacts, decoding: str, benchmarks: tuple[str, ...]) -> Accuracies:
-    """Return the accuracy of every row under a decoding, of the weights that the main table shows.
-
-    Raises:
-        StaleScoreError: as for `read_scores`.
-    """
-    found, draws = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
+    """Return the accuracy of every row under a decoding, of the weights that the main table shows."""
+    found = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
     return Accuracies(
-        {row: cells[AVERAGE] for row, cells in found.items()},
-        {row: drawn[AVERAGE] for row, drawn in draws.items()},
+        {row: cells[AVERAGE] for row, cells in found.cells.items()},
+        {row: drawn[AVERAGE] for row, drawn in found.draws.items()},
     )
 
 
 def of_trainings(
     artefacts: Artefacts, decoding: str, benchmarks: Sequence[str]
 ) -> dict[TrainingRun, Interval]:
-    """Return the accuracy of each training in percent; intervals are over problems.
-
-    Raises:
-        StaleScoreError: as for `read_scores`.
-    """
+    """Return the accuracy of each training in percent; intervals are over problems."""
     study, cells = artefacts.study, artefacts.scores(decoding).cells
     rng, counts = np.random.default_rng(BOOTSTRAP_SEED), {}
     for name in benchmarks:

@@ -1,12 +1,13 @@
 """The scores of one decoding as arrays, after checking that they belong to the study and to each other."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from stapo import paths
@@ -14,20 +15,15 @@ from stapo.analysis.equal_weights import SameWeights, same_weights
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
-from stapo.records.scores import ScoreIdentity, read_score_file
-from stapo.records.verdicts import FAILURES, Verdict
+from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
+from stapo.records.verdicts import Verdict
 from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (
-    "torch",
-    "transformers",
-    "lm-eval",
-    "math-verify",
-    "sympy",
-    "latex2sympy2-extended",
-)
+    "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
+)  # fmt: skip
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 MOST_LINES = 3
 """More files than this that are missing, or made with other settings, are one line."""
@@ -43,28 +39,33 @@ class Cell:
 
     correct: Array
     """(S, P, N) whether responses are correct: seeds, problems, samples."""
-    num_tokens: float
-    truncated_fraction: float
-    no_box_fraction: float
-    duplicate_fraction: float
-    """Share of responses that equal an earlier one to the same problem."""
-    failed_fraction: float
-    """Share of responses on which the grader timed out or crashed."""
-    timeouts: int
-    crashes: int
-    """Responses without a verdict, counted as wrong."""
     majority: float
     """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
-    rule: float
-    """Share of responses that are correct by the rules."""
-    with_verifier: float
-    """Share of responses that are correct by the rules or by the verifier."""
-    judged: int
-    """Number of responses that the verifier judged."""
-    flips: int
-    """Number of responses that the rules reject and the verifier accepts."""
-    verifier_cut: int
-    """Number of responses of which the verifier read only the end."""
+    rows: pd.DataFrame
+    """Columns of `ScoreRow`, without the answers."""
+
+    def mean(self, column: str) -> float:
+        """Return the mean of a column, such as the share of truncated responses."""
+        return float(self.rows[column].mean())
+
+    def share(self, *verdicts: Verdict) -> float:
+        """Return the share of responses with some verdicts."""
+        return float(self.rows["verdict"].isin(verdicts).mean())
+
+    @property
+    def judged(self) -> int:
+        """Number of responses that the verifier judged."""
+        return int((self.rows["verifier"] != "not_asked").sum())
+
+    @property
+    def flips(self) -> int:
+        """Number of responses that the rules reject and the verifier accepts."""
+        return int((self.rows["correct_with_verifier"] & ~self.rows["correct"]).sum())
+
+    @property
+    def cut(self) -> int:
+        """Number of responses of which the verifier read only the end."""
+        return int(self.rows["verifier_cut"].sum())
 
 
 @dataclass
@@ -89,18 +90,15 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
             with other packages or hardware than the others; one line for each file, or for many.
     """
-    scores = Scores()
-    tables, scores.provenance = read_tables(study, decoding, study.table_cells(decoding), root)
-    overlap = root / paths.OVERLAP.format(study=study.name)
-    if overlap.exists():
-        found = read_json(overlap)
-        kinds = ("shared", "sharing_13_words")
+    tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
+    overlap, kinds = {}, ("shared", "sharing_13_words")
+    if (path := root / paths.OVERLAP.format(study=study.name)).exists():
+        found = read_json(path)
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
-            raise DamagedFileError(f"{overlap}: no {' or no '.join(kinds)}; {AGAIN}")
-        scores.overlap = {kind: found[kind] for kind in kinds}
-    scores.choices, scores.cells = chosen_cells(study, tables)
-    scores.same_weights = same_weights(study, scores.choices, root)
-    return scores
+            raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
+        overlap = {kind: found[kind] for kind in kinds}
+    choices, cells = chosen_cells(study, tables)
+    return Scores(cells, provenance, choices, overlap, same_weights(study, choices, root))
 
 
 def chosen_cells(
@@ -108,24 +106,21 @@ def chosen_cells(
 ) -> tuple[list[Choice], dict[tuple[str, str, str], Cell]]:
     """Return the choice of the checkpoint of each training, and the responses of each row and benchmark.
 
-    Args:
-        study: the study.
-        tables: score files of all cells of a decoding's table, complete and of the same problems.
+    The score files are of all cells of a decoding's table, complete and of the same problems.
     """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     choices = [_choice(study, *run, tables, column) for run in study.runs()]
-    chosen: dict[tuple[str, str], list[Checkpoint]] = {
-        (size, "base"): [Checkpoint(size)] for size in study.run.sizes
-    }
+    chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
     for choice in choices:
         run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
         chosen.setdefault((choice.size, choice.method), []).append(run)
-    cells = {}
-    for (size, method), checkpoints in chosen.items():
-        for benchmark in study.run.benchmarks:
-            samples = study.benchmarks[benchmark].samples
-            parts = [tables[checkpoint, benchmark].to_pydict() for checkpoint in checkpoints]
-            cells[size, method, benchmark] = _cell(parts, samples, column)
+    cells = {
+        (*row, name): _cell(
+            [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
+        )
+        for row, checkpoints in chosen.items()
+        for name in study.run.benchmarks
+    }
     return choices, cells
 
 
@@ -134,11 +129,9 @@ def read_tables(
 ) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
     """Return the score files of some cells by checkpoint and benchmark, and their common provenance.
 
-    Raises:
-        StaleScoreError: as for `read_scores`.
+    It raises `StaleScoreError` as `read_scores` does.
     """
-    errors, tables = [], {}
-    missing, stale = {}, {}
+    errors, tables, missing, stale = [], {}, {}, {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -207,17 +200,20 @@ def _choice(
     column: str,
 ) -> Choice:
     """Return the averages of the checkpoints of a training, and the one that the study's rule chooses."""
-    steps = [*study.full_steps(), study.training.steps]
+    kept = {
+        step: study.checkpoint(size, method, seed, step)
+        for step in [*study.full_steps(), study.training.steps]
+    }
 
     def averages(benchmarks: list[str]) -> dict[int, float]:
-        found = {}
-        for step in steps if benchmarks else []:
-            checkpoint = study.checkpoint(size, method, seed, step)
-            found[step] = accuracy((tables[checkpoint, b] for b in benchmarks), column)
-        return found
+        return {
+            step: accuracy((tables[one, b] for b in benchmarks), column)
+            for step, one in kept.items()
+            if benchmarks
+        }
 
     development = averages(study.evaluation.development)
-    selected = select(study.evaluation.select, steps, development)
+    selected = select(study.evaluation.select, [*kept], development)
     return Choice(size, method, seed, averages(study.run.benchmarks), development, selected)
 
 
@@ -227,24 +223,16 @@ def _problems(
     expected: dict[str, Any],
     others: dict[str, Any],
     table: pa.Table,
-) -> list[str]:
-    errors = []
-    samples = expected["samples"]
-    if fault := missing_samples(table, samples):
-        errors.append(f"{path}: {fault}; {AGAIN}")
+) -> Iterator[str]:
+    if fault := missing_samples(table, expected["samples"]):
+        yield f"{path}: {fault}; {AGAIN}"
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
-    if others:
-        pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
-        pairs += [
-            (key, made.get("packages", {}).get(key), others.get("packages", {}).get(key))
-            for key in SAME_PACKAGES
-        ]
-        errors += [
-            f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
-            for key, one, other in pairs
-            if one != other
-        ]
-    return errors
+    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+    here, there = (one.get("packages", {}) for one in (made, others))
+    pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
+    for key, one, other in pairs if others else ():
+        if one != other:
+            yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
 
 
 def missing_samples(table: pa.Table, samples: int) -> str:
@@ -258,48 +246,18 @@ def missing_samples(table: pa.Table, samples: int) -> str:
     return ""
 
 
-def by_problem(rows: dict[str, list[Any]], samples: int, column: str) -> Array:
+def by_problem(table: pa.Table, samples: int, column: str) -> Any:
     """Return a column of a score file as an array (problems, samples), whatever the order of its rows."""
-    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-    return np.array(rows[column], dtype=float)[order].reshape(-1, samples)
+    order = np.lexsort((table["sample"].to_numpy(), table["problem"].to_numpy()))
+    return table[column].to_numpy()[order].reshape(-1, samples)
 
 
-def _cell(seeds: list[dict[str, list[Any]]], samples: int, column: str) -> Cell:
-    verdicts: list[Verdict] = [verdict for rows in seeds for verdict in rows["verdict"]]
-
-    def count(verdict: Verdict) -> int:
-        return verdicts.count(verdict)
-
+def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
+    correct = [by_problem(one, samples, column) for one in seeds]
+    answers = [by_problem(one, samples, "answer") for one in seeds]
+    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     return Cell(
-        correct=np.stack([by_problem(rows, samples, column) for rows in seeds]),
-        num_tokens=float(np.mean([n for rows in seeds for n in rows["num_tokens"]])),
-        truncated_fraction=float(np.mean([t for rows in seeds for t in rows["truncated"]])),
-        duplicate_fraction=float(np.mean([d for rows in seeds for d in rows["duplicate"]])),
-        no_box_fraction=count("no_box") / len(verdicts),
-        timeouts=count("timeout"),
-        crashes=count("crash"),
-        failed_fraction=sum(map(count, FAILURES)) / len(verdicts),
-        majority=float(np.mean([_majority(rows, samples, column) for rows in seeds])),
-        rule=float(np.mean([right for rows in seeds for right in rows["correct"]])),
-        with_verifier=float(
-            np.mean([right for rows in seeds for right in rows["correct_with_verifier"]])
-        ),
-        judged=sum(said != "not_asked" for rows in seeds for said in rows["verifier"]),
-        flips=sum(
-            right and not by_rule
-            for rows in seeds
-            for by_rule, right in zip(rows["correct"], rows["correct_with_verifier"], strict=True)
-        ),
-        verifier_cut=sum(cut for rows in seeds for cut in rows["verifier_cut"]),
-    )
-
-
-def _majority(rows: dict[str, list[Any]], samples: int, column: str) -> float:
-    order = np.lexsort((np.array(rows["sample"]), np.array(rows["problem"])))
-    answers = [rows["answer"][i] for i in order]
-    correct = [rows[column][i] for i in order]
-    starts = range(0, len(order), samples)
-    return majority_at_n(
-        [answers[start : start + samples] for start in starts],
-        [correct[start : start + samples] for start in starts],
+        correct=np.stack(correct).astype(float),
+        majority=float(np.mean([*map(majority_at_n, answers, correct)])),
+        rows=pa.concat_tables([one.select(shown) for one in seeds]).to_pandas(),
     )

@@ -14,6 +14,7 @@ them take rows with the fields
 Except for the first three, all may be missing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from stapo.analysis.table import Interval
 from stapo.text import visible
 
 alt.data_transformers.enable("default", max_rows=None)
@@ -52,6 +54,11 @@ def cell(value: Any) -> str | float | int | None:
         return None
     short = float(f"{float(value):.{DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def interval(found: Interval, unit: float = 1.0, axis: str = "y") -> dict[str, float]:
+    """Return the fields of a row for a value with its interval, in another unit."""
+    return {axis: unit * found.value, "low": unit * found.low, "high": unit * found.high}
 
 
 def data(rows: Iterable[Row]) -> pd.DataFrame:
@@ -99,24 +106,17 @@ def colours(groups: Iterable[str], shown: Iterable[str] | None = None) -> dict[s
         shown: those that the figure contains; None for all.
     """
     names = [*dict.fromkeys(map(visible, groups))]
-    wanted = None if shown is None else {*map(visible, shown)}
-    found = {
-        name: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
-        for place, name in enumerate(names)
-        if wanted is None or name in wanted
-    }
-    encodings: dict[str, Any] = {
-        "color": _by_group(alt.Color, [one for one, _ in found.values()], found)
-    }
+    wanted = {*names} if shown is None else {*map(visible, shown)}
+    places = {name: place for place, name in enumerate(names) if name in wanted}
+
+    def by_group(channel: Any, values: Sequence[Any], width: int) -> Any:
+        found = [values[place // width % len(values)] for place in places.values()]
+        return channel("group:N", title=None, scale=alt.Scale(domain=[*places], range=found))
+
+    encodings = {"color": by_group(alt.Color, COLOURS, 1)}
     if len(names) > len(COLOURS):
-        encodings["strokeDash"] = _by_group(
-            alt.StrokeDash, [one for _, one in found.values()], found
-        )
+        encodings["strokeDash"] = by_group(alt.StrokeDash, DASHES, len(COLOURS))
     return encodings
-
-
-def _by_group(channel: Any, values: list[Any], groups: Iterable[str]) -> Any:
-    return channel("group:N", title=None, scale=alt.Scale(domain=[*groups], range=values))
 
 
 def lines(
@@ -132,26 +132,21 @@ def lines(
         mark: further properties of the lines.
     """
     layers = []
-    for pale in (1, 0):
-        part = [row for row in rows if bool(row.get("pale")) == bool(pale)]
+    for pale in (True, False):
+        part = [row for row in rows if bool(row.get("pale")) == pale]
         if not part:
             continue
-        chart = alt.Chart(data(part)).encode(x=x, y=y, tooltip=_tooltip(part, x, y), **group)
+        chart = _chart(part, x, y).encode(**group)
         if any("seed" in row for row in part):
             chart = chart.encode(detail="seed:N")
-        if any(row.get("low") is not None for row in part):
+        if _has_intervals(part):
             band = chart.mark_area(fillOpacity=0.15, strokeOpacity=0)
-            layers.append(
-                band.encode(alt.Y("low:Q", title=y["title"], scale=y["scale"]), y2="high:Q")
-            )
-        style: dict[str, Any] = (
-            {"strokeWidth": 0.8, "strokeOpacity": 0.35} if pale else {"strokeWidth": 1.6}
-        )
-        longest = max(
-            sum(row["group"] == name for row in part) for name in {r["group"] for r in part}
-        )
-        if longest < MARKED and not pale:
-            style["point"] = {"filled": True, "size": 16}
+            layers.append(band.encode(_ends(y), y2="high:Q"))
+        style: dict[str, Any] = {"strokeWidth": 0.8, "strokeOpacity": 0.35}
+        if not pale:
+            style = {"strokeWidth": 1.6}
+            if max(Counter(row["group"] for row in part).values()) < MARKED:
+                style["point"] = {"filled": True, "size": 16}
         layers.append(chart.mark_line(**style, **mark))
     return layers
 
@@ -162,14 +157,9 @@ def points(
     """Return the layers of points, with bars where rows have intervals; arguments as of `lines`."""
     if not rows:
         return []
-    chart = alt.Chart(data(rows)).encode(
-        x=x, y=y, tooltip=_tooltip(rows, x, y), color=group["color"]
-    )
-    layers = [chart.mark_point(filled=True, size=size, opacity=1)]
-    if any(row.get("low") is not None for row in rows):
-        ends = alt.Y("low:Q", title=y["title"], scale=y["scale"])
-        layers.insert(0, chart.mark_rule().encode(ends, y2="high:Q"))
-    return layers
+    chart = _chart(rows, x, y).encode(color=group["color"])
+    bars = [chart.mark_rule().encode(_ends(y), y2="high:Q")] if _has_intervals(rows) else []
+    return [*bars, chart.mark_point(filled=True, size=size, opacity=1)]
 
 
 def bars(
@@ -188,36 +178,41 @@ def bars(
     x = alt.X("x:Q", title=visible(label))
     names = [*dict.fromkeys(visible(row["y"]) for row in rows)]
     y = alt.Y("y:N", title=None, sort=names, axis=alt.Axis(labelLimit=220))
-    chart = alt.Chart(data(rows)).encode(x=x, y=y, tooltip=_tooltip(rows, x, y))
+    chart = _chart(rows, x, y)
     if several:
         order = group["color"]["scale"]["domain"]
         chart = chart.encode(yOffset=alt.YOffset("group:N", sort=order))
     drawn = [chart.mark_bar(fillOpacity=0.85).encode(color=group["color"])]
-    if any(row.get("low") is not None for row in rows):
+    if _has_intervals(rows):
         ends = alt.X("low:Q", title=x["title"])
         drawn.append(chart.mark_rule(color="#333").encode(ends, x2="high:Q"))
     return drawn
 
 
-def _tooltip(rows: Sequence[Row], x: Any, y: Any) -> list[alt.Tooltip]:
-    names = {name for row in rows for name in row}
+def _chart(rows: Sequence[Row], x: Any, y: Any) -> alt.Chart:
+    """Return a chart without a mark that tells the fields of a row where the pointer touches it."""
     titles = {
-        "text": "",
-        "group": "",
-        "seed": "seed",
-        "x": x["title"],
-        "y": y["title"],
-        "low": "from",
-        "high": "to",
-    }
-    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    return [
-        alt.Tooltip(f"{name}:N", title=title or name)
-        if name in texts or name == "seed"
-        else alt.Tooltip(f"{name}:Q", title=title or name, format=".4~g")
+        "text": "text", "group": "group", "seed": "seed", "x": x["title"] or "x", "y": y["title"] or "y",
+        "low": "from", "high": "to",
+    }  # fmt: skip
+    fields = {name: value for row in rows for name, value in row.items() if name in titles}
+    named = {name for name, value in fields.items() if isinstance(value, str) or name == "seed"}
+    tooltip = [
+        alt.Tooltip(f"{name}:N", title=title)
+        if name in named
+        else alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
         for name, title in titles.items()
-        if name in names
+        if name in fields
     ]
+    return alt.Chart(data(rows)).encode(x=x, y=y, tooltip=tooltip)
+
+
+def _has_intervals(rows: Iterable[Row]) -> bool:
+    return any(row.get("low") is not None for row in rows)
+
+
+def _ends(y: alt.Y) -> alt.Y:
+    return alt.Y("low:Q", title=y["title"], scale=y["scale"])
 
 
 def rule(value: float, label: str = "", vertical: bool = False) -> list[Layer]:

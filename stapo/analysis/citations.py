@@ -8,7 +8,7 @@ from stapo.files import replace_file
 from stapo.methods import METHODS
 from stapo.reference import bibliography, citations
 from stapo.stages import jobs_of
-from stapo.stages.evidence import cited
+from stapo.stages.evidence import cited as uses_of
 from stapo.study import Study
 
 
@@ -22,27 +22,22 @@ def write_references(study: Study, root: Path = Path()) -> Path:
 
 def references(study: Study) -> str:
     """Return BibTeX entries of what a study uses; a comment names what has no known reference."""
-    keys: list[str] = []
-    unknown = []
-    for what, found in _cited(study):
-        keys += found
-        unknown += [] if found else [what]
+    cited = [*_cited(study)]
+    keys = dict.fromkeys(key for _, found in cited for key in found)
     lines = [f"% What to cite with results of the study {study.name}; see docs/authors.md."]
-    lines += [f"% No reference known: {what}." for what in unknown]
-    entries = (bibliography().get(key, key) for key in dict.fromkeys(keys))
-    return "\n\n".join(["\n".join(lines), *entries]) + "\n"
+    lines += [f"% No reference known: {what}." for what, found in cited if not found]
+    return "\n\n".join(["\n".join(lines), *(bibliography().get(key, key) for key in keys)]) + "\n"
 
 
 def _cited(study: Study) -> Iterator[tuple[str, list[str]]]:
     """Yield what a study uses with its references, as keys or entries; what is its own has none."""
-    known, uses = citations(), cited(jobs_of(study))
+    known, uses = citations(), uses_of(jobs_of(study))
     own = {name: [one.bibtex] for name, one in METHODS.items() if one.bibtex}
     yield "the suite", known["always"]
     for kind in ("methods", "benchmarks"):
         for name in uses[kind]:
             yield f"{name} ({kind})", known[kind].get(name) or own.get(name, [])
     for hub in uses["hub"]:
-        found = [keys for start, keys in known["hub"].items() if hub.startswith(start)]
-        yield hub, found[0] if found else []
+        yield hub, next((keys for start, keys in known["hub"].items() if hub.startswith(start)), [])
     if uses["vllm"]:
         yield "vLLM", known["vllm"]

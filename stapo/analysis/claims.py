@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.evaluation.statistics import Interval
 from stapo.reference import claims
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
 HOLDS: Verdict = "holds"
 REFUTED: Verdict = "does not hold"
 OPEN: Verdict = "cannot be decided"
+SAYS = {REFUTED: "excludes that it is", OPEN: "is too wide to decide whether it is"}
+"""What an interval says of a claim that it does not confirm, the gravest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of one revision of the paper."""
+    """A claim of one revision of the paper: an entry of `claims.yaml`, which explains the fields."""
 
     id: str
     text: str
@@ -26,7 +27,6 @@ class Claim:
     method: str
     """Method of the revision that it is about."""
     confidence: str
-    """How sure it is that the paper says so: a letter of `stapo.reference`."""
     about: Literal["method", "tokens"]
     quantity: str
     """Name in `QUANTITIES`."""
@@ -54,103 +54,66 @@ def paper_claims() -> list[Claim]:
     found = []
     for one in claims():
         ((rule, limits),) = one["rule"].items()
-        arguments = {key: value for key, value in one["quantity"].items() if key != "name"}
-        found += [
-            Claim(
-                id=one["id"],
-                text=one["text"],
-                revision=revision,
-                method=method,
-                confidence=one["confidence"],
-                about=one["about"],
-                quantity=one["quantity"]["name"],
-                arguments=arguments,
-                rule=rule,
-                limits=tuple(limits) if isinstance(limits, list) else (limits,),
-            )
-            for revision, method in one["revisions"].items()
-        ]
+        quantity, *arguments = one["quantity"].items()
+        same = {key: one[key] for key in ("id", "text", "confidence", "about")}
+        same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
+        same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
+        for revision, method in one["revisions"].items():
+            found.append(Claim(revision=revision, method=method, **same))
     return found
 
 
-def above(found: Interval, limit: float) -> Verdict:
-    """Decide that a quantity is above a limit."""
-    return HOLDS if found.low > limit else REFUTED if found.high <= limit else OPEN
-
-
-def below(found: Interval, limit: float) -> Verdict:
-    """Decide that a quantity is below a limit."""
-    return HOLDS if found.high < limit else REFUTED if found.low >= limit else OPEN
-
-
-def within(found: Interval, low: float, high: float) -> Verdict:
-    """Decide that a quantity is between two limits."""
-    if low <= found.low and found.high <= high:
-        return HOLDS
-    return REFUTED if found.low > high or found.high < low else OPEN
-
-
-def equals(found: Interval, stated: float) -> Verdict:
-    """Decide that a quantity is what the paper states: a wide interval that also contains 0 says nothing."""
-    if not found.low <= stated <= found.high:
-        return REFUTED
-    return OPEN if found.low <= 0 <= found.high else HOLDS
-
-
-RULES: dict[str, tuple[Callable[..., Verdict], str]] = {
-    "above": (above, "above {0:g}"),
-    "below": (below, "below {0:g}"),
-    "within": (within, "between {0:g} and {1:g}"),
-    "equals": (equals, "equal to {0:g}"),
+RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
+    "above": ("above {0:g}", lambda one, limit: (one.low > limit, one.high <= limit)),
+    "below": ("below {0:g}", lambda one, limit: (one.high < limit, one.low >= limit)),
+    "within": (
+        "between {0:g} and {1:g}",
+        lambda one, a, b: (a <= one.low and one.high <= b, one.low > b or one.high < a),
+    ),
+    # What the paper states; a wide interval that also contains 0 says nothing of it.
+    "equals": (
+        "equal to {0:g}",
+        lambda one, stated: (not one.low <= 0 <= one.high, not one.low <= stated <= one.high),
+    ),
 }
-"""Name of a rule -> function of an interval and the limits, and what it claims."""
+"""Name of a rule -> what it claims, and whether an interval confirms and contradicts that."""
 
 
 def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verdict, str]:
     """Return the verdict on a claim, and the reason in one sentence.
 
-    Args:
-        claim: the claim.
-        measured: what was measured at one place; all of it must fulfil the claim's rule.
-        seeds: number of training seeds.
+    All that was measured at one place must fulfil the claim's rule.
     """
     if claim.about == "method" and seeds == 1:
         return OPEN, "One training seed decides nothing about a method."
-    rule, text = RULES[claim.rule]
-    wanted = text.format(*claim.limits)
+    text, rule = RULES[claim.rule]
+    wanted, several = text.format(*claim.limits), len(measured) > 1
     if without := [one for one in measured if not isfinite(one.found.low)]:
         return OPEN, f"There is no interval of the {without[0].what}."
-    found = [(one, rule(one.found, *claim.limits)) for one in measured]
-    several = len(found) > 1
-    says = {
-        REFUTED: "excludes that it is",
-        OPEN: "is too wide to decide whether it is",
-    }
-    for decided, words in says.items():
-        for one, verdict in found:
-            if verdict == decided:
+    found: list[tuple[Verdict, Measured]] = []
+    for one in measured:
+        confirmed, contradicted = rule(one.found, *claim.limits)
+        found.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, one))
+    for wanting, words in SAYS.items():
+        for verdict, one in found:
+            if verdict == wanting:
                 which = f" of the {one.what}" if several else ""
-                return decided, f"The interval{which} {words} {wanted}."
-    which = f"All {len(found)} intervals are" if several else "The interval is"
+                return verdict, f"The interval{which} {words} {wanted}."
+    which = f"All {len(measured)} intervals are" if several else "The interval is"
     if claim.rule == "equals":
         wanted = f"around the paper's {claim.limits[0]:g} and excludes 0"
     return HOLDS, f"{which} {wanted}."
 
 
 def verdicts(artefacts: Artefacts) -> list[Decided]:
-    """Return the verdicts on all claims: a row for each claim and size, one for a claim without measurement.
-
-    Raises:
-        DamagedFileError: files of the study are missing, damaged or incomplete.
-        StaleScoreError: as for `read_scores`.
-    """
+    """Return the verdicts on all claims: a row for each claim and size, one for a claim not measured."""
     return [row for claim in paper_claims() for row in _verdicts(artefacts, claim)]
 
 
 def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
     seeds = len(artefacts.study.run.seeds)
     try:
-        measured = QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)
+        measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
     except UnmeasuredError as error:
         reason = f"Not measured: {error}."
         yield Decided(claim=claim, where="", measured=(), seeds=seeds, verdict=OPEN, reason=reason)

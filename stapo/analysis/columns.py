@@ -1,10 +1,11 @@
 """The columns of the main table and of what is printed with it, each declared once for every format.
 
-To add a column, add one entry to the list of its table; to add a number to the CSV, a line to `csv_lines`.
+To add a column, add one entry to the list of its table; to add a number to the CSV, a line to
+`values.of_rows`.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.analysis.selection import Choice
 from stapo.analysis.table import METHOD, SIZE, Column, Estimate
-from stapo.evaluation.statistics import Interval, pass_at_k
+from stapo.evaluation.statistics import pass_at_k
+from stapo.records.verdicts import FAILURES
 
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:
@@ -27,15 +29,13 @@ def _estimate(column: str) -> Callable[[TableRow], Estimate]:
     return of
 
 
-def _mean(of: Callable[[Cell], float]) -> Callable[[TableRow], float]:
-    """Return a function of a row that returns the mean over its benchmarks."""
-    return lambda row: float(np.mean([of(cell) for cell in row.responses.values()]))
+def mean(row: TableRow, of: Callable[[Cell], float]) -> float:
+    """Return the mean of a number of a cell over the benchmarks of a row."""
+    return float(np.mean([of(cell) for cell in row.responses.values()]))
 
 
-def _percent(share: Callable[[Cell], float]) -> Callable[[TableRow], float]:
-    """Return a function of a row that returns 100 times the mean over its benchmarks."""
-    mean = _mean(share)
-    return lambda row: 100 * mean(row)
+def _percent(heading: str, of: Callable[[Cell], float]) -> Column[TableRow]:
+    return Column(heading, lambda row: 100 * mean(row, of), ".2f")
 
 
 CHECKPOINT: Column[Any] = replace(METHOD, heading="Checkpoint")
@@ -56,11 +56,11 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
 
 SEEDS: Column[TableRow] = Column("Training seeds", lambda row: row.seeds)
 RESPONSES: list[Column[TableRow]] = [
-    Column("Mean tokens", _mean(lambda cell: cell.num_tokens), ".1f"),
-    Column("Truncated [%]", _percent(lambda cell: cell.truncated_fraction), ".2f"),
-    Column("No box [%]", _percent(lambda cell: cell.no_box_fraction), ".2f"),
-    Column("Duplicate [%]", _percent(lambda cell: cell.duplicate_fraction), ".2f"),
-    Column("Grader failed [%]", _percent(lambda cell: cell.failed_fraction), ".2f"),
+    Column("Mean tokens", lambda row: mean(row, lambda cell: cell.mean("num_tokens")), ".1f"),
+    _percent("Truncated [%]", lambda cell: cell.mean("truncated")),
+    _percent("No box [%]", lambda cell: cell.share("no_box")),
+    _percent("Duplicate [%]", lambda cell: cell.mean("duplicate")),
+    _percent("Grader failed [%]", lambda cell: cell.share(*FAILURES)),
 ]
 
 
@@ -73,28 +73,29 @@ def pass_and_majority(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of pass@N and majority@N."""
 
     def column(name: str, samples: int) -> Column[TableRow]:
-        most = _powers(samples)[-1]
-
         def value(row: TableRow) -> str:
             cell = row.responses[name]
-            return f"{100 * pass_at_k(cell.correct, most):.1f} / {100 * cell.majority:.1f}"
+            solved = pass_at_k(cell.correct, powers(samples)[-1])
+            return f"{100 * solved:.1f} / {100 * cell.majority:.1f}"
 
         return Column(name, value)
 
     return [*named(table), *(column(*one) for one in table.samples.items())]
 
 
-def _powers(samples: int) -> list[int]:
+def powers(samples: int) -> list[int]:
     """Return the powers of two up to N: the k of pass@k."""
     return [2**i for i in range(samples.bit_length())]
 
 
-def _by_rules(cell: Cell) -> float:
-    return cell.rule
+def by_rules(cell: Cell) -> float:
+    """Return the share of responses that are correct by the rules."""
+    return cell.mean("correct")
 
 
-def _with_verifier(cell: Cell) -> float:
-    return cell.with_verifier
+def with_verifier(cell: Cell) -> float:
+    """Return the share of responses that are correct by the rules or by the verifier."""
+    return cell.mean("correct_with_verifier")
 
 
 def verdicts(table: MainTable) -> list[Column[TableRow]]:
@@ -108,10 +109,10 @@ def verdicts(table: MainTable) -> list[Column[TableRow]]:
 
     return [
         *named(table),
-        Column("Rules", _percent(_by_rules), ".2f"),
-        Column("With verifier", _percent(_with_verifier), ".2f"),
+        _percent("Rules", by_rules),
+        _percent("With verifier", with_verifier),
         *map(flips, table.samples),
-        Column("Cut", lambda row: sum(cell.verifier_cut for cell in row.responses.values())),
+        Column("Cut", lambda row: sum(cell.cut for cell in row.responses.values())),
     ]
 
 
@@ -174,61 +175,3 @@ AUDIT: list[Column[AuditedRow]] = [
     Column("Mean of the six", lambda row: row.recomputed, ".2f"),
     Column("Difference", lambda row: row.difference, "+.2f"),
 ]
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the CSV: one number of one row."""
-
-    row: TableRow
-    of: str
-    """Its benchmark or average."""
-    metric: str
-    value: float | Interval
-
-    def cells(self, table: MainTable) -> list[str | int]:
-        """Return the cells of `CSV`."""
-        found, low, high = self.value, "", ""
-        if isinstance(found, Interval):
-            low, high = f"{found.low:.6f}", f"{found.high:.6f}"
-            found = found.value
-        value = f"{found:.6f}" if isinstance(found, float) else found
-        samples, row = table.samples.get(self.of, ""), self.row
-        problems = problems_of(table, self.of)
-        head = [row.size, row.method, self.of, self.metric, value, low, high]
-        return [*head, problems, samples, row.seeds, row.source]
-
-
-CSV = (
-    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
-)  # fmt: skip
-"""Headings of the CSV."""
-
-
-def problems_of(table: MainTable, of: str) -> int:
-    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
-    return sum(table.problems[name] for name in table.averages.get(of, [of]))
-
-
-def csv_lines(table: MainTable) -> Iterator[Line]:
-    """Yield the lines of the CSV; the benchmarks of each row come before its averages."""
-    for row in table.rows:
-        for name, samples in table.samples.items():
-            cell = row.responses[name]
-            yield Line(row, name, f"avg@{samples}", row.cells[name])
-            for k in _powers(samples):
-                yield Line(row, name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
-            yield Line(row, name, f"majority@{samples}", 100 * cell.majority)
-        for average in table.averages:
-            yield Line(row, average, "avg@N", row.cells[average])
-    for row in table.rows if table.verifier else ():
-        for name, samples in table.samples.items():
-            cell = row.responses[name]
-            yield Line(row, name, f"avg@{samples} by the rules", 100 * cell.rule)
-            yield Line(row, name, f"avg@{samples} with the verifier", 100 * cell.with_verifier)
-            for metric in ("flips", "judged", "cut"):
-                count = cell.verifier_cut if metric == "cut" else getattr(cell, metric)
-                yield Line(row, name, metric, count)
-        rules, both = (_percent(of)(row) for of in (_by_rules, _with_verifier))
-        yield Line(row, AVERAGE, "avg@N by the rules", rules)
-        yield Line(row, AVERAGE, "avg@N with the verifier", both)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapo import paths
+from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
 from stapo.files import AGAIN, DamagedFileError
@@ -42,12 +43,11 @@ def rows_of_size(
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    steps = study.training.steps
-    text = f"Lines: {smoothing(steps)}."
+    steps, text = study.training.steps, f"Lines: {smoothing(study.training.steps)}."
     if len(study.run.seeds) > 1:
         text = f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
     elif width_of(steps) > 1:
-        text = f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
+        text += " Pale behind them: the values of the steps."
     return text + (f" One of {stride(steps)} steps is drawn." if stride(steps) > 1 else "")
 
 
@@ -57,11 +57,7 @@ def stride(points: int) -> int:
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
-    """Return the (steps,) values of a quantity of the metrics in a training.
-
-    Raises:
-        DamagedFileError: the metrics are missing, damaged or incomplete, or a value is not a number.
-    """
+    """Return the (steps,) values of a quantity of the metrics in a training."""
     records = artefacts.metrics(run)
     path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
     for number, record in enumerate(records, start=1):
@@ -180,3 +176,43 @@ def accuracies(
                     line[step] = shares[name]
             lines[seed] = [100 * share for share in line.values()]
         yield from with_mean(lines, [*line], study.method(method).title)
+
+
+def over_steps(
+    artefacts: Artefacts,
+    name: str,
+    title: str,
+    label: str,
+    log: bool = False,
+    reference: tuple[float, str] | None = None,
+) -> Any:
+    """Return a quantity of the metrics: a panel per size, a line per method and one per training.
+
+    On a logarithmic axis, methods whose values are all 0 are left out.
+
+    Args:
+        artefacts: the files of the study.
+        name: key of the quantity in a record of the metrics.
+        title: title of the figure.
+        label: label of the vertical axis, with the unit.
+        log: whether that axis is logarithmic.
+        reference: height and label of a horizontal line.
+    """
+    study = artefacts.study
+    values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
+    shown = {run: found for run, found in values.items() if not log or (found > 0).any()}
+    rows = {size: [*rows_of_size(study, size, shown, positive=log)] for size in study.run.sizes}
+    group = charts.colours(artefacts.titles(), (row["group"] for of in rows.values() for row in of))
+    x, y = charts.step_axis(), charts.y_axis(label, log=log)
+    line = charts.rule(*reference) if reference else []
+    caption = f"{title} over the optimiser steps. {lines_of(study)}"
+    if log and any((found == 0).any() for found in values.values()):
+        caption += (
+            " A logarithmic axis has no 0: where a value is 0, its line has a gap, and a method in which "
+            "all are 0 is left out."
+        )
+    return charts.grid(
+        [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],
+        caption,
+        share_y=True,
+    )

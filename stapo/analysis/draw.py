@@ -89,12 +89,7 @@ def _converter() -> Any:
 
 
 def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
-    """Write one figure of a study in all formats.
-
-    Raises:
-        DamagedFileError: files that it is computed from are missing, damaged or incomplete.
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Write one figure of a study in all formats."""
     written = []
     for suffix, content in image(chart_of(Artefacts(study, root), name)).items():
         path = root / paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)

@@ -14,40 +14,19 @@ from stapo.study import Study
 
 
 def evidence_table(artefacts: Artefacts, name: str) -> Table:
-    """Return a table of evidence by its name.
-
-    Raises:
-        DamagedFileError: files that it is computed from are missing, damaged or incomplete.
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Return a table of evidence by its name."""
     table: Table = import_module(f"stapo.analysis.tables.{name}").make(artefacts)
     return table
 
 
-def evidence_texts(artefacts: Artefacts, name: str) -> dict[str, str]:
-    """Return suffix -> content of the files of a table of evidence; equal results give equal bytes.
-
-    Raises:
-        DamagedFileError, StaleScoreError: as for `evidence_table`.
-    """
-    study, exhibit = artefacts.study, declared("tables")[name]
-    table, made_by = evidence_table(artefacts, name), jobs_of(study).one("evidence", "").fingerprint
-    return {
-        suffix: render(table, suffix, (study.name, name), exhibit.title, made_by)
-        for suffix in paths.SUFFIXES
-    }
-
-
 def write_evidence(study: Study, name: str, root: Path = Path()) -> list[Path]:
-    """Write a table of evidence in its three formats.
-
-    Raises:
-        DamagedFileError, StaleScoreError: as for `evidence_table`.
-    """
+    """Write a table of evidence in its three formats; equal results give equal bytes."""
+    table, title = evidence_table(Artefacts(study, root), name), declared("tables")[name].title
+    made_by = jobs_of(study).one("evidence", "").fingerprint
     written = []
-    for suffix, text in evidence_texts(Artefacts(study, root), name).items():
+    for suffix in paths.SUFFIXES:
         path = root / paths.TABLE.format(study=study.name, table=name, suffix=suffix)
         with replace_file(path) as stream:
-            stream.write(text)
+            stream.write(render(table, suffix, (study.name, name), title, made_by))
         written.append(path)
     return written

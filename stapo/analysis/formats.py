@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,13 +57,9 @@ def template(name: str) -> jinja2.Template:
         "grid": markdown_grid,
         "headline_texts": headline_texts,
         "comparison_text": comparison_text,
-        "counted": _counted,
+        "counted": lambda number, what: f"{number} {what}{'s' * (number != 1)}",
     }
     return environment.get_template(name)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _visible(value: Any) -> Any:
@@ -73,20 +69,12 @@ def _visible(value: Any) -> Any:
 
 
 def render(table: Table, suffix: str, name: Sequence[str], title: str, made_by: str) -> str:
-    """Return a table of evidence as `md`, `tex` or `csv`.
-
-    Args:
-        table: the table.
-        suffix: the format.
-        name: study and name of the table.
-        title: heading of the table.
-        made_by: fingerprint of everything that determines it.
-    """
+    """Return a table of evidence as `md`, `tex` or `csv`; its name is that of the study and its own."""
     if suffix == "csv":
         return csv_text(_csv_lines(table))
-    if suffix == "tex":
-        return latex_table(name, table.noted(), made_by, f"{name[0]}: {title}")
     found = table.noted()
+    if suffix == "tex":
+        return latex_table(name, found, made_by, f"{name[0]}: {title}")
     heading = f"# {markdown(name[0])}, {markdown(title)}"
     texts = [heading, markdown(found.caption), markdown_grid(found.columns, found.rows)]
     return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
@@ -104,8 +92,7 @@ def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
 def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
     if isinstance(cell, str):
         return markdown(cell)
-    number = column.number(cell)
-    bounds = column.bounds(cell)
+    number, bounds = column.number(cell), column.bounds(cell)
     interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
     return (f"**{number}**" if cell.best else number) + cell.marks + interval
 
@@ -113,11 +100,7 @@ def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
 def latex_table(label: Sequence[str], table: Table, made_by: str, title: str) -> str:
     r"""Return a table as LaTeX, to be read by `\input`; long texts make it one that may have several pages.
 
-    Args:
-        label: parts of its label.
-        table: the table; its notes are set below it.
-        made_by: fingerprint of everything that determines it.
-        title: its caption in a list of tables.
+    Its notes are set below it, and its title stands in a list of tables.
     """
     shown = [column for column in table.columns if "tex" in column.formats]
     found = layout(shown, table.rows)
@@ -149,12 +132,12 @@ def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
     found = []
     for column in table.columns:
         values = [column.value(row) for row in table.rows]
-        numbers = [value.value if isinstance(value, Estimate) else value for value in values]
-        found.append([column.heading, *map(_plain, numbers)])
+        plain = [value.value if isinstance(value, Estimate) else value for value in values]
+        found.append([column.heading, *map(_plain, plain)])
         if any(isinstance(value, Estimate) for value in values):
             for end in ("low", "high"):
-                ends = [getattr(value, end, float("nan")) for value in values]
-                found.append([f"{column.heading}, {end}", *map(_plain, ends)])
+                ends = [_plain(getattr(value, end, nan)) for value in values]
+                found.append([f"{column.heading}, {end}", *ends])
     yield from zip(*found, strict=True)
 
 
@@ -175,13 +158,8 @@ def terminal_table(
     """Return a table for the terminal, whose text is not interpreted as markup.
 
     Headings and texts are folded, numbers never: print it with `crop=False`, so that a table that is wider
-    than the terminal keeps all of its digits.
-
-    Args:
-        found: columns of the table; what is not in Markdown is left out.
-        groups: rows of the table, in groups that are separated from each other.
-        title: text above it.
-        style: function that returns the style of a row.
+    than the terminal keeps all of its digits. Columns that are not in Markdown are left out, and groups of
+    rows are separated from each other.
     """
     table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown = [column for column in found if "md" in column.formats]

@@ -7,7 +7,7 @@ seeds. Their 95 % intervals are Student's over the repetitions, and are about th
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,54 +23,41 @@ Values = NDArray[Any]
 Verdict = Literal["yes", "no", "cannot be decided"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Quantity:
     """A number that each arm of each repetition has."""
 
     title: str
-    unit: str = ""
-    of: Callable[[Repetition, ArmRecord], float]
+    unit: str
     heading: str
     """Of the column of the table."""
+    of: Callable[[Repetition, ArmRecord], float]
 
 
-QUANTITIES: dict[str, Quantity] = {
+QUANTITIES = {
     "entropy": Quantity(
-        title="entropy, held-out prompts",
-        unit="nats",
-        heading="Entropy [nats]",
-        of=lambda one, arm: arm.entropy - one.entropy,
+        "entropy, held-out prompts", "nats", "Entropy [nats]",
+        lambda one, arm: arm.entropy - one.entropy,
     ),
     "entropy_resampled": Quantity(
-        title="entropy, held-out prompts, sampled anew",
-        unit="nats",
-        heading="Entropy, sampled anew [nats]",
-        of=lambda one, arm: arm.entropy_resampled - one.entropy,
+        "entropy, held-out prompts, sampled anew", "nats", "Entropy, sampled anew [nats]",
+        lambda one, arm: arm.entropy_resampled - one.entropy,
     ),
     "entropy_rollout": Quantity(
-        title="entropy, own rollout",
-        unit="nats",
-        heading="Entropy, own rollout [nats]",
-        of=lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
+        "entropy, own rollout", "nats", "Entropy, own rollout [nats]",
+        lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
     ),
     "reward": Quantity(
-        title="mean reward, held-out prompts",
-        heading="Reward",
-        of=lambda one, arm: arm.reward - one.reward,
+        "mean reward, held-out prompts", "", "Reward", lambda one, arm: arm.reward - one.reward
     ),
     "gradient_norm": Quantity(
-        title="gradient norm", heading="Gradient norm", of=lambda one, arm: arm.gradient_norm
+        "gradient norm", "", "Gradient norm", lambda one, arm: arm.gradient_norm
     ),
-    "cosine": Quantity(
-        title="cosine of gradients", heading="Cosine", of=lambda one, arm: arm.cosine
-    ),
+    "cosine": Quantity("cosine of gradients", "", "Cosine", lambda one, arm: arm.cosine),
     "kl": Quantity(
-        title="KL divergence",
-        unit="nats per token",
-        heading="KL [nats per token]",
-        of=lambda one, arm: arm.kl,
+        "KL divergence", "nats per token", "KL [nats per token]", lambda one, arm: arm.kl
     ),
-}
+}  # fmt: skip
 """Name -> quantity; entropies and rewards are changes by the update."""
 
 
@@ -109,43 +96,6 @@ def caption_of(study: Study) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArmRow:
-    """One arm at one checkpoint."""
-
-    checkpoint: str
-    arm: str
-    silenced: float
-    """Tokens per update, the mean over the repetitions."""
-    values: Mapping[str, Interval]
-    """Quantity -> value without silencing, or the difference of the arm from it."""
-
-
-def arm_rows(artefacts: Artefacts) -> list[ArmRow]:
-    """Return the rows of the table of the interventions.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
-    study = artefacts.study
-    return [
-        ArmRow(
-            checkpoint=title_of(study, checkpoint),
-            arm=arm_title(study, arm),
-            silenced=float(np.mean([one.arms[arm].silenced for one in done])),
-            values={
-                name: mean_of_seeds([*map(float, measured(done, name, arm))])
-                if arm == NOTHING
-                else difference(done, name, arm)
-                for name in QUANTITIES
-            },
-        )
-        for checkpoint in study.intervened()
-        for done in [artefacts.intervention(checkpoint).numbers.repetitions]
-        for arm in ARMS
-    ]
-
-
 # The verdict
 
 
@@ -159,13 +109,11 @@ class Effect:
     """Control -> |change of entropy| with S2T minus that of the control, held-out prompts, in nats."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CausalEffect:
+class CausalEffect(NamedTuple):
     """The answer to: does silencing cause stability here?"""
 
     verdict: Verdict
     reason: str
-    """One or two sentences."""
     effects: Sequence[Effect]
 
 
@@ -192,35 +140,28 @@ def effect_at(checkpoint: Checkpoint, done: Sequence[Repetition]) -> Effect:
 
 
 def causal_effect(artefacts: Artefacts) -> CausalEffect:
-    """Return whether silencing causes stability in a study, by `RULE`.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
+    """Return whether silencing causes stability in a study, by `RULE`."""
     checkpoints = artefacts.study.intervened()
     effects = [
         effect_at(one, artefacts.intervention(one).numbers.repetitions) for one in checkpoints
     ]
-    verdicts = sorted({effect.verdict for effect in effects})
     seeds = {one.seed for one in checkpoints if one.seed is not None}
-    verdict: Verdict = "cannot be decided"
+    found, undecided = {effect.verdict for effect in effects}, "cannot be decided"
     if not effects:
         reason = "The study makes no interventions."
-    elif len(verdicts) > 1:
+    elif len(found) > 1:
         reason = "The checkpoints do not agree."
-    elif verdicts == [verdict]:
+    elif found == {undecided}:
         reason = "The intervals leave it open at every checkpoint."
     elif len(seeds) < 2:
         reason = (
-            f"At the checkpoints that were examined the answer is {verdicts[0]}, but they are not of two "
-            "training seeds."
+            f"At the checkpoints that were examined the answer is {effects[0].verdict}, but they are not of "
+            "two training seeds."
         )
     else:
-        verdict = effects[0].verdict
-        reason = (
-            f"The answer is the same at {len(effects)} checkpoints of {len(seeds)} training seeds."
-        )
-    return CausalEffect(verdict=verdict, reason=reason, effects=effects)
+        where = f"{len(effects)} checkpoints of {len(seeds)} training seeds"
+        return CausalEffect(effects[0].verdict, f"The answer is the same at {where}.", effects)
+    return CausalEffect("cannot be decided", reason, effects)
 
 
 # The lemma
@@ -247,9 +188,9 @@ def ranks_of(values: Values) -> Values:
 
 def rank_correlation(one: Values, other: Values) -> float:
     """Return Spearman's rank correlation, nan where one of the two is constant."""
-    ranks = [ranks_of(values) - (len(values) + 1) / 2 for values in (one, other)]
-    norms = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
-    return float((ranks[0] * ranks[1]).sum()) / norms if norms else nan
+    if len({*one}) == 1 or len({*other}) == 1:
+        return nan
+    return float(np.corrcoef(ranks_of(one), ranks_of(other))[0, 1])
 
 
 def changes(artefacts: Artefacts, checkpoint: Checkpoint) -> list[tuple[Values, Values]]:
@@ -265,27 +206,21 @@ def changes(artefacts: Artefacts, checkpoint: Checkpoint) -> list[tuple[Values, 
 
 def lemma_correlation(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
     """Return the rank correlation of predicted and measured change, the mean over the repetitions."""
-    return _over_repetitions(artefacts, checkpoint, rank_correlation)
+    return _over_repetitions([rank_correlation(*pair) for pair in changes(artefacts, checkpoint)])
 
 
 def lemma_sizes(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
     """Return the rank correlation of the absolute values of predicted and measured change."""
-    return _over_repetitions(
-        artefacts, checkpoint, lambda one, other: rank_correlation(np.abs(one), np.abs(other))
-    )
+    pairs = changes(artefacts, checkpoint)
+    return _over_repetitions([rank_correlation(*map(np.abs, pair)) for pair in pairs])
 
 
 def lemma_signs(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
     """Return the share of tokens whose entropy rises or falls as predicted, in percent."""
-    return _over_repetitions(
-        artefacts, checkpoint, lambda one, other: 100 * float(((one > 0) == (other > 0)).mean())
-    )
+    pairs = changes(artefacts, checkpoint)
+    return _over_repetitions([100 * float(((x > 0) == (y > 0)).mean()) for x, y in pairs])
 
 
-def _over_repetitions(
-    artefacts: Artefacts, checkpoint: Checkpoint, of: Callable[[Values, Values], float]
-) -> Interval:
-    """Return the mean over the repetitions of a function of predicted and measured change."""
-    found = [of(*pair) for pair in changes(artefacts, checkpoint)]
+def _over_repetitions(found: Sequence[float]) -> Interval:
     known = [one for one in found if not isnan(one)]
     return mean_of_seeds(known) if known else Interval(nan, nan, nan)

@@ -6,7 +6,7 @@ What is written is ASCII. A character that pdflatex cannot typeset is shown by i
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -49,35 +49,26 @@ ACCENTS = {
 DOTLESS = {"i": r"\i", "j": r"\j"}
 MINUS = re.compile(r"(?<![\w.)\]}-])-(?=\d)|(?<=\de)-(?=\d)")
 """The minus of a number or of its exponent; other hyphens stay hyphens."""
-JOINED = "-',"
-"""Characters of which the font joins two into one."""
 PIECE = 12
 """Characters of a paragraph without a space after which a line may be broken."""
-LABEL = re.compile("[^A-Za-z0-9.:+-]")
-LONG = 32
-"""Characters of a text that is set as a paragraph, in a table that may continue on the next page."""
-SHORT = 12
-"""The same where such a table is too wide."""
+LONG, SHORT = 32, 12
+"""Characters of a text that is set as a paragraph: in any table, and in one that is too wide otherwise."""
 HEADING = 16
 """Characters in a line of a heading, unless a word is longer."""
 SIZES = (("footnotesize", 72, False), ("scriptsize", 84, False), ("scriptsize", 132, True))
 """Sizes of letters, about how many of their characters a line has, and whether the page is turned."""
 GAP = 2
 """Characters between two columns, about."""
-NARROWEST = 9
-"""Characters in a line of a paragraph, at least."""
-READABLE = 16
-"""The same where smaller letters or a turned page allow it."""
+NARROWEST, READABLE = 9, 16
+"""Characters in a line of a paragraph: at least, and where smaller letters or a turned page allow it."""
 MANY_LINES = 48
 """Lines of a table that fit on a page."""
 
 
 def latex(text: object, paragraph: bool = False) -> str:
-    """Return LaTeX that shows text literally, with minus signs in front of negative numbers.
+    """Return LaTeX that shows untrusted text literally, with minus signs in front of negative numbers.
 
-    Args:
-        text: untrusted text.
-        paragraph: whether words that are too long for a line may be broken.
+    In a paragraph, words that are too long for a line may be broken.
     """
     shown = MINUS.sub("\u2212", visible(str(text)))
     found, length = [], 0
@@ -87,7 +78,12 @@ def latex(text: object, paragraph: bool = False) -> str:
         if paragraph and length > PIECE:
             found.append(r"\allowbreak{}")
             length = 1
-        found.append(_after(before, character))
+        if character == before == " ":
+            found.append(r"\ ")
+        else:  # Of these, the font joins two into one character.
+            found.append(
+                "{}" * (character == before and character in "-',") + _character(character)
+            )
     if found and found[-1] == " ":
         found[-1] = r"\ "
     if found and found[0] in ("[", "*"):  # An argument of the command that ends a row.
@@ -95,20 +91,10 @@ def latex(text: object, paragraph: bool = False) -> str:
     return "".join(found)
 
 
-def _after(before: str, character: str) -> str:
-    if character == before == " ":
-        return r"\ "
-    if character == before and character in JOINED:
-        return "{}" + character
-    return _character(character)
-
-
 @cache
 def _character(character: str) -> str:
-    if character in CHARACTERS:
-        return CHARACTERS[character]
-    if character.isascii():
-        return character
+    if character in CHARACTERS or character.isascii():
+        return CHARACTERS.get(character, character)
     parts = unicodedata.normalize("NFD", character)
     letter, accent = parts[0], ACCENTS.get(parts[1:])
     if letter.isascii() and letter.isalpha() and accent:
@@ -118,7 +104,7 @@ def _character(character: str) -> str:
 
 def latex_label(*parts: str) -> str:
     """Return the label of a table; characters that a label may not hold become hyphens."""
-    return "tab:" + LABEL.sub("-", "-".join(parts))
+    return "tab:" + re.sub("[^A-Za-z0-9.:+-]", "-", "-".join(parts))
 
 
 @dataclass(frozen=True)
@@ -140,18 +126,25 @@ def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
     """
     widths = [max(map(len, (*c.heading.split(), *_texts(c, rows))), default=0) for c in columns]
     texts = {i: w for i, w in enumerate(widths) if columns[i].text}
-    long = {i: w for i, w in texts.items() if w > LONG}
-    if not long:
-        return _layout_of_numbers(columns, rows, sum(widths) + GAP * len(widths))
+    kinds = ["l" if column.text else "r" for column in columns]
+    if max(texts.values(), default=0) <= LONG:
+        intervals = any(
+            isinstance(cell, Estimate) and column.bounds(cell)
+            for column in columns
+            for cell in map(column.shown, rows)
+        )
+        if len(rows) * (1 + intervals) <= MANY_LINES:
+            return Layout("".join(kinds))
+        width = sum(widths) + GAP * len(widths)
+        size, _, turned = next((one for one in SIZES if width <= one[1]), SIZES[-1])
+        return Layout("".join(kinds), size=size, turned=turned)
     # In a wide table, shorter texts are paragraphs too, and then the letters are smaller.
-    size, line, turned = SIZES[0]
     for least, (size, line, turned) in ((LONG, SIZES[0]), *((SHORT, one) for one in SIZES)):  # noqa: B007
         long = {i: w for i, w in texts.items() if w > least}
         left = line - sum(w + GAP for i, w in enumerate(widths) if i not in long)
         if left >= sum(min(w, READABLE) + GAP for w in long.values()):
             break
-    left = max(left, len(long) * (NARROWEST + GAP)) - len(long) * (NARROWEST + GAP)
-    kinds = [_side(column) for column in columns]
+    left = max(left - len(long) * (NARROWEST + GAP), 0)
     for i, width in long.items():
         # Square roots: a text of four times the length gets twice the width.
         share = width**0.5 / sum(w**0.5 for w in long.values())
@@ -160,22 +153,8 @@ def layout(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> Layout:
     return Layout("".join(kinds), frozenset(long), size, turned)
 
 
-def _layout_of_numbers(columns: Sequence[Column[Any]], rows: Sequence[Any], width: int) -> Layout:
-    preamble = "".join(map(_side, columns))
-    intervals = any(
-        not isinstance(cell, str) and column.bounds(cell)
-        for column in columns
-        for cell in map(column.shown, rows)
-    )
-    if len(rows) * (1 + intervals) <= MANY_LINES:
-        return Layout(preamble)
-    size, _, turned = next((one for one in SIZES if width <= one[1]), SIZES[-1])
-    return Layout(preamble, size=size, turned=turned)
-
-
 def _texts(column: Column[Any], rows: Sequence[Any]) -> Iterator[str]:
-    for row in rows:
-        cell = column.shown(row)
+    for cell in map(column.shown, rows):
         if isinstance(cell, str):
             yield cell
         else:
@@ -192,59 +171,48 @@ def table_lines(
         if columns[0] is SIZE and before not in (None, cells[0]):
             yield r"\midrule"
         before = cells[0]
-        pairs = list(zip(columns, cells, strict=True))
-        values = [
-            _value(column, cell, i in found.paragraphs) for i, (column, cell) in enumerate(pairs)
+        parts = [
+            _parts(column, cell, i in found.paragraphs)
+            for i, (column, cell) in enumerate(zip(columns, cells, strict=True))
         ]
-        intervals = [_interval(column, cell) for column, cell in pairs]
         if found.size:
             # A line of its own would stand below the last line of the paragraphs, or on the next page.
-            yield _line(map(_stacked, values, intervals))
+            yield _line([
+                rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{value} \\ {interval}\end{{tabular}}"
+                if interval else value for value, interval in parts
+            ])  # fmt: skip
             continue
+        values, intervals = zip(*parts, strict=True)
         yield _line(values)
         if any(intervals):
             yield _line(intervals)
 
 
-def _stacked(value: str, interval: str) -> str:
-    return (
-        rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{value} \\ {interval}\end{{tabular}}"
-        if interval
-        else value
-    )
-
-
-def heading_line(columns: Sequence[Column[Any]], paragraphs: frozenset[int] = frozenset()) -> str:
-    """Return the line of headings; long ones have several lines, so that columns are narrow."""
-    return _line(
-        latex(column.heading + column.footnote, True) if i in paragraphs else _heading(column)
-        for i, column in enumerate(columns)
-    )
-
-
-def _heading(column: Column[Any]) -> str:
-    heading = str(column.heading) + column.footnote
-    lines = textwrap.wrap(heading, HEADING, break_long_words=False, break_on_hyphens=False)
-    stacked = r"\\".join(latex(line) for line in lines)
-    return rf"\shortstack[{_side(column)}]{{{stacked}}}" if len(lines) > 1 else stacked
-
-
-def _side(column: Column[Any]) -> str:
-    return "l" if column.text else "r"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _value(column: Column[Any], cell: str | Estimate, paragraph: bool) -> str:
+def _parts(column: Column[Any], cell: str | Estimate, paragraph: bool) -> tuple[str, str]:
+    """Return a cell, and the interval below it; empty without one."""
     if isinstance(cell, str):
-        return latex(cell, paragraph)
-    number = latex(column.number(cell))
+        return latex(cell, paragraph), ""
+    number, bounds = latex(column.number(cell)), column.bounds(cell)
     marks = "".join(TEX_MARKS[mark] for mark in cell.marks)
-    return (rf"\textbf{{{number}}}" if cell.best else number) + (f"$^{{{marks}}}$" if marks else "")
+    value = (rf"\textbf{{{number}}}" if cell.best else number) + (f"$^{{{marks}}}$" * bool(marks))
+    return value, rf"{{\scriptsize [{', '.join(map(latex, bounds))}]}}" if bounds else ""
 
 
-def _interval(column: Column[Any], cell: str | Estimate) -> str:
-    bounds = None if isinstance(cell, str) else column.bounds(cell)
-    return rf"{{\scriptsize [{', '.join(map(latex, bounds))}]}}" if bounds else ""
+def heading_line(columns: Sequence[Column[Any]], paragraphs: frozenset[int]) -> str:
+    """Return the line of headings; long ones have several lines, so that columns are narrow."""
+    cells = []
+    for i, column in enumerate(columns):
+        heading = column.heading + column.footnote
+        lines = textwrap.wrap(heading, HEADING, break_long_words=False, break_on_hyphens=False)
+        if i in paragraphs:
+            cells.append(latex(heading, True))
+        elif len(lines) > 1:
+            stacked = r"\\".join(map(latex, lines))
+            cells.append(rf"\shortstack[{'l' if column.text else 'r'}]{{{stacked}}}")
+        else:
+            cells.append(latex(heading))
+    return _line(cells)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"

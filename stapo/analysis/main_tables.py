@@ -1,7 +1,9 @@
-"""Writing and printing of the paper-style table of one decoding, and of the audit of the paper's table."""
+"""Writing and printing of main tables (`stapo show`), and the audit of the paper's table (`stapo paper`)."""
 
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -9,13 +11,15 @@ from rich.text import Text
 from stapo import paths
 from stapo.analysis import columns
 from stapo.analysis.against_paper import AgainstPaper, compare
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.formats import csv_text, latex_table, template, terminal_table
+from stapo.analysis.formats import latex_table, template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, MainTable
 from stapo.analysis.table import Table
+from stapo.analysis.values import main_csv, values_table
 from stapo.files import replace_file
 from stapo.reference import paper
 from stapo.study import Study
@@ -25,24 +29,19 @@ from stapo.text import visible
 def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
     """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
     if suffix == "csv":
-        return csv_text([columns.CSV, *(line.cells(table) for line in columns.csv_lines(table))])
+        return main_csv(table)
     sources = {row.title: row.source for row in table.rows if row.source}
     if suffix == "tex":
         conditions = f"{table.study}, {table.title}"
         found = Table(
             columns=columns.accuracy(table),
             rows=table.rows,
-            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below."
-            + (table.part and f" {table.part}"),
+            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below.",
             notes=[
                 *(f"{title}: {source}." for title, source in sources.items()),
                 *headline_texts(table),
                 # Of a study, only the headlines: it may have many comparisons.
-                *(
-                    comparison_text(table, c) + "."
-                    for c in table.comparisons
-                    if not table.headlines
-                ),
+                *(f"{comparison_text(table, c)}." for c in table.comparisons if table.checkpoints),
                 *table.notes,
             ],
         )
@@ -52,11 +51,7 @@ def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:
-    """Write the table of one decoding in its three formats.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Write the table of one decoding in its three formats."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
     return write_table(table, compare(study, table), root)
 
@@ -67,36 +62,29 @@ def write_table(
     """Write a table in its three formats; only Markdown contains the comparison with the paper."""
     written = []
     for suffix in paths.SUFFIXES:
-        path = root / paths.MAIN_TABLE.format(
-            study=table.study, decoding=table.decoding, suffix=suffix
-        )
-        with replace_file(path) as stream:
+        at = {"study": table.study, "decoding": table.decoding, "suffix": suffix}
+        written.append(root / paths.MAIN_TABLE.format(**at))
+        with replace_file(written[-1]) as stream:
             stream.write(render(table, suffix, against))
-        written.append(path)
     return written
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with headlines and differences below it."""
-    further = {name for name in table.averages if name != AVERAGE}
+    """Print the main table, with further averages, headlines and differences below it."""
+    further = [name for name in table.averages if name != AVERAGE]
     shown = [column for column in columns.accuracy(table) if column.heading not in further]
-    sizes = [list(rows) for _, rows in groupby(table.rows, lambda row: row.size)]
+    sizes = {size: [*rows] for size, rows in groupby(table.rows, lambda row: row.size)}
     title = Text(f"{table.study}, {table.title}, in %")
-    console.print(terminal_table(shown, sizes, title), crop=False)
-    for line in filter(None, (table.part, *_further_averages(table), *headline_texts(table))):
-        console.print(Text(visible(line)))
-    for comparison in table.comparisons:
-        console.print(Text("  " + visible(comparison_text(table, comparison))))
-
-
-def _further_averages(table: MainTable) -> list[str]:
-    """Return a line for each size and each average besides Avg, whose columns do not fit."""
+    console.print(terminal_table(shown, sizes.values(), title), crop=False)
     lines = []
-    for heading in table.averages:
-        for size, rows in groupby(table.rows, lambda row: row.size):
+    for heading in further:
+        for size, rows in sizes.items():
             values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)
-            lines += [f"{heading}, {size}: {values}"] * (heading != AVERAGE)
-    return lines
+            lines.append(f"{heading}, {size}: {values}")
+    lines += headline_texts(table)
+    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    for line in lines:
+        console.print(Text(visible(line)))
 
 
 def print_audit(console: Console) -> None:
@@ -114,3 +102,32 @@ def print_audit(console: Console) -> None:
         console.print(Text(f"\n{heading}", style="bold"))
         for line in found:
             console.print(Text(f"- {line}"))
+
+
+def show_study(study: Study, root: Path = Path()) -> None:
+    """Print the main tables and the paths of tables, figures and report."""
+    console, tables = Console(), _tables(study, root)
+    for table in tables:
+        print_table(table, console)
+    for note in _notes(tables):
+        console.print(Text(visible(note)), style="dim")
+    console.print()
+    for what, path in paths.results_of(study).items():
+        console.print(Text(f"{what:8} {path}"))
+    console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
+
+
+def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
+    """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
+    values = values_table(Artefacts(study, root)).to_pylist()
+    notes = _notes(_tables(study, root))
+    return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
+
+
+def _tables(study: Study, root: Path) -> list[MainTable]:
+    return [main_table(study, d, read_scores(study, d, root)) for d in study.run.decodings]
+
+
+def _notes(tables: Iterable[MainTable]) -> list[str]:
+    """Return the notes of some tables, each once."""
+    return [*dict.fromkeys(note for table in tables for note in table.notes)]

@@ -5,9 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from stapo.analysis.cells import Cell
 from stapo.analysis.equal_weights import SameWeights
 from stapo.analysis.rows import Comparison, Headline, MainTable
-from stapo.analysis.selection import rule_text
 from stapo.study import Study
-from stapo.study.schema import Verifier
 
 SIGNIFICANT = 0.05
 FEW_SEEDS = 5
@@ -41,12 +39,7 @@ def compared_note(seeds: int) -> str:
 
 
 def notes(study: Study, differing: Collection[str]) -> list[str]:
-    """Return the notes that a reader of the table must know.
-
-    Args:
-        study: the study.
-        differing: targets that differ from a row, which has their mark.
-    """
+    """Return the notes of a table, some of whose targets differ from a row, which has their mark."""
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = accuracy_notes(study)
     if targets and baselines:
@@ -58,8 +51,15 @@ def notes(study: Study, differing: Collection[str]) -> list[str]:
             if name in differing
         ]
     if study.full_steps():
-        lines.append(rule_text(study.evaluation.select, study.evaluation.development))
-    lines += verifier_notes(study)
+        chosen = {
+            "last": "the last",
+            "development": f"the best on {', '.join(study.evaluation.development)}, shown in no table",
+        }
+        rule = study.evaluation.select
+        lines.append(
+            f"Checkpoint of each training: {chosen.get(str(rule), f'that after step {rule}')}."
+        )
+    lines += _verifier_notes(study)
     if 1 < seeds < FEW_SEEDS:
         lines.append(
             f"{seeds} training seeds: their spread is uncertain, which makes the intervals wide."
@@ -69,38 +69,32 @@ def notes(study: Study, differing: Collection[str]) -> list[str]:
     return lines
 
 
-def verifier_notes(study: Study) -> list[str]:
+def _verifier_notes(study: Study) -> list[str]:
     """Return a note on the verifier, its prompt template, and whether its verdicts count."""
     verifier = study.evaluation.verifier
     if verifier is None:
         return []
     counts = study.evaluation.verdict == "verifier"
     counted = "count where" if counts else "are not counted here, also where"
+    asked = "it was asked in this suite's own words, not in those that its authors publish"
+    if (own := verifier.template) != "own":
+        asked = f"it was asked with {own.name} of {own.github} at {own.revision[:8]}"
     return [
-        f"Answers that the rules reject {counted} {verifier.hub} accepts them; {_wording(verifier)}. "
+        f"Answers that the rules reject {counted} {verifier.hub} accepts them; {asked}. "
         f"Of a prompt longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
     ]
 
 
-def _wording(verifier: Verifier) -> str:
-    if verifier.template == "own":
-        return "it was asked in this suite's own words, not in those that its authors publish"
-    template = verifier.template
-    at = f"{template.github} at {template.revision[:8]}"
-    return f"it was asked with {template.name} of {at}"
-
-
 def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
     """Return a note on the cells with answers on which the grader failed; empty without failures."""
-    found = [
-        f"{' '.join(filter(None, place))} {cell.timeouts} timeouts, {cell.crashes} crashes "
-        f"of {cell.correct.size}"
-        for place, cell in cells.items()
-        if cell.timeouts or cell.crashes
-    ]
-    if not found:
-        return []
-    return [f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."]
+    found = []
+    for place, cell in cells.items():
+        timeouts, crashes = ((cell.rows["verdict"] == name).sum() for name in ("timeout", "crash"))
+        if timeouts or crashes:
+            what = f"{timeouts} timeouts, {crashes} crashes of {cell.correct.size}"
+            found.append(f"{' '.join(filter(None, place))} {what}")
+    text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
+    return [text] if found else []
 
 
 def weights_notes(study: Study, same: Sequence[SameWeights]) -> list[str]:

@@ -34,11 +34,6 @@ class AuditedRow:
         return abs(self.difference) <= ROUNDING
 
 
-def decodings() -> list[str]:
-    """Return the decodings of the paper's table."""
-    return [name for name in paper()["table"] if name not in ("revision", "confidence")]
-
-
 def decoding_title(name: str) -> str:
     """Return a decoding of the paper's table as people say it, such as `T = 1.0, top-p = 1.0`."""
     title: str = paper()["decodings"][name]
@@ -48,21 +43,16 @@ def decoding_title(name: str) -> str:
 def audit_rows() -> list[AuditedRow]:
     """Return each row of the paper's table with its recomputed average."""
     return [
-        AuditedRow(
-            name, size, method, METHODS[method].title, row[-1], sum(row[:-1]) / len(row[:-1])
-        )
-        for name in decodings()
+        AuditedRow(name, size, method, METHODS[method].title, stated, sum(parts) / len(parts))
+        for name in paper()["decodings"]
         for size, methods in paper()["table"][name].items()
-        for method, row in methods.items()
+        for method, (*parts, stated) in methods.items()
     ]
 
 
 def stated_headline(revision: str, decoding: str) -> Headline | None:
-    """Return the headline of a revision computed from its stated averages; None if they are not known."""
-    if revision != paper()["table"]["revision"]:
-        return None
-    method = paper()["headline"][revision]["method"]
-    return headline(stated_averages(decoding), method, BASELINES)
+    """Return the headline of a revision from its stated averages; None if its table is not known."""
+    return _headline(revision, stated_averages(decoding))
 
 
 def recomputed_headline(revision: str, decoding: str) -> Headline | None:
@@ -71,6 +61,10 @@ def recomputed_headline(revision: str, decoding: str) -> Headline | None:
     for row in audit_rows():
         if row.decoding == decoding:
             averages.setdefault(row.size, {})[row.method] = row.recomputed
+    return _headline(revision, averages)
+
+
+def _headline(revision: str, averages: dict[str, dict[str, float]]) -> Headline | None:
     if revision != paper()["table"]["revision"]:
         return None
     return headline(averages, paper()["headline"][revision]["method"], BASELINES)
@@ -93,23 +87,36 @@ def audit_text() -> str:
 
 
 def statements() -> dict[str, list[str]]:
-    """Return heading -> what the paper and others say, and the paper's headlines recomputed."""
+    """Return heading -> what the paper and others say in percent, and the paper's headlines recomputed."""
+    base = paper()["base"]
+    about = f"[{confidence(base['confidence'])}] ({base['source']}; {base['protocol']})"
     return {
         "Headlines: mean relative gain over the strongest baseline": [*_headlines()],
         "Ablations and sensitivities": [said(one) for one in paper()["claims"]],
         "Worth knowing": [said(one) for one in paper()["notes"]],
-        "Trained by others": [*_independent()],
-        "Base models, under another protocol than the suite's": [*_bases()],
+        "Trained by others": [
+            f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average "
+            f"{_listed(averages)}; revision of the mask: {one['revision']}"
+            for one in paper()["independent"]
+            for size, averages in one["averages"].items()
+        ],
+        "Base models, under another protocol than the suite's": [
+            f"{hub} {about}: {_listed(values)}" for hub, values in base["models"].items()
+        ],
     }
+
+
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in values.items())
 
 
 def _headlines() -> Iterator[str]:
     for revision, stated in paper()["headline"].items():
-        for name in decodings():
+        for name, title in paper()["decodings"].items():
             gains = stated.get("gains", {}).get(name, {})
             sizes = ", ".join(f"{size} {gain:.2f} %" for size, gain in gains.items())
             line = (
-                f"{METHODS[stated['method']].title}, {revision}, {decoding_title(name)}: stated "
+                f"{METHODS[stated['method']].title}, {revision}, {title}: stated "
                 f"{stated['means'][name]:.2f} %{f' ({sizes})' if sizes else ''} "
                 f"[{confidence(stated['confidence'])}]"
             )
@@ -121,27 +128,6 @@ def _headlines() -> Iterator[str]:
                 )
             else:
                 yield f"{line}; the table of this revision is not known, so it cannot be recomputed"
-
-
-def _independent() -> Iterator[str]:
-    """Yield results of STAPO trainings by others, in percent."""
-    for one in paper()["independent"]:
-        for size, averages in one["averages"].items():
-            numbers = ", ".join(f"{title} {value:.2f}" for title, value in averages.items())
-            yield (
-                f"{one['by']} [{confidence(one['confidence'])}]: {one['models']} {size}, average {numbers}; "
-                f"revision of the mask: {one['revision']}"
-            )
-
-
-def _bases() -> Iterator[str]:
-    """Yield published results of the base models by their authors, in percent."""
-    base = paper()["base"]
-    about = f"[{confidence(base['confidence'])}] ({base['source']}; {base['protocol']})"
-    for hub, values in base["models"].items():
-        yield f"{hub} {about}: " + ", ".join(
-            f"{name} {value:.2f}" for name, value in values.items()
-        )
 
 
 def said(one: dict[str, str]) -> str:

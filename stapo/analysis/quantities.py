@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, fsum, nan
 
 import numpy as np
@@ -16,7 +17,7 @@ from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.analysis.stability import entropies
-from stapo.analysis.table import Estimate, Interval, with_interval
+from stapo.analysis.table import Interval, scaled, with_interval
 from stapo.evaluation.statistics import (
     Array,
     interval,
@@ -81,37 +82,21 @@ def _need_papers(study: Study, sizes: Iterable[str]) -> None:
 # Entropy and silencing over the steps
 
 
-def _of_entropy(artefacts: Artefacts, method: str, which: str) -> list[Measured]:
+def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
+    """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
-    found = []
-    for size in artefacts.study.run.sizes:
-        values = [getattr(one, which) for one in entropies(artefacts, size, method)]
-        what = f"{which} entropy of {artefacts.study.method(method).title} [ratio]"
-        # The limit of a collapse is 0.1.
-        found.append(Measured(size, what, ratio_of_seeds(values), ".3f"))
-    return found
+    for name in which:
+        what = f"{name} entropy of {artefacts.study.method(method).title} [ratio]"
+        for size in artefacts.study.run.sizes:
+            values = [getattr(one, name) for one in entropies(artefacts, size, method)]
+            # The limit of a collapse is 0.1.
+            yield Measured(size, what, ratio_of_seeds(values), ".3f")
 
 
-def lowest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the lowest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "lowest")
-
-
-def highest_entropy(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the highest entropy of a method, as docs/stability.md defines it."""
-    return _of_entropy(artefacts, method, "highest")
-
-
-def entropy_range(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the lowest and the highest entropy of a method."""
-    return lowest_entropy(artefacts, method) + highest_entropy(artefacts, method)
-
-
-def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the spread of a method's entropy divided by that of each baseline."""
+def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the spread of a method's entropy divided by that of each baseline."""
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    found = []
     for size in study.run.sizes:
         ours, *theirs = (
             [one.spread for one in entropies(artefacts, size, name)]
@@ -119,18 +104,16 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> list[Measured
         )
         for name, spreads in zip(BASELINES, theirs, strict=True):
             what = f"spread of entropy, {study.method(method).title} / {study.method(name).title}"
-            found.append(Measured(size, what, ratio_between(ours, spreads)))
-    return found
+            yield Measured(size, what, ratio_between(ours, spreads))
 
 
-def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the highest quantile of the tokens' entropies up to 80 %, divided by the highest one of all.
+def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the highest quantile of the tokens' entropies up to 80 %, divided by the highest one of all.
 
     Both are means over the last tenth of the steps.
     """
     study = artefacts.study
     _need(study, [method])
-    found = []
     for size in study.run.sizes:
         late = [
             _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
@@ -141,8 +124,7 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> list[Mea
         high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
         what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
-        found.append(Measured(size, what, ratio_of_seeds(ratios), ".3f"))
-    return found
+        yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
 def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
@@ -160,28 +142,24 @@ def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float
         raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
 
 
-def steps_with_few_silenced(artefacts: Artefacts, method: str) -> list[Measured]:
+def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
     """Return the share of the steps in which less than 0.01 % of the tokens are silenced.
 
     Small steps are pooled: where a step has 1,000 tokens, one silenced token is 0.1 %.
     """
     study = artefacts.study
     _need(study, [method])
-    what, found = f"steps with less than {PAPER_SILENCED:g} % silenced [%]", []
+    what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
     for size in study.run.sizes:
-        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-        few = [_silenced(artefacts, run) < PAPER_SILENCED for run in runs]
-        shares = [100.0 * float(one.mean()) for one in few]
-        found.append(Measured(size, what, mean_of_seeds(shares), ".1f"))
-    return found
-
-
-def _silenced(artefacts: Artefacts, run: TrainingRun) -> Array:
-    """Return the silenced tokens of a training in %, as `pooled`."""
-    shares, tokens = (
-        values_of(artefacts, run, name) for name in ("silenced_fraction", "num_tokens")
-    )
-    return pooled(shares, tokens)
+        shares = []
+        for seed in study.run.seeds:
+            run = TrainingRun(size, method, seed)
+            percent = pooled(
+                values_of(artefacts, run, "silenced_fraction"),
+                values_of(artefacts, run, "num_tokens"),
+            )
+            shares.append(100.0 * float((percent < PAPER_SILENCED).mean()))
+        yield Measured(size, what, mean_of_seeds(shares), ".1f")
 
 
 def pooled(shares: Array, tokens: Array) -> Array:
@@ -207,10 +185,9 @@ def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
     return accuracies(artefacts, decoding, tuple(artefacts.study.run.benchmarks))
 
 
-def gain(artefacts: Artefacts, method: str, decoding: str) -> list[Measured]:
-    """Return Avg of a method minus that of the strongest baseline, in points."""
+def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
+    """Yield Avg of a method minus that of the strongest baseline, in points."""
     study, known = artefacts.study, _baselines(artefacts, method, decoding)
-    found = []
     for size in study.run.sizes:
         strongest = max(BASELINES, key=lambda name: known.values[size, name].value)
         value = known.values[size, method].value - known.values[size, strongest].value
@@ -218,8 +195,7 @@ def gain(artefacts: Artefacts, method: str, decoding: str) -> list[Measured]:
         others = np.max([known.draws[size, name] for name in BASELINES], axis=0)
         what = f"{study.method(method).title} minus {study.method(strongest).title} [points of Avg]"
         drawn = interval(value, known.draws[size, method] - others)
-        found.append(Measured(size, what, drawn, "+.2f"))
-    return found
+        yield Measured(size, what, drawn, "+.2f")
 
 
 def _relative(
@@ -241,8 +217,8 @@ def _relative(
 
 def gain_between_decodings(
     artefacts: Artefacts, method: str, decoding: str, other: str
-) -> list[Measured]:
-    """Return the relative gain under a decoding minus that under another, means over the study's sizes."""
+) -> Iterator[Measured]:
+    """Yield the relative gain under a decoding minus that under another, means over the study's sizes."""
     study = artefacts.study
     _need(study, decodings=[decoding, other])
     first, second = (
@@ -251,7 +227,7 @@ def gain_between_decodings(
     value = interval(first[0] - second[0], first[1] - second[1])
     here, there = (study.decodings[name].title for name in (decoding, other))
     what = f"relative gain of {study.method(method).title} at {here} minus at {there} [%]"
-    return [Measured(_all(study.run.sizes), what, value, "+.2f")]
+    yield Measured(_all(study.run.sizes), what, value, "+.2f")
 
 
 def _all(sizes: Sequence[str]) -> str:
@@ -259,27 +235,22 @@ def _all(sizes: Sequence[str]) -> str:
 
 
 def headline(
-    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str] = ()
-) -> list[Measured]:
-    """Return the relative gain over the strongest baseline, mean over the paper's sizes or some of them."""
-    study, sizes = artefacts.study, sizes or [*paper()["models"]]
+    artefacts: Artefacts, method: str, decoding: str, size: str | None = None
+) -> Iterator[Measured]:
+    """Yield the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
+    study, sizes = artefacts.study, [size] if size else [*paper()["models"]]
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
     found = interval(*_relative(artefacts, method, decoding, sizes))
     what = f"relative gain of {study.method(method).title} [%]"
-    return [Measured(_all(sizes), what, found, "+.2f")]
-
-
-def gain_at_size(artefacts: Artefacts, method: str, decoding: str, size: str) -> list[Measured]:
-    """Return the relative gain over the strongest baseline at one of the paper's sizes."""
-    return headline(artefacts, method, decoding, [size])
+    yield Measured(_all(sizes), what, found, "+.2f")
 
 
 def against_masks(
     artefacts: Artefacts, method: str, others: Sequence[str], decoding: str
-) -> list[Measured]:
-    """Return the accuracy of a method minus that of methods with other selections, in points.
+) -> Iterator[Measured]:
+    """Yield the accuracy of a method minus that of methods with other selections, in points.
 
     They have the same tau_p and scope where their selections have them, and the same quantile if one has.
     """
@@ -287,35 +258,30 @@ def against_masks(
     rivals = [
         rival for selection in others for rival in _rivals(artefacts.study, method, selection)
     ]
-    return _differences(artefacts, [(method, rival) for rival in rivals], decoding)
+    yield from _differences(artefacts, [(method, rival) for rival in rivals], decoding)
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
     own = study.method(method).arguments
 
-    def equal(name: str, keys: Iterable[str]) -> bool:
+    def equal(name: str, *keys: str) -> bool:
         theirs = study.method(name).arguments
         return all(theirs.get(key, own.get(key)) == own.get(key) for key in keys)
 
     found = [name for name in study.run.methods if study.method(name).selection == selection]
-    found = [name for name in found if equal(name, ("tau_p", "scope"))]
+    found = [name for name in found if equal(name, "tau_p", "scope")]
     if not found:
         title = next(one.title for one in METHODS.values() if one.selection == selection)
         raise UnmeasuredError(f"the study does not train {title} with these thresholds")
-    return [name for name in found if equal(name, ("quantile",))] or found
+    return [name for name in found if equal(name, "quantile")] or found
 
 
 def change(
     artefacts: Artefacts, method: str, argument: str, to: str, decoding: str
-) -> list[Measured]:
-    """Return the accuracy with other values of an argument minus that of a method, in points.
+) -> Iterator[Measured]:
+    """Yield the accuracy with other values of an argument minus that of a method, in points.
 
-    Args:
-        artefacts: the files of the study.
-        method: the method with its own value.
-        argument: name of an argument of its selection.
-        to: `highest` or `lowest` value of the study, or all `others`.
-        decoding: how responses were sampled.
+    The argument is one of its selection; values are the `highest` or `lowest` of the study, or all `others`.
     """
     study = artefacts.study
     _need(study, [method], [decoding])
@@ -328,129 +294,106 @@ def change(
     if not pairs:
         which = {"highest": "a higher", "lowest": "a lower", "others": "another"}[to]
         raise UnmeasuredError(f"the study trains no method with {which} {argument}")
-    return _differences(artefacts, pairs, decoding)
+    yield from _differences(artefacts, pairs, decoding)
 
 
 def _differences(
     artefacts: Artefacts, pairs: Sequence[tuple[str, str]], decoding: str
-) -> list[Measured]:
+) -> Iterator[Measured]:
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
-    titles = {name: study.method(name).title for pair in pairs for name in pair}
-    return [
-        Measured(
-            size,
-            f"{titles[ours]} minus {titles[theirs]} {unit}",
-            known.difference(size, ours, theirs),
-            "+.2f",
-        )
-        for size in study.run.sizes
-        for ours, theirs in pairs
-    ]
+    for size in study.run.sizes:
+        for ours, theirs in pairs:
+            what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
+            yield Measured(size, what, known.difference(size, ours, theirs), "+.2f")
 
 
 # Token records
 
 
-def _of(artefacts: Artefacts, method: str) -> Iterator[Recorded]:
+def _recorded(artefacts: Artefacts, method: str) -> list[Recorded]:
     _need(artefacts.study, [method])
-    return (one for one in recorded(artefacts) if one.method == method)
+    return [one for one in recorded(artefacts) if one.method == method]
 
 
-def spurious_gradient(artefacts: Artefacts, method: str, size: str | None = None) -> list[Measured]:
-    """Return by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
+def spurious_gradient(
+    artefacts: Artefacts, method: str, size: str | None = None
+) -> Iterator[Measured]:
+    """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
-    Args:
-        artefacts: the files of the study.
-        method: the method.
-        size: one of the paper's sizes; None for all of the study's.
+    It is that of one of the paper's sizes, or of all of the study's.
     """
     _need(artefacts.study, [method])
     if size is not None:
         _need_papers(artefacts.study, [size])
-    found = []
-    for one in _of(artefacts, method):
-        if size not in (None, one.size):
-            continue
-        spurious, *_, high = masks(one)
-        known = one.measured
-        norm = np.where(known, one.norm, 0.0)
-        estimate = relative(one.sample, norm, spurious & known, high & known)
-        what = (
-            f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and high "
-            "entropy [%]"
-        )
-        found.append(Measured(one.size, what, estimate, "+.1f"))
-    return found
+    for one in _recorded(artefacts, method):
+        if size in (None, one.size):
+            spurious, *_, high = masks(one)
+            norm = np.where(one.measured, one.norm, 0.0)
+            found = relative(one.sample, norm, spurious & one.measured, high & one.measured)
+            what = (
+                f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and "
+                "high entropy [%]"
+            )
+            yield Measured(one.size, what, found, "+.1f")
 
 
-def within_bounds(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the tokens with a gradient whose exact norm is within its bounds, in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        distance = distance_outside(one)
-        return distance <= ROUNDING, ~np.isnan(distance)
-
-    return _shares(artefacts, method, "tokens within the bounds", classes)
+def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
+    """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
+    distance = distance_outside(one)
+    return distance <= ROUNDING, ~np.isnan(distance)
 
 
-def silenced_digits(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the silenced tokens that are digits, "$" or "x", in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        return _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS), one.silenced
-
-    return _shares(artefacts, method, 'silenced tokens that are digits, "$" or "x"', classes)
+def _digits(text: str) -> bool:
+    return bool(text) and {*text} <= DIGITS_AND_SIGNS
 
 
-def retained_words(artefacts: Artefacts, method: str) -> list[Measured]:
-    """Return the share of the retained rare tokens that are words: two letters or more, in percent."""
-
-    def classes(one: Recorded) -> tuple[Mask, Mask]:
-        return _texts(one, lambda text: len(text) > 1 and text.isalpha()), one.retained
-
-    return _shares(artefacts, method, "retained rare tokens that are words", classes)
+def _word(text: str) -> bool:
+    """Return whether a text has two letters or more, and nothing else."""
+    return len(text) > 1 and text.isalpha()
 
 
 def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
     return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
 
 
-def _shares(
+def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
-) -> list[Measured]:
-    """Return the share of a class of tokens in another, in percent."""
-    found: list[Measured] = []
-    for one in _of(artefacts, method):
+) -> Iterator[Measured]:
+    """Yield the share of a class of tokens in another, in percent."""
+    for one in _recorded(artefacts, method):
         part, whole = classes(one)
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        estimate = share(one.sample, part & whole, whole)
-        percent = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
-        found.append(Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f"))
-    return found
+        percent = scaled(share(one.sample, part & whole, whole), 100)
+        yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
 
 
-QUANTITIES: dict[str, Callable[..., list[Measured]]] = {
-    function.__name__: function
-    for function in (
-        lowest_entropy,
-        highest_entropy,
-        entropy_range,
-        spread_against_baselines,
-        entropy_below_80th_percentile,
-        steps_with_few_silenced,
-        gain,
-        gain_between_decodings,
-        headline,
-        gain_at_size,
-        against_masks,
-        change,
-        spurious_gradient,
-        within_bounds,
-        silenced_digits,
-        retained_words,
-    )
+QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
+    "lowest_entropy": partial(_entropy, which=["lowest"]),
+    "highest_entropy": partial(_entropy, which=["highest"]),
+    "entropy_range": partial(_entropy, which=["lowest", "highest"]),
+    "spread_against_baselines": spread_against_baselines,
+    "entropy_below_80th_percentile": entropy_below_80th_percentile,
+    "steps_with_few_silenced": steps_with_few_silenced,
+    "gain": gain,
+    "gain_between_decodings": gain_between_decodings,
+    "headline": headline,
+    "gain_at_size": headline,
+    "against_masks": against_masks,
+    "change": change,
+    "spurious_gradient": spurious_gradient,
+    "within_bounds": partial(_share, what="tokens within the bounds", classes=_within_bounds),
+    "silenced_digits": partial(
+        _share,
+        what='silenced tokens that are digits, "$" or "x"',
+        classes=lambda one: (_texts(one, _digits), one.silenced),
+    ),
+    "retained_words": partial(
+        _share,
+        what="retained rare tokens that are words",
+        classes=lambda one: (_texts(one, _word), one.retained),
+    ),
 }
 """Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

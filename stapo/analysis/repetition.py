@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 from stapo.records.responses import AnsweredProblem
 
@@ -18,8 +19,7 @@ RESPONSES = 512
 """Responses to a benchmark that are read, at most; the first samples of every problem, at least one."""
 
 
-@dataclass(frozen=True)
-class Repetition:
+class Repetition(NamedTuple):
     """Repetition in some responses."""
 
     repeated: float
@@ -32,7 +32,7 @@ def repetition(problems: Iterable[AnsweredProblem]) -> Repetition:
     """Return the repetition in the responses to a benchmark, of which at most `RESPONSES` are read."""
     problems = list(problems)
     each = max(1, RESPONSES // len(problems))
-    read = [sample for one in problems for sample in list(one.samples())[:each]]
+    read = [sample for one in problems for sample in islice(one.samples(), each)]
     return Repetition(
         repeated=sum(repeated_grams(one.text) for one in read) / len(read),
         looping=sum(one.truncated and ends_in_loop(one.text) for one in read) / len(read),

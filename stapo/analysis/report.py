@@ -1,7 +1,6 @@
 """The report: one self-contained HTML page with all results."""
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -13,14 +12,14 @@ from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, specification
+from stapo.analysis.evidence.tokens import token_rows
 from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
 from stapo.analysis.page import document, setting
 from stapo.analysis.page.responses import response_choice
-from stapo.analysis.page.tokens import token_records, token_rows
 from stapo.analysis.paper_audit import audit_rows, audit_text, statements
 from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
-from stapo.analysis.table import UNMEASURED, Column, Table
+from stapo.analysis.table import UNMEASURED, Column
 from stapo.evaluation.statistics import Difference, Interval
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
@@ -28,6 +27,7 @@ from stapo.methods import Method
 from stapo.stages import jobs_of
 from stapo.stages.weights import of_checkpoint
 from stapo.study import Study
+from stapo.study.code import named
 
 SECTIONS = {
     "results": "Results",
@@ -50,9 +50,16 @@ OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason", "Size", "Revision")
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
 
+
+def _selection(method: Method) -> str:
+    words = named(method.selection) if method.is_own else method.selection.replace("_", " ")
+    arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
+    return f"{words}: {arguments}" if arguments else words
+
+
 METHODS: list[Column[Method]] = [
     Column("Method", lambda method: method.title, text=True),
-    Column("Tokens", lambda method: _selection(method), text=True),
+    Column("Tokens", _selection, text=True),
     Column("Mean over", lambda method: method.aggregation.replace("_", " "), text=True),
     Column("Clip", lambda method: f"{method.clip_low} / {method.clip_high}"),
     Column("KL", lambda method: method.kl_coefficient, "g"),
@@ -68,13 +75,14 @@ def _result_columns(table: MainTable) -> list[Column[TableRow]]:
     tests: list[Column[TableRow]] = []
     for target in dict.fromkeys(one.target for one in table.comparisons):
 
-        def difference(row: TableRow, target: str = target) -> str:
-            one = known.get((target, row.size, row.method))
-            return _points(one.difference) if one else UNMEASURED
+        def compared(row: TableRow, target: str = target) -> Comparison | None:
+            return known.get((target, row.size, row.method))
 
-        def p_value(row: TableRow, target: str = target) -> float:
-            one = known.get((target, row.size, row.method))
-            return one.adjusted_p if one else nan
+        def difference(row: TableRow, of: Any = compared) -> str:
+            return _points(one.difference) if (one := of(row)) else UNMEASURED
+
+        def p_value(row: TableRow, of: Any = compared) -> float:
+            return one.adjusted_p if (one := of(row)) else nan
 
         title = table.titles[target]
         tests.append(Column(f"p against {title}", p_value, ".4f"))
@@ -86,16 +94,19 @@ def _result_columns(table: MainTable) -> list[Column[TableRow]]:
 def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
     """Return the columns of the differences between methods."""
     titles = table.titles
+
+    def names(one: Comparison) -> str:
+        return f"{titles[one.target]} minus {titles[one.baseline]}"
+
+    def further(one: Comparison, name: str) -> str:
+        return _points(one.further[name])
+
     return [
         Column("Size", lambda one: one.size, text=True),
-        Column(
-            "Difference",
-            lambda one: f"{titles[one.target]} minus {titles[one.baseline]}",
-            text=True,
-        ),
+        Column("Difference", names, text=True),
         Column("Avg", lambda one: _points(one.difference), css="count"),
         *(
-            Column[Comparison](f"Avg {name}", partial(_further, name), css="count")
+            Column[Comparison](f"Avg {name}", partial(further, name=name), css="count")
             for name in (table.comparisons[0].further if table.comparisons else ())
         ),
         Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
@@ -104,22 +115,13 @@ def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
     ]
 
 
-def _further(name: str, one: Comparison) -> str:
-    return _points(one.further[name])
-
-
 def _points(found: Difference | Interval) -> str:
     value, low, high = (100 * number for number in (found.value, found.low, found.high))
     return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
-    """Write the report of a finished study.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-        DamagedFileError: a file that it is computed from is truncated or corrupt.
-    """
+    """Write the report of a finished study."""
     page = render_report(study, root)
     path = root / paths.REPORT.format(study=study.name)
     with replace_file(path) as stream:
@@ -128,27 +130,25 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 
 
 def render_report(study: Study, root: Path = Path()) -> str:
-    """Return the page; equal results give equal bytes.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-        DamagedFileError: a file that it is computed from is truncated or corrupt.
-    """
+    """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
     scripts = [document.vega(), document.script("report.js")]
-    grids = _grids(artefacts)
+    grids = {
+        name: (TABLES[name].title, evidence_table(artefacts, name).noted())
+        for name in table_names(study)
+    }
     evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
-    tokens, numbers = token_rows(token_records(artefacts)), _numbers(artefacts)
+    tokens, numbers = token_rows(artefacts), _numbers(artefacts)
+    responses, rule = response_choice(artefacts)
+    empty = {
+        "verdicts": "verdicts" not in grids,
+        "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
+        "evidence": not evidence,
+        "tokens-heading": not tokens,
+    }
     return template("report.html.j2").render(
         study=study,
-        sections=_sections(
-            {
-                "verdicts": "verdicts" not in grids,
-                "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
-                "evidence": not evidence,
-                "tokens-heading": not tokens,
-            }
-        ),
+        sections={anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)},
         style=document.script("report.css"),
         policy=document.policy(scripts),
         scripts=scripts,
@@ -159,14 +159,13 @@ def render_report(study: Study, root: Path = Path()) -> str:
         many_rows=MANY_ROWS,
         of_verdicts=OF_VERDICTS,
         tokens=document.json_block(tokens) if tokens else None,
+        responses=document.json_block(responses),
+        responses_rule=rule,
+        audit=audit_rows(),
+        audit_text=audit_text(),
+        said=statements(),
         **numbers,
-        **_responses(artefacts),
-        **_paper(),
     )
-
-
-def _sections(empty: Mapping[str, bool]) -> dict[str, str]:
-    return {anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)}
 
 
 def _numbers(artefacts: Artefacts) -> dict[str, Any]:
@@ -174,14 +173,13 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     study = artefacts.study
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
     tables = [main_table(study, name, found) for name, found in scores.items()]
-    first, records = next(iter(scores.values())), setting.records(artefacts)
-    costs = setting.costs(artefacts, records)
+    first, costs = next(iter(scores.values())), setting.costs(artefacts)
     return {
         "tables": tables,
         "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
-        "commands": {name: setting.reruns(study, found, name) for name, found in scores.items()},
-        "setting": setting.setting(study, first, records),
+        "command": setting.command(study),
+        "made": setting.made(costs, first),
         "costs": costs,
         "total": setting.total(costs),
         "cost_columns": setting.COSTS,
@@ -209,25 +207,3 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
-
-
-def _grids(artefacts: Artefacts) -> dict[str, tuple[str, Table]]:
-    """Return title and content of the tables of evidence, by name."""
-    names = table_names(artefacts.study)
-    return {name: (TABLES[name].title, evidence_table(artefacts, name).noted()) for name in names}
-
-
-def _responses(artefacts: Artefacts) -> dict[str, Any]:
-    choice = response_choice(artefacts)
-    return {"responses": document.json_block(choice.rows), "responses_rule": choice.rule}
-
-
-def _paper() -> dict[str, Any]:
-    """Return what the paper and others say, and the paper's numbers recomputed."""
-    return {"audit": audit_rows(), "audit_text": audit_text(), "said": statements()}
-
-
-def _selection(method: Method) -> str:
-    words = method.selection if method.is_own else method.selection.replace("_", " ")
-    arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
-    return f"{words}: {arguments}" if arguments else words

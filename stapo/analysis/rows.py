@@ -1,6 +1,5 @@
 """Content of the tables of one decoding: rows, headlines, comparisons and notes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from stapo.analysis.cells import Cell
@@ -10,8 +9,8 @@ from stapo.evaluation.statistics import Difference, Interval
 AVERAGE = "Avg"
 CONTROL = "aime24"
 """Benchmark that may be in the training data of the models, which are newer (arXiv 2504.07086)."""
-FURTHER: dict[str, Callable[[str], bool]] = {"without AIME24": lambda name: name != CONTROL}
-"""Averages over some of the benchmarks: text after Avg -> function that tells whether a benchmark counts."""
+WITHOUT = f"{AVERAGE} without AIME24"
+"""A further average, over all other benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,6 @@ class TableRow:
     size: str
     method: str
     title: str
-    """Title of the method."""
     source: str
     """Source of the method and the study's changes of it; empty for the base model."""
     cells: dict[str, Interval]
@@ -46,7 +44,6 @@ class TableRow:
     marks: str
     """Marks of the targets whose Avg differs from this row's, after Holm's adjustment."""
     responses: dict[str, Cell]
-    """Benchmark -> responses."""
 
     @property
     def seeds(self) -> int:
@@ -65,7 +62,7 @@ class Comparison:
     difference: Difference
     adjusted_p: float
     further: dict[str, Interval]
-    """`FURTHER` average of the table -> the same difference of that average."""
+    """Further average, by what follows Avg in its name -> the same difference of that average."""
 
 
 @dataclass(frozen=True)
@@ -75,26 +72,20 @@ class MainTable:
     study: str
     decoding: str
     title: str
-    """Title of the decoding."""
     samples: dict[str, int]
     """Benchmark -> responses per problem."""
     averages: dict[str, list[str]]
     """Average -> its benchmarks; the first is Avg."""
     problems: dict[str, int]
-    """Benchmark -> number of problems."""
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
-    """Target -> headline."""
     comparisons: list[Comparison]
     choices: list[Choice]
-    """Choice of the checkpoint of each training with several checkpoints."""
     notes: list[str]
     verifier: bool
     """Whether a verifier judged the answers that the rules reject."""
     made_by: str
     """Fingerprint of everything that determines this table."""
-    part: str = ""
-    """Sentence on the problems that were left out; empty if all were evaluated."""
     checkpoints: bool = False
     """Whether the rows are checkpoints from anywhere, not methods of a study."""
 

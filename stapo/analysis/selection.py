@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from stapo.study import TrainingRun
+
 Rule = Literal["last", "development"] | int
 
 
@@ -26,6 +28,11 @@ class Choice:
     """Step that the rule chooses."""
 
     @property
+    def run(self) -> TrainingRun:
+        """The training."""
+        return TrainingRun(self.size, self.method, self.seed)
+
+    @property
     def best_on_test(self) -> int:
         """Step with the highest Avg."""
         return max(self.averages, key=lambda step: self.averages[step])
@@ -37,22 +44,7 @@ class Choice:
 
 
 def select(rule: Rule, steps: list[int], development: Mapping[int, float]) -> int:
-    """Return the step that a rule chooses; for equal results on development, the first of them.
-
-    Args:
-        rule: `last`, `development`, or a step.
-        steps: steps whose weights are kept.
-        development: step -> share of correct responses to the development benchmarks.
-    """
+    """Return the step of kept weights that a rule chooses; for equal results on development, the first."""
     if rule == "development":
         return max(steps, key=lambda step: (development[step], -step))
     return max(steps) if rule == "last" else rule
-
-
-def rule_text(rule: Rule, benchmarks: list[str]) -> str:
-    """Return the rule as a sentence."""
-    chosen = {
-        "last": "the last",
-        "development": f"the best on {', '.join(benchmarks)}, shown in no table",
-    }.get(str(rule), f"that after step {rule}")
-    return f"Checkpoint of each training: {chosen}."

@@ -1,5 +1,6 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
@@ -8,14 +9,7 @@ import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.curves import (
-    Values,
-    curves_of,
-    moving_mean,
-    shares_of,
-    values_of,
-    width_of,
-)
+from stapo.analysis.curves import Values, curves_of, moving_mean, shares_of, values_of, width_of
 from stapo.analysis.repetition import Repetition, repetition
 from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.records.responses import read_responses
@@ -93,15 +87,15 @@ def late_curve(study: Study) -> tuple[str, list[str]] | None:
 
 def late_degradations(artefacts: Artefacts) -> dict[TrainingRun, float]:
     """Return, for each training, the best minus the last accuracy of its checkpoints, in points."""
-    study = artefacts.study
-    if (curve := late_curve(study)) is None:
+    if (curve := late_curve(artefacts.study)) is None:
         return {}
-    found: dict[TrainingRun, dict[bool, list[float]]] = {}
+    last, others = {}, defaultdict(list)
     for checkpoint, share in shares_of(artefacts, *curve).items():
-        if checkpoint.run is not None:
-            last = checkpoint.step is None
-            found.setdefault(checkpoint.run, {}).setdefault(last, []).append(100 * share)
-    return {run: max(*of[False], *of[True]) - of[True][0] for run, of in found.items()}
+        if checkpoint.run is not None and checkpoint.step is None:
+            last[checkpoint.run] = 100 * share
+        elif checkpoint.run is not None:
+            others[checkpoint.run].append(100 * share)
+    return {run: max(*others[run], end) - end for run, end in last.items()}
 
 
 def repetitions(artefacts: Artefacts, size: str, method: str) -> list[Repetition]:
@@ -109,98 +103,47 @@ def repetitions(artefacts: Artefacts, size: str, method: str) -> list[Repetition
 
     Responses are those of the study's first decoding.
     """
-    study, decoding = artefacts.study, artefacts.study.run.decodings[0]
-    found = []
+    study, found = artefacts.study, []
     for seed in study.run.seeds:
-        checkpoint = Checkpoint(size, method, seed)
-        by_benchmark = [
-            repetition(
-                read_responses(
-                    artefacts.root
-                    / paths.COMPLETIONS.format(
-                        study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=name
-                    )
-                )
-            )
+        at = {"study": study.name, "checkpoint": Checkpoint(size, method, seed)}
+        files = [
+            paths.COMPLETIONS.format(**at, decoding=study.run.decodings[0], benchmark=name)
             for name in study.run.benchmarks
         ]
-        found.append(
-            Repetition(
-                float(np.mean([one.repeated for one in by_benchmark])),
-                float(np.mean([one.looping for one in by_benchmark])),
-            )
-        )
+        parts = [repetition(read_responses(artefacts.root / path)) for path in files]
+        found.append(Repetition(*(float(mean) for mean in np.mean(parts, axis=0))))
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class StabilityRow:
-    """A method at a size, over its training seeds."""
+    """A method at a size: numbers of its trainings, by seed."""
 
     size: str
     title: str
-    seeds: int
-    level: Interval
-    """Entropy after the warm-up, nats per token."""
-    spread: Interval
-    """In percent."""
-    lowest: Interval
-    highest: Interval
-    collapsed: str
-    """Number of seeds, of those whose entropy was measured."""
-    exploded: str
-    degradation: Interval
-    """Points of accuracy; nan without intermediate checkpoints."""
-    repeated: Interval
-    """In percent."""
-    looping: Interval
-    """In percent."""
-
-
-def _row(
-    artefacts: Artefacts, size: str, method: str, lost: dict[TrainingRun, float]
-) -> StabilityRow:
-    study = artefacts.study
-    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-    entropy = entropies(artefacts, size, method)
-    repeats = repetitions(artefacts, size, method)
-
-    def over(values: Iterable[float], scale: float = 1.0) -> Interval:
-        """Return the mean of values that are at least 0, and so is the end of its interval."""
-        found = mean_of_seeds([scale * value for value in values])
-        return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
-
-    return StabilityRow(
-        size=size,
-        title=study.method(method).title,
-        seeds=len(runs),
-        level=over(one.level for one in entropy),
-        spread=spread_of_seeds(entropy),
-        lowest=ratio_of_seeds([one.lowest for one in entropy]),
-        highest=ratio_of_seeds([one.highest for one in entropy]),
-        collapsed=_of_known(one.lowest < COLLAPSE for one in entropy if isfinite(one.lowest)),
-        exploded=_of_known(one.highest > EXPLOSION for one in entropy if isfinite(one.highest)),
-        degradation=over(lost.get(run, nan) for run in runs),
-        repeated=over((one.repeated for one in repeats), 100),
-        looping=over((one.looping for one in repeats), 100),
-    )
-
-
-def _of_known(happened: Iterable[bool]) -> str:
-    found = [*happened]
-    return f"{sum(found)} of {len(found)}"
+    entropy: list[EntropyNumbers]
+    responses: list[Repetition]
+    lost: list[float]
+    """Points of accuracy at the end, below the best; nan without intermediate checkpoints."""
 
 
 def stability_rows(artefacts: Artefacts) -> list[StabilityRow]:
-    """Return the rows of the table of stability, one per size and method.
-
-    Raises:
-        DamagedFileError: metrics or responses are missing, damaged or incomplete.
-        StaleScoreError: as for `read_scores`.
-    """
+    """Return the rows of the table of stability, one per size and method."""
     study, lost = artefacts.study, late_degradations(artefacts)
     return [
-        _row(artefacts, size, method, lost)
+        StabilityRow(
+            size=size,
+            title=study.method(method).title,
+            entropy=entropies(artefacts, size, method),
+            responses=repetitions(artefacts, size, method),
+            lost=[lost.get(TrainingRun(size, method, seed), nan) for seed in study.run.seeds],
+        )
         for size in study.run.sizes
         for method in study.run.methods
     ]
+
+
+def mean_above_0(values: Iterable[float]) -> Interval:
+    """Return the mean of values that are at least 0, and so is the end of its interval."""
+    found = mean_of_seeds([*values])
+    return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)

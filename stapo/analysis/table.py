@@ -16,7 +16,7 @@ FORMATS = ("md", "tex", "html")
 
 
 class Interval(Protocol):
-    """A value with the bounds of its interval, such as those of `evaluation.statistics`."""
+    """A value with the bounds of its interval, such as those of `evaluation.statistics`; nan without one."""
 
     @property
     def value(self) -> float:
@@ -24,11 +24,11 @@ class Interval(Protocol):
 
     @property
     def low(self) -> float:
-        """Lower bound; nan without an interval."""
+        """Lower bound."""
 
     @property
     def high(self) -> float:
-        """Upper bound; nan without an interval."""
+        """Upper bound."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,16 @@ class Column(Generic[Row]):
 
     def number(self, estimate: Estimate) -> str:
         """Return the value of an estimate, with two decimals if the column has no form."""
-        value = estimate.value
-        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
+        return (
+            format(estimate.value, self.form or ".2f") if isfinite(estimate.value) else UNMEASURED
+        )
 
     def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
         """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
-        low, high = estimate.low, estimate.high
-        if not (isfinite(low) and isfinite(high)):
+        if not (isfinite(estimate.low) and isfinite(estimate.high)):
             return None
         form = self.form or ".1f"
-        return format(low, form), format(high, form)
+        return format(estimate.low, form), format(estimate.high, form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +94,11 @@ class Table:
 
     def noted(self) -> "Table":
         """Return the table with a note on the sign for numbers that were not measured, if it has any."""
-        cells = (column.shown(row) for row in self.rows for column in self.columns)
-        if not any(
-            cell == UNMEASURED if isinstance(cell, str) else not isfinite(cell.value)
-            for cell in cells
-        ):
-            return self
-        return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
+        cells = [column.shown(row) for row in self.rows for column in self.columns]
+        numbers = [cell.value for cell in cells if isinstance(cell, Estimate)]
+        if UNMEASURED in cells or not all(map(isfinite, numbers)):
+            return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
+        return self
 
 
 SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
@@ -118,12 +116,12 @@ def estimated(
         form: format specification of the numbers.
         unit: factor of the numbers, such as 100 for percent.
     """
+    return Column(heading, lambda row: scaled(of(row), unit), form)
 
-    def value(row: Row) -> Estimate:
-        found = of(row)
-        return Estimate(unit * found.value, unit * found.low, unit * found.high)
 
-    return Column(heading, value, form)
+def scaled(found: Interval, unit: float) -> Estimate:
+    """Return a value with its interval in another unit, such as 100 for percent."""
+    return Estimate(unit * found.value, unit * found.low, unit * found.high)
 
 
 def with_interval(found: Interval, form: str) -> str:

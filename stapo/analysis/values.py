@@ -1,4 +1,4 @@
-"""Every number of the main tables, and the accuracy of every checkpoint, as tidy data: one row per value.
+"""The CSV of a main table, and tidy data of all tables and of every checkpoint: one row per value.
 
 Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
 decimals, so that CSV and Parquet hold the same ones. Training quantities over steps are not repeated here:
@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import csv_lines, problems_of
-from stapo.analysis.comparison import BOOTSTRAP_SEED, average_column, main_table
+from stapo.analysis.columns import by_rules, mean, powers, with_verifier
+from stapo.analysis.comparison import BOOTSTRAP_SEED, main_table
 from stapo.analysis.formats import csv_text
-from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -28,10 +28,11 @@ from stapo.evaluation.statistics import (
     average_at_n,
     bootstrap_means,
     interval,
+    pass_at_k,
     problem_counts,
 )
 from stapo.files import replace_file
-from stapo.study import Checkpoint, Study
+from stapo.study import Study
 
 DECIMALS = 6
 STRONGEST = "strongest baseline"
@@ -45,16 +46,16 @@ SCHEMA = pa.schema(
     }
 )  # fmt: skip
 """Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
+CSV = (
+    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
+)  # fmt: skip
+"""Headings of the CSV of a main table."""
 Value = dict[str, Any]
 """One value: column of `SCHEMA` -> its cell, where one applies."""
 
 
 def write_values(study: Study, root: Path = Path()) -> list[Path]:
-    """Write the values of a finished study as CSV and Parquet.
-
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+    """Write the values of a finished study as CSV and Parquet."""
     return _write(values_table(Artefacts(study, root)), study.name, root)
 
 
@@ -66,19 +67,23 @@ def write_values_of(tables: Sequence[MainTable]) -> list[Path]:
 
 def _write(table: pa.Table, study: str, root: Path) -> list[Path]:
     path = {s: root / paths.VALUES.format(study=study, suffix=s) for s in paths.VALUE_SUFFIXES}
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     with replace_file(path["csv"]) as text:
-        text.write(values_csv(table))
+        text.write(csv_text([table.column_names, *(map(_written, row) for row in rows)]))
     with replace_file(path["parquet"], "wb") as binary:
         pq.write_table(table, binary)
     return [*path.values()]
 
 
-def values_table(artefacts: Artefacts) -> pa.Table:
-    """Return the values of a study; equal scores give equal values.
+def _written(cell: str | float | None) -> str:
+    """Return a cell of the CSV, empty where a column is null."""
+    if isinstance(cell, float):
+        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    return "" if cell is None else str(cell)
 
-    Raises:
-        StaleScoreError: scores do not belong to this study in its current state.
-    """
+
+def values_table(artefacts: Artefacts) -> pa.Table:
+    """Return the values of a study; equal scores give equal values."""
     study = artefacts.study
     found: list[Value] = []
     for decoding in study.run.decodings:
@@ -88,48 +93,72 @@ def values_table(artefacts: Artefacts) -> pa.Table:
 
 
 def _as_table(values: Iterable[Value]) -> pa.Table:
-    rows = [{name: _stored(cell) for name, cell in value.items()} for value in values]
+    def stored(cell: str | float | None) -> str | float | None:
+        if isinstance(cell, float):
+            # Without the sign of a negative zero.
+            return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
+        return cell
+
+    rows = [{name: stored(cell) for name, cell in value.items()} for value in values]
     return pa.Table.from_pylist(rows, SCHEMA)
-
-
-def values_csv(table: pa.Table) -> str:
-    """Return the values as CSV, empty where a column is null."""
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return csv_text([table.column_names, *(map(_written, row) for row in rows)])
-
-
-def _stored(cell: str | float | None) -> str | float | None:
-    if isinstance(cell, float):
-        # Without the sign of a negative zero.
-        return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
-    return cell
-
-
-def _written(cell: str | float | None) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
-    return "" if cell is None else str(cell)
 
 
 def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
     return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
 
 
+def main_csv(table: MainTable) -> str:
+    """Return the CSV of a main table."""
+    lines: list[Sequence[str | int]] = [CSV]
+    for row, value in of_rows(table):
+        ends = [value.get(end, "") for end in ("value", "low", "high")]
+        numbers = [f"{end:.6f}" if isinstance(end, float) else end for end in ends]
+        of = value["benchmark"]
+        about = [_problems(table, of), table.samples.get(of, ""), row.seeds, row.source]
+        lines.append([row.size, row.method, of, value["metric"], *numbers, *about])
+    return csv_text(lines)
+
+
+def _problems(table: MainTable, of: str) -> int:
+    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
+    return sum(table.problems[name] for name in table.averages.get(of, [of]))
+
+
 def _values_of(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
     about = {"study": table.study, "decoding": table.decoding}
-    for parts in (_rows(table), _differences(table), _headlines(table)):
-        for one in parts:
-            yield about | one | {"n": problems_of(table, one["benchmark"])}
+    for row, one in of_rows(table):
+        at = {"size": row.size or None, "method": row.method}
+        yield about | at | one | {"n": _problems(table, one["benchmark"])}
+    for one in (*_differences(table), *_headlines(table)):
+        yield about | one | {"n": _problems(table, one["benchmark"])}
 
 
-def _rows(table: MainTable) -> Iterator[Value]:
-    """Yield the numbers of the rows: means over the training seeds."""
-    for line in csv_lines(table):
-        cell = line.value
-        numbers = _numbers(cell) if isinstance(cell, Interval) else {"value": float(cell)}
-        at = {"size": line.row.size or None, "method": line.row.method}
-        yield {**at, "benchmark": line.of, "metric": line.metric, **numbers}
+def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
+    """Yield each number of a row, a mean over the training seeds; benchmarks before averages."""
+
+    def one(of: str, metric: str, value: float) -> tuple[TableRow, Value]:
+        return row, {"benchmark": of, "metric": metric, "value": value}
+
+    for row in table.rows:
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
+            for k in powers(samples):
+                yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
+            yield one(name, f"majority@{samples}", 100 * cell.majority)
+        for name in table.averages:
+            yield row, {"benchmark": name, "metric": "avg@N", **_numbers(row.cells[name])}
+    for row in table.rows if table.verifier else ():
+        for name, samples in table.samples.items():
+            cell = row.responses[name]
+            yield one(name, f"avg@{samples} by the rules", 100 * by_rules(cell))
+            yield one(name, f"avg@{samples} with the verifier", 100 * with_verifier(cell))
+            yield one(name, "flips", cell.flips)
+            yield one(name, "judged", cell.judged)
+            yield one(name, "cut", cell.cut)
+        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, by_rules))
+        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, with_verifier))
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
@@ -143,7 +172,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
         yield average | {"metric": "difference in questions", "value": found.questions}
         yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
         for name, other in further:
-            yield about | metric | {"benchmark": average_column(name)} | _numbers(other, 100)
+            yield about | metric | {"benchmark": f"{AVERAGE} {name}"} | _numbers(other, 100)
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
@@ -162,33 +191,27 @@ def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
     """Yield the accuracy of every checkpoint on every benchmark that it answered, over resampled problems."""
     study = artefacts.study
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    cells = list(study.cells(decoding))
-    tables, _ = read_tables(study, decoding, cells, artefacts.root)
+    tables, _ = read_tables(study, decoding, study.cells(decoding), artefacts.root)
     counts: dict[str, Array] = {}
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    for checkpoint, benchmark in cells:
-        samples = study.benchmarks[benchmark].samples
-        correct = by_problem(tables[checkpoint, benchmark].to_pydict(), samples, column)[None]
+    for (checkpoint, benchmark), table in tables.items():
+        samples, run = study.benchmarks[benchmark].samples, checkpoint.run
+        correct = by_problem(table, samples, column)[None].astype(float)
         problems = correct.shape[1]
         if benchmark not in counts:
             counts[benchmark] = problem_counts(problems, rng)
         one_seed = np.zeros((len(counts[benchmark]), 1), dtype=np.int64)
         drawn = bootstrap_means(correct, counts[benchmark], one_seed)
+        last = study.training.steps if checkpoint.step is None else checkpoint.step
         yield {
             "study": study.name,
             "size": checkpoint.size,
             "method": checkpoint.method or "base",
-            "seed": checkpoint.run.seed if checkpoint.run else None,
-            "step": _step(study, checkpoint),
+            "seed": run.seed if run else None,
+            "step": last if run else 0,
             "decoding": decoding,
             "benchmark": benchmark,
             "metric": f"avg@{samples}",
             **_numbers(interval(average_at_n(correct), drawn), 100),
             "n": problems,
         }
-
-
-def _step(study: Study, checkpoint: Checkpoint) -> int:
-    if checkpoint.run is None:
-        return 0
-    return study.training.steps if checkpoint.step is None else checkpoint.step

@@ -12,10 +12,9 @@ from stapo.text import visible
 try:
     from safetensors import SafetensorError
 
-    from stapo.cli import stages, tools
+    from stapo.cli import tools
     from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
     from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
-    from stapo.study import StudyError
 except ModuleNotFoundError as absent:
     if (absent.name or "stapo").partition(".")[0] == "stapo":
         raise
@@ -26,7 +25,7 @@ except KeyboardInterrupt:
     print("stapo: stopped; run the same command again", file=sys.stderr)  # noqa: T201
     raise SystemExit(130) from None
 
-__all__ = ["app", "main", "stages", "tools"]
+__all__ = ["app", "main", "tools"]
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FULL_DISK_WORDS = (
@@ -50,13 +49,15 @@ def main() -> None:
             if ended.code == INTERRUPTED:
                 raise KeyboardInterrupt from ended
             raise
-    except StudyError as error:
-        _fail(error.errors, BAD_INPUT)
     except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:
         _fail([str(error)], BAD_INPUT)
     except KeyboardInterrupt:
         _fail(["stopped; run the same command to resume from the last checkpoint"], INTERRUPTED)
     except Exception as error:
+        from stapo.study import StudyError
+
+        if isinstance(error, StudyError):
+            _fail(error.errors, BAD_INPUT)
         if _is_full_disk(error):
             # Published files and the last checkpoint remain valid.
             _fail(

@@ -1,16 +1,16 @@
 """Options and helper functions of several commands."""
 
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from stapo.study import Study, StudyError, read_study
-from stapo.study.origin import check_origin
-from stapo.study.resolved import read_resolved
+if TYPE_CHECKING:
+    from stapo.study import Study
 
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
@@ -84,6 +84,33 @@ def print_json(document: dict[str, Any]) -> None:
     typer.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
+def tell(
+    as_json: bool, document: Callable[[], dict[str, Any]], shown: Callable[[], bool | None]
+) -> None:
+    """Print a document, or what people read; exit code 1 if it says that something failed.
+
+    Args:
+        as_json: which of the two.
+        document: returns the document, perhaps with the key `failed`.
+        shown: prints what people read; returns whether something failed.
+    """
+    if as_json:
+        found = document()
+        print_json(found)
+        failed = found.get("failed")
+    else:
+        failed = shown()
+    if failed:
+        raise typer.Exit(1)
+
+
+def console() -> Any:
+    """Return rich's console on the standard output."""
+    from rich.console import Console
+
+    return Console()
+
+
 StudyOption = Annotated[
     Path,
     typer.Option(
@@ -96,13 +123,19 @@ JsonOption = Annotated[
 ]
 
 
-def study_of(path: Path) -> Study:
+def study_of(path: Path) -> "Study":
     """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
+    from stapo.study import read_study
+    from stapo.study.resolved import read_resolved
+
     return read_resolved(path) if path.suffix == ".json" else read_study(path)
 
 
-def study_here(file: Path) -> Study:
+def study_here(file: Path) -> "Study":
     """Return the study of a file; warn if the results here are of another study of its name."""
+    from stapo.study import StudyError, read_study
+    from stapo.study.resolved import check_origin
+
     found = read_study(file)
     try:
         check_origin(found, [file])
@@ -110,9 +143,3 @@ def study_here(file: Path) -> Study:
         for line in error.errors:
             typer.echo(f"warning: {line}", err=True)
     return found
-
-
-def list_paths(paths: list[Path]) -> None:
-    """Print the paths of written files."""
-    for path in paths:
-        typer.echo(str(path))

@@ -1,4 +1,4 @@
-"""Commands outside the pipeline: check, plan, fetch, evaluate, compare, verify."""
+"""The commands. What they need is imported inside them, so that the program starts at once."""
 
 import json
 import os
@@ -11,14 +11,33 @@ import typer
 from stapo.cli.common import (
     JsonOption,
     StudyFile,
+    StudyOption,
     app,
-    list_paths,
-    print_json,
+    console,
     study_here,
+    study_of,
+    tell,
 )
 from stapo.methods import CONFORMANCE_METHODS
-from stapo.operations.costs import DEVICES
-from stapo.study import StudyError, read_study, study_schema
+
+
+@app.command()
+def run(
+    stage: Annotated[str, typer.Argument(help="Such as train, generate or score")],
+    study: StudyOption,
+    job: Annotated[str, typer.Argument(help="Such as tiny/stapo/seed0; default: all")] = "",
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs to lease; default: no lease")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
+) -> None:
+    """Run one stage of a study, or one job of it, whose inputs are there; Snakemake runs all in order.
+
+    Example: stapo run train tiny/stapo/seed0 --study workflows/studies/smoke.yaml
+    """
+    from stapo import stages
+
+    stages.run(study_of(study), stage, job, stages.Resources(gpus, nodes))
 
 
 @app.command()
@@ -27,48 +46,33 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo check workflows/studies/smoke.yaml
     """
-    found = study_here(study)
-    from rich.console import Console
-
     from stapo.operations.check import check_document, print_check
-    from stapo.training.own_overlap import check_own_overlap
+    from stapo.training.prompts import check_own_overlap
 
+    found = study_here(study)
     check_own_overlap(found)
-    if as_json:
-        print_json(check_document(found))
-    else:
-        print_check(found, Console())
+    tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
 
 
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(DEVICES)}; default: h200, for tiny models cpu (two cores)"),
-    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="Default: h200; for tiny models, cpu")] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs of one training; default: the fewest that fit")
+        int | None, typer.Option(min=1, help="Of one training; default: fewest")
     ] = None,
-    total_gpus: Annotated[
-        int | None, typer.Option(min=1, help="All available GPUs; default: those of one training")
-    ] = None,
+    total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the costs of a study, and warn of what may not fit into memory.
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """
-    from rich.console import Console
-
     from stapo.operations.plan import machine, plan_document, print_plan
 
     found = study_here(study)
     on = machine(found, gpu, gpus, total_gpus)
-    if as_json:
-        print_json(plan_document(found, on))
-    else:
-        print_plan(found, on, Console())
+    tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
 
 
 @app.command()
@@ -79,19 +83,10 @@ def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo doctor workflows/studies/smoke.yaml
     """
-    from rich.console import Console
-
     from stapo.operations.doctor import doctor_document, print_diagnosis
 
     found = study_here(study)
-    if as_json:
-        document = doctor_document(found)
-        print_json(document)
-        failed = document["failed"]
-    else:
-        failed = print_diagnosis(found, Console())
-    if failed:
-        raise typer.Exit(1)
+    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
 
 
 @app.command()
@@ -102,19 +97,10 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo status workflows/studies/smoke.yaml
     """
-    from rich.console import Console
-
     from stapo.operations.status import print_status, status_document
 
     found = study_here(study)
-    if as_json:
-        document = status_document(found)
-        print_json(document)
-        failed = document["failed"]
-    else:
-        failed = not print_status(found, Console())
-    if failed:
-        raise typer.Exit(1)
+    tell(as_json, lambda: status_document(found), lambda: not print_status(found, console()))
 
 
 @app.command()
@@ -123,6 +109,8 @@ def schema() -> None:
 
     Example: stapo schema > workflows/study.schema.json
     """
+    from stapo.study import study_schema
+
     typer.echo(json.dumps(study_schema(), indent=1, sort_keys=True))
 
 
@@ -140,6 +128,7 @@ def fetch(
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
     from stapo.operations.fetch import prepare_network
+    from stapo.study import read_study
 
     found = read_study(study)
     if check:
@@ -163,15 +152,10 @@ def evaluate(
     decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
     backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
     max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
-    samples: Annotated[
-        int | None, typer.Option(help="Responses to each problem; default: those of the benchmark")
-    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Default: those of the benchmark")] = None,
     seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
     batch_size: Annotated[int, typer.Option(help="Responses that hf generates together")] = 64,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the study and of its folder; default: with a fingerprint"),
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study; default: a fingerprint")] = None,
 ) -> None:
     """Evaluate checkpoints as a study without trainings, in one table; a second run resumes.
 
@@ -188,7 +172,8 @@ def evaluate(
         "max_response_tokens": max_response_tokens,
         "seed": seed,
     }
-    list_paths(evaluated(models, benchmark, decoding, section, samples, name))
+    for path in evaluated(models, benchmark, decoding, section, samples, name):
+        typer.echo(str(path))
 
 
 @app.command()
@@ -211,6 +196,7 @@ def conformance(
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
     from stapo.conformance.report import find_trainer, report
+    from stapo.study import StudyError
 
     try:
         found, meant = find_trainer(trainer)
@@ -228,11 +214,9 @@ def paper() -> None:
 
     Example: stapo paper
     """
-    from rich.console import Console
+    from stapo.analysis.main_tables import print_audit
 
-    from stapo.analysis.main_tables import print_audit as run
-
-    run(Console())
+    print_audit(console())
 
 
 @app.command()
@@ -241,13 +225,10 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo show workflows/studies/smoke.yaml
     """
-    from stapo.analysis.show import show_document, show_study
+    from stapo.analysis.main_tables import show_document, show_study
 
     found = study_here(study)
-    if as_json:
-        print_json(show_document(found))
-    else:
-        show_study(found)
+    tell(as_json, lambda: show_document(found), lambda: show_study(found))
 
 
 @app.command()
@@ -261,16 +242,13 @@ def compare(
 
     Example: stapo compare results/smoke elsewhere/results/smoke
     """
-    from rich.console import Console
-
     from stapo.publication.compare import compare_folders, print_comparison
 
     found = compare_folders(results)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
-    else:
-        for one in found:
-            print_comparison(one, Console())
+    for one in [] if as_json else found:
+        print_comparison(one, console())
 
 
 @app.command()
@@ -284,14 +262,7 @@ def verify(
 
     Example: stapo verify results/smoke
     """
-    from stapo.publication.verify import verify as run
+    from stapo.publication.verify import verify as checked
     from stapo.publication.verify import verify_document
 
-    if as_json:
-        document = verify_document(results)
-        print_json(document)
-        right = not document["failed"]
-    else:
-        right = run(results, typer.echo)
-    if not right:
-        raise typer.Exit(1)
+    tell(as_json, lambda: verify_document(results), lambda: not checked(results, typer.echo))

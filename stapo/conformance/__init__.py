@@ -10,25 +10,11 @@ import warnings
 # Without NumPy, which nothing here needs, torch warns when it makes its first tensor.
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
-from stapo.conformance.batches import (  # noqa: E402
-    Fixture,
-    Layout,
-    MiniBatch,
-    Trainer,
-    Update,
-    fixtures,
-)
-from stapo.conformance.kit import Check, run_checks  # noqa: E402
-from stapo.conformance.recognition import conventions  # noqa: E402
+# ruff: noqa: E402
+from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
+from stapo.conformance.kit import Check, run_checks
+from stapo.conformance.recognition import conventions
 
 __all__ = [
-    "Check",
-    "Fixture",
-    "Layout",
-    "MiniBatch",
-    "Trainer",
-    "Update",
-    "conventions",
-    "fixtures",
-    "run_checks",
-]
+    "Check", "Fixture", "Layout", "MiniBatch", "Trainer", "Update", "conventions", "fixtures", "run_checks",
+]  # fmt: skip

@@ -9,18 +9,15 @@ from stapo.methods import CONFORMANCE_METHODS
 
 def main() -> int:
     """Print the report on a trainer; return 0 if all checks hold, else 1."""
-    parser = argparse.ArgumentParser(
-        prog="python -m stapo.conformance",
-        description="Compare a trainer's loss with a method's update, and print which conventions it "
-        "follows. stapo/conformance/batches.py describes the interface of a trainer.",
+    about = (
+        "Compare a trainer's loss with a method's update, and print which conventions it follows. "
+        "stapo/conformance/batches.py describes the interface of a trainer."
     )
-    trainers = (
-        "ours, one of TRL's such as trl-dapo, or package.module:function, which needs torch alone"
-    )
+    parser = argparse.ArgumentParser(prog="python -m stapo.conformance", description=about)
+    trainers = "ours, one of TRL's such as trl-dapo, or package.module:function for torch alone"
     parser.add_argument("--trainer", default="ours", help=trainers)
-    parser.add_argument(
-        "--method", help=f"what it is meant to be: {', '.join(CONFORMANCE_METHODS)}"
-    )
+    methods = f"what it is meant to be: {', '.join(CONFORMANCE_METHODS)}"
+    parser.add_argument("--method", help=methods)
     given = parser.parse_args()
     try:
         trainer, meant = find_trainer(given.trainer)

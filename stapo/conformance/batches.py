@@ -21,11 +21,10 @@ from stapo.training import minibatch
 FIXTURES = Path(__file__).with_name("fixtures.json")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
 
-AT_TAU_P, AT_THRESHOLD = "a probability equal to tau_p", "an entropy equal to the threshold"
-"""Names of two batches, in which a token lies exactly on a border."""
-
 Layout = list[list[list[int]]]
 """List of ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
+PROBE_LAYOUT: Layout = [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
+"""Of the twelve rows of a probe on two ranks, with micro-batches of unequal size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +37,6 @@ class MiniBatch(minibatch.MiniBatch):
     """(B, T) entropies of the current policy."""
     ref_logps: Tensor
     """(B, T) log-probs of the reference model, for a KL term."""
-
-    def tables(self) -> dict[str, Any]:
-        """Return the tensors as nested lists."""
-        return {name: getattr(self, name).tolist() for name in (*TABLES, "advantages", "mask")}
 
 
 @dataclass(frozen=True)
@@ -66,12 +61,7 @@ class Fixture:
     batch: MiniBatch
     keep: Tensor
     """(B, T) bool, tokens that contribute to the loss."""
-    threshold: float | None
-    divisor: Tensor
-    """(B, T) divisors of the kept tokens."""
-    loss: float
-    gradient: Tensor
-    """(B, T) gradient of the loss with respect to the log-probs."""
+    update: Update
 
 
 @cache
@@ -82,24 +72,26 @@ def fixtures(method: str) -> list[Fixture]:
         ValueError: the method has no fixtures.
     """
     if method not in CONFORMANCE_METHODS:
-        raise ValueError(
-            f"method: expected one of {', '.join(CONFORMANCE_METHODS)}, found {method}"
-        )
+        known = ", ".join(CONFORMANCE_METHODS)
+        raise ValueError(f"method: expected one of {known}, found {method}")
     record = json.loads(FIXTURES.read_text())
     return [
         Fixture(
-            name=entry["batch"],
-            method=replace(METHODS[method], selection_args=entry["selection_args"]),
-            batch=mini_batch(record["batches"][entry["batch"]]),
-            keep=torch.tensor(entry["keep"], dtype=torch.bool),
-            threshold=entry["threshold"],
-            divisor=torch.tensor(entry["divisor"], dtype=torch.double),
-            loss=entry["loss"],
-            gradient=torch.tensor(entry["gradient"], dtype=torch.double),
+            entry["batch"],
+            replace(METHODS[method], selection_args=entry["selection_args"]),
+            _mini_batch(record["batches"][entry["batch"]]),
+            torch.tensor(entry["keep"], dtype=torch.bool),
+            Update(entry["loss"], torch.tensor(entry["gradient"], dtype=torch.double)),
         )
         for entry in record["expected"]
         if entry["method"] == method
     ]
+
+
+@cache
+def probe(method: str) -> MiniBatch:
+    """Return a batch of twelve rows on which all conventions of a method's selection and divisor differ."""
+    return _mini_batch(json.loads(FIXTURES.read_text())["probes"][method])
 
 
 def whole(batch: MiniBatch) -> Layout:
@@ -107,20 +99,7 @@ def whole(batch: MiniBatch) -> Layout:
     return [[list(range(len(batch.mask)))]]
 
 
-def probe_layout() -> Layout:
-    """Return a layout of twelve rows on two ranks, with micro-batches of unequal size."""
-    return [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
-
-
-@cache
-def probe(method: str) -> MiniBatch:
-    """Return a batch of twelve rows on which all conventions of a method's selection and divisor differ."""
-    return mini_batch(json.loads(FIXTURES.read_text())["probes"][method])
-
-
-def mini_batch(tables: Mapping[str, Any]) -> MiniBatch:
+def _mini_batch(tables: Mapping[str, Any]) -> MiniBatch:
     """Return a mini-batch for nested lists."""
-    tensors = {name: torch.tensor(tables[name], dtype=torch.double) for name in TABLES}
-    advantages = torch.tensor(tables["advantages"], dtype=torch.double)
-    mask = torch.tensor(tables["mask"], dtype=torch.bool)
-    return MiniBatch(**tensors, advantages=advantages, mask=mask)
+    found = {k: torch.tensor(tables[k], dtype=torch.double) for k in (*TABLES, "advantages")}
+    return MiniBatch(**found, mask=torch.tensor(tables["mask"], dtype=torch.bool))

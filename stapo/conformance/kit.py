@@ -1,40 +1,37 @@
 """The checks of a method: expected loss and gradient, independent of micro-batches, ranks and padding."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 
 from stapo.conformance.batches import (
+    PROBE_LAYOUT,
+    TABLES,
     Layout,
     MiniBatch,
     Trainer,
     Update,
     fixtures,
     probe,
-    probe_layout,
     whole,
 )
-from stapo.methods import METHODS
+from stapo.methods import METHODS, Method
 
 TOLERANCE = 1e-5
 """Tolerance relative to the largest gradient: single precision passes; conventions differ by percents."""
-GARBAGE = {
-    "logps": -9.0,
-    "old_logps": -9.5,
-    "ref_logps": -8.0,
-    "entropies": 7.0,
-    "old_entropies": 5.0,
+LAYOUTS: dict[str, Layout] = {
+    "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
+    "the same in unequal micro-batches": [[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]],
+    "the same on two ranks": [[list(range(6))], [list(range(6, 12))]],
+    "the same on ranks of unequal parts": PROBE_LAYOUT,
 }
-LARGE = {
-    "logps": -1.0,
-    "old_logps": -80.0,
-    "ref_logps": 0.0,
-    "entropies": 1e6,
-    "old_entropies": 1e6,
+ORDER = [3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6]
+PADDINGS = {
+    "the same with garbage as padding": (-9.0, -9.5, -8.0, 7.0, 5.0),
+    # A ratio of 2e34, which is still finite in single precision.
+    "the same with large numbers as padding": (-1.0, -80.0, 0.0, 1e6, 1e6),
 }
-"""Padding with large values: a ratio of 2e34, which is still finite in single precision."""
+"""Name of a check -> what stands at positions without response token, in the tensors of `TABLES`."""
 
 
 @dataclass(frozen=True)
@@ -57,45 +54,38 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         trainer: trainer under test; an exception counts as a failure and is shown.
         method_name: method with fixtures: grpo, justrl, 20-entropy, stapo or stapo-v2.
     """
+
+    def check(
+        name: str, batch: MiniBatch, layout: Layout, method: Method, expected: Update
+    ) -> Check:
+        try:
+            found = trainer(batch, layout, method)
+        except Exception as error:  # Any exception of a trainer is a failed check.
+            return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
+        return _compared(name, found, expected)
+
     checks = [
-        _check(
-            fixture.name,
-            partial(trainer, fixture.batch, whole(fixture.batch), fixture.method),
-            Update(fixture.loss, fixture.gradient),
-        )
-        for fixture in fixtures(method_name)
+        check(one.name, one.batch, whole(one.batch), one.method, one.update)
+        for one in fixtures(method_name)
     ]
     batch, method = probe(method_name), METHODS[method_name]
     try:
         expected = trainer(batch, whole(batch), method)
     except Exception:  # The checks above report it; there is nothing to compare with.
         return checks
-    layouts: dict[str, Layout] = {
-        "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
-        "the same in unequal micro-batches": [[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]],
-        "the same on two ranks": [[list(range(6))], [list(range(6, 12))]],
-        "the same on ranks of unequal parts": probe_layout(),
-    }
-    for name, layout in layouts.items():
-        checks.append(_check(name, partial(trainer, batch, layout, method), expected))
-    order = torch.tensor([3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6])
+    checks += [check(name, batch, layout, method, expected) for name, layout in LAYOUTS.items()]
     wider = torch.cat([expected.gradient, expected.gradient.new_zeros(len(batch.mask), 3)], dim=1)
-    changes = {
-        "the same in another order": (batch.take(order), expected.gradient[order]),
-        "the same with garbage as padding": (_pad(batch, 3, GARBAGE), wider),
-        "the same with large numbers as padding": (_pad(batch, 3, LARGE), wider),
-    }
+    order = torch.tensor(ORDER)
+    changes = {"the same in another order": (batch.take(order), expected.gradient[order])}
+    for name, values in PADDINGS.items():
+        changes[name] = (_pad(batch, 3, dict(zip(TABLES, values, strict=True))), wider)
     for name, (changed, gradient) in changes.items():
-        run = partial(trainer, changed, whole(changed), method)
-        checks.append(_check(name, run, Update(expected.loss, gradient)))
+        update = Update(expected.loss, gradient)
+        checks.append(check(name, changed, whole(changed), method, update))
     return checks
 
 
-def _check(name: str, run: Callable[[], Update], expected: Update) -> Check:
-    try:
-        found = run()
-    except Exception as error:  # Any exception of a trainer is a failed check.
-        return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
+def _compared(name: str, found: Update, expected: Update) -> Check:
     if found.gradient.shape != expected.gradient.shape:
         shapes = tuple(found.gradient.shape), tuple(expected.gradient.shape)
         return Check(name, False, f"gradient of shape {shapes[0]}, expected {shapes[1]}")

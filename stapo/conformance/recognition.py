@@ -7,28 +7,41 @@ are compared with those that each convention of a known trainer keeps; if severa
 from collections.abc import Iterator
 from itertools import product
 from math import inf, nextafter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stapo.conformance.batches import (
-    AT_TAU_P,
-    AT_THRESHOLD,
-    Layout,
+    PROBE_LAYOUT,
+    Fixture,
     MiniBatch,
     Trainer,
     Update,
     fixtures,
     probe,
-    probe_layout,
     whole,
 )
 from stapo.methods import METHODS, Method
 from stapo.objective import SELECTIONS, spurious_candidates, spurious_threshold
-from stapo.objective.selection import Scope
 
 UNKNOWN, NOT_APPLICABLE = "no known convention", "not applicable"
 POLICIES = {"the behaviour policy": "old_", "the current policy": ""}
+
+RANKS = [[row for micro in rank for row in micro] for rank in PROBE_LAYOUT]
+MICRO_BATCHES = [micro for rank in PROBE_LAYOUT for micro in rank]
+ROWS = [row for rank in RANKS for row in rank]
+SCOPES = {
+    "the mini-batch": [ROWS],
+    "a rank": RANKS,
+    "a micro-batch": MICRO_BATCHES,
+    # TRL's, which gathers the entropies of a micro-batch.
+    "a micro-batch of all ranks together": [
+        [row for micro in step for row in micro] for step in zip(*PROBE_LAYOUT, strict=True)
+    ],
+    "a response": [[row] for row in ROWS],  # prime-rl's.
+}
+"""Name -> parts of the probe with a threshold each, starting with the paper's."""
 
 
 def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
@@ -38,22 +51,21 @@ def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
         trainer: trainer under test.
         method_name: method that it is meant to implement.
     """
-    batch = probe(method_name)
-    method = METHODS[method_name]
-    update = trainer(batch, probe_layout(), method)
-    keep = _kept(update)
+    batch, method = probe(method_name), METHODS[method_name]
+    update = trainer(batch, PROBE_LAYOUT, method)
+    keep = update.gradient != 0
     scope = policy = comparisons = candidates = NOT_APPLICABLE
     inclusive = False
     if method.spec.silenced is not None:
-        tau_p = _comparison(trainer, method_name, AT_TAU_P)
-        threshold = _comparison(trainer, method_name, AT_THRESHOLD)
+        given = {fixture.name: fixture for fixture in fixtures(method_name)}
+        tau_p = _comparison(trainer, given["a probability equal to tau_p"], "tau_p")
+        threshold = _comparison(trainer, given["an entropy equal to the threshold"], "threshold")
         comparisons = f"p {tau_p} tau_p, H {threshold} threshold"
         inclusive = threshold == "<="
-        candidates = _without_candidate(trainer, method_name)
+        candidates = _without_candidate(trainer, given["0 candidates"])
     if method.reads != "none":
-        explained = [
-            name for name, mask in _explanations(batch, method, inclusive) if mask.equal(keep)
-        ]
+        known = _explanations(batch, method, inclusive)
+        explained = [name for name, kept in known if kept.equal(keep)]
         neither = "no selection" if keep.equal(batch.mask) else UNKNOWN
         scope = " or ".join(dict.fromkeys(name for name, _ in explained)) or neither
         policy = " or ".join(dict.fromkeys(name for _, name in explained)) or neither
@@ -66,55 +78,32 @@ def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
     }
 
 
-def _kept(update: Update) -> Tensor:
-    return update.gradient != 0
-
-
 def _select(
     method: Method,
     batch: MiniBatch,
-    prefixes: tuple[str, str] = ("old_", "old_"),
-    *,
-    tau_inclusive: bool = False,
-    threshold_inclusive: bool = False,
+    policies: tuple[str, str] = ("old_", "old_"),
+    inclusive: str = "",
 ) -> Tensor:
     """Return the (B, T) tokens that a method keeps with the log-probs and entropies of some policies.
 
-    S2T is strict; `tau_inclusive` and `threshold_inclusive` also silence at equality, which ours never does.
+    S2T is strict; `inclusive`, `tau_p` or `threshold`, also silences at equality, as ours never does.
     """
-    logps: Tensor = getattr(batch, f"{prefixes[0]}logps")
-    entropies: Tensor = getattr(batch, f"{prefixes[1]}entropies")
-    args = method.selection_args
-    if method.selection != "silence_spurious":
-        tables = logps, entropies, batch.advantages, batch.mask
-        kept: Tensor = SELECTIONS[method.selection](*tables, **args)
-        return kept
-    tau_p = float(args["tau_p"])
-    tau_p = nextafter(tau_p, inf) if tau_inclusive else tau_p
-    candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
-    scope: Scope = "all" if args["scope"] == "all" else "candidates"
-    quantile = float(args["quantile"])
-    threshold = spurious_threshold(entropies, candidates, batch.mask, quantile, scope)
-    if threshold is None:
-        return batch.mask
-    low = entropies <= threshold if threshold_inclusive else entropies < threshold
-    return batch.mask & ~(candidates & low)
-
-
-def _scopes(layout: Layout) -> dict[str, list[list[int]]]:
-    """Return name -> parts of the mini-batch with a threshold each, starting with the paper's."""
-    ranks = [[row for micro in rank for row in micro] for rank in layout]
-    rows = [row for rank in ranks for row in rank]
-    return {
-        "the mini-batch": [rows],
-        "a rank": ranks,
-        "a micro-batch": [micro for rank in layout for micro in rank],
-        # TRL's, which gathers the entropies of a micro-batch.
-        "a micro-batch of all ranks together": [
-            [row for rank in layout for row in rank[index]] for index in range(len(layout[0]))
-        ],
-        "a response": [[row] for row in rows],  # prime-rl's.
-    }
+    logps, entropies = (
+        getattr(batch, policy + name)
+        for policy, name in zip(policies, ("logps", "entropies"), strict=True)
+    )
+    args: dict[str, Any] = dict(method.selection_args)
+    if inclusive == "tau_p":
+        args["tau_p"] = nextafter(args["tau_p"], inf)
+    tables = logps, entropies, batch.advantages, batch.mask
+    kept: Tensor = SELECTIONS[method.selection](*tables, **args)
+    if inclusive == "threshold":
+        candidates = spurious_candidates(logps, batch.advantages, batch.mask, args["tau_p"])
+        rest = args["quantile"], args["scope"]
+        threshold = spurious_threshold(entropies, candidates, batch.mask, *rest)
+        if threshold is not None:
+            kept = kept & ~(candidates & (entropies == threshold))
+    return kept
 
 
 def _explanations(
@@ -132,45 +121,34 @@ def _explanations(
             for (first, p), (second, h) in product(POLICIES.items(), repeat=2)
             if p != h
         }
-    for scope, parts in _scopes(probe_layout()).items():
-        for policy, prefixes in policies.items():
-            keep = torch.zeros_like(batch.mask)
-            for rows in parts:
-                part = batch.take(torch.tensor(rows))
-                keep[rows] = _select(method, part, prefixes, threshold_inclusive=inclusive)
-            yield (scope, policy), keep
+    for (scope, parts), (policy, prefixes) in product(SCOPES.items(), policies.items()):
+        keep = torch.zeros_like(batch.mask)
+        for rows in parts:
+            part = batch.take(torch.tensor(rows))
+            keep[rows] = _select(method, part, prefixes, "threshold" if inclusive else "")
+        yield (scope, policy), keep
 
 
-def _comparison(trainer: Trainer, method_name: str, border: str) -> str:
-    """Return < or <=, the comparison that a trainer uses for a token exactly on the border."""
-    (fixture,) = [f for f in fixtures(method_name) if f.name == border]
+def _comparison(trainer: Trainer, fixture: Fixture, border: str) -> str:
+    """Return < or <=, the comparison that a trainer uses for a token exactly on a border."""
     batch, method = fixture.batch, fixture.method
-    keep = _kept(trainer(batch, whole(batch), method))
-    for sign, inclusive in (("<", False), ("<=", True)):
-        expected = _select(
-            method,
-            batch,
-            tau_inclusive=inclusive and border == AT_TAU_P,
-            threshold_inclusive=inclusive and border == AT_THRESHOLD,
-        )
-        if expected.equal(keep):
-            return sign
-    return "?"
+    keep = trainer(batch, whole(batch), method).gradient != 0
+    signs = {"<": "", "<=": border}
+    same = (s for s, at in signs.items() if _select(method, batch, inclusive=at).equal(keep))
+    return next(same, "?")
 
 
-def _without_candidate(trainer: Trainer, method_name: str) -> str:
-    (fixture,) = [f for f in fixtures(method_name) if f.name == "0 candidates"]
+def _without_candidate(trainer: Trainer, fixture: Fixture) -> str:
     batch = fixture.batch
     try:
-        update = trainer(batch, whole(batch), fixture.method)
+        gradient = trainer(batch, whole(batch), fixture.method).gradient
     except Exception as error:  # Some trainers compute a quantile of no values.
         return f"raises {type(error).__name__}"
-    keep = _kept(update)
-    if not update.gradient.isfinite().all():
+    if not gradient.isfinite().all():
         return "the gradient is not finite"
-    if keep.equal(batch.mask):
+    if (gradient != 0).equal(batch.mask):
         return "nothing is silenced"
-    return "everything is silenced" if not keep.any() else "some tokens are silenced"
+    return "some tokens are silenced" if gradient.any() else "everything is silenced"
 
 
 def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> str:
@@ -194,25 +172,24 @@ def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> 
 
 def _divisors(keep: Tensor, mask: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the divisors of known trainers on the probe, (B, 1) each, with the engine's mean over ranks."""
-    layout, size = probe_layout(), len(mask)
-    parts = [rows for rank in layout for rows in rank]
+    size = len(mask)
     # Of each row: responses of its micro-batch, and the number by which means of micro-batches are averaged.
     together, averaged = (torch.zeros(size, 1, dtype=torch.double) for _ in range(2))
-    for rank in layout:
+    for rank in PROBE_LAYOUT:
         for rows in rank:
-            together[rows], averaged[rows] = float(len(rows)), float(len(rank) * len(layout))
-    counts = (
-        {"kept tokens": keep} if keep.equal(mask) else {"kept tokens": keep, "all tokens": mask}
-    )
+            together[rows], averaged[rows] = float(len(rows)), float(len(rank) * len(PROBE_LAYOUT))
+    counts = {"kept tokens": keep}
+    if not keep.equal(mask):
+        counts["all tokens"] = mask
     for what, counted in counts.items():
         of_response = counted.sum(dim=1, keepdim=True).double()
         of_micro_batch = torch.zeros_like(of_response)
-        for rows in parts:
+        for rows in MICRO_BATCHES:
             of_micro_batch[rows] = of_response[rows].sum()
+        micro = f"{what} of a micro-batch, then the mean over these"
+        response = f"{what} of each response, then the mean over"
         yield f"{what} of the mini-batch", of_response.sum().expand(size, 1)
-        name = f"{what} of a micro-batch, then the mean over these"
-        yield name, of_micro_batch * averaged
-        yield f"{name} by their sequences", of_micro_batch * size / together
-        name = f"{what} of each response, then the mean over"
-        yield f"{name} responses", of_response * size
-        yield f"{name} micro-batches' means", of_response * together * averaged
+        yield micro, of_micro_batch * averaged
+        yield f"{micro} by their sequences", of_micro_batch * size / together
+        yield f"{response} responses", of_response * size
+        yield f"{response} micro-batches' means", of_response * together * averaged

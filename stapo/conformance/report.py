@@ -9,7 +9,7 @@ from stapo.conformance.kit import run_checks
 from stapo.conformance.recognition import conventions
 from stapo.methods import CONFORMANCE_METHODS, METHODS
 
-SELECTION = """\
+SELECTION = """
 What is expected of the selection (B rows of a mini-batch, before any cut; a check may have another tau_p):
     keep = {name}(
         batch.old_logps, batch.old_entropies, batch.advantages, batch.mask, **method.selection_args
@@ -56,18 +56,18 @@ def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
     if method not in CONFORMANCE_METHODS:
         raise ValueError(f"--method: expected {', '.join(CONFORMANCE_METHODS)}, found {method}")
     checks = run_checks(trainer, method)
-    rows = [("check", "verdict", "largest difference, relative")]
-    for check in checks:
-        rows.append((check.name, "holds" if check.holds else "does not hold", check.detail))
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    holds = all(check.holds for check in checks)
+    width = max(len(check.name) for check in checks)
     lines = [f"{name} as {method}", ""]
-    lines += [f"{a.ljust(widths[0])}  {b.ljust(widths[1])}  {c}".rstrip() for a, b, c in rows]
+    lines.append(f"{'check':{width}}  {'verdict':13}  largest difference, relative")
+    for one in checks:
+        verdict = "holds" if one.holds else "does not hold"
+        lines.append(f"{one.name:{width}}  {verdict:13}  {one.detail}".rstrip())
     try:
         found = conventions(trainer, method)
     except Exception as error:  # A trainer may raise anything; its checks are printed above.
         return [*lines, "", f"conventions: {type(error).__name__}: {error}"], False
     lines += ["", *(f"{question}: {answer}" for question, answer in found.items())]
-    holds = all(check.holds for check in checks)
     if not holds and METHODS[method].spec.silenced is not None:
-        lines += ["", *SELECTION.format(name=METHODS[method].selection).splitlines()]
+        lines += SELECTION.format(name=METHODS[method].selection).splitlines()
     return lines, holds

@@ -22,66 +22,55 @@ from trl import GRPOConfig, GRPOTrainer
 from stapo.conformance.batches import Layout, MiniBatch, Trainer, Update
 from stapo.methods import Method
 from stapo.models.tiny import build_tokenizer
-from stapo.training.ranks import AcceleratorRanks
+from stapo.training.ranks import Ranks
 from stapo.training.update import update
 
 PATIENCE = 20.0
 """Maximum time that a rank waits for the others, in seconds."""
 
 
-class Ranks:
-    """Exchange of values between the ranks of one update.
-
-    Args:
-        size: number of ranks.
-    """
+class Exchange:
+    """Exchange of values between the ranks of one update, which are threads."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self.barrier = threading.Barrier(size)
-        self.slots: list[Any] = [None] * size
+        self.size, self.slots = size, [None] * size
+        self.barrier = threading.Barrier(size, timeout=PATIENCE)
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         """Return the values of all ranks; every rank must call this."""
         self.slots[rank] = value
-        self.barrier.wait(PATIENCE)
+        self.barrier.wait()
         values = list(self.slots)
-        self.barrier.wait(PATIENCE)
+        self.barrier.wait()
         return values
 
 
 class RankAccelerator:
-    """The methods of an Accelerator that the losses use, for one rank in a thread.
-
-    Args:
-        ranks: exchange with the other ranks.
-        rank: index of this rank.
-    """
+    """The methods of an Accelerator that the losses use, for one rank in a thread."""
 
     device = torch.device("cpu")
     distributed_type = DistributedType.NO
     sync_gradients = True
 
-    def __init__(self, ranks: Ranks, rank: int) -> None:
-        self.ranks, self.process_index, self.num_processes = ranks, rank, ranks.size
+    def __init__(self, ranks: Exchange, rank: int) -> None:
+        self.process_index, self.num_processes = rank, ranks.size
         self.is_main_process = rank == 0
+        self.exchange = partial(ranks.exchange, rank)
 
     def gather(self, value: Tensor) -> Tensor:
         """Return the rows of all ranks, in the order of the ranks."""
-        values = self.ranks.exchange(self.process_index, value)
-        return torch.cat([value.reshape(-1) if value.dim() == 0 else value for value in values])
+        return torch.cat(self.exchange(value.reshape(-1) if value.dim() == 0 else value))
 
     def reduce(self, value: Tensor, reduction: str = "sum") -> Tensor:
         """Return the sum over ranks."""
         assert reduction == "sum"
-        return torch.stack(self.ranks.exchange(self.process_index, value)).sum(dim=0)
+        return torch.stack(self.exchange(value)).sum(dim=0)
 
     def pad_across_processes(self, value: Tensor, dim: int = 0, pad_index: float = 0) -> Tensor:
         """Return the value padded to the longest length of all ranks."""
         assert dim == 0
-        longest = max(self.ranks.exchange(self.process_index, len(value)))
-        padding = value.new_full((longest - len(value), *value.shape[1:]), pad_index)
-        return torch.cat([value, padding])
+        missing = max(self.exchange(len(value))) - len(value)
+        return torch.cat([value, value.new_full((missing, *value.shape[1:]), pad_index)])
 
     def backward(self, loss: Tensor) -> None:
         """Accumulate the gradient of a loss."""
@@ -90,7 +79,7 @@ class RankAccelerator:
 
 def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
-    ranks = Ranks(len(layout))
+    ranks = Exchange(len(layout))
 
     def one(rank: int) -> Update:
         try:
@@ -111,10 +100,10 @@ def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> U
 
 def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
     """Return a mini-batch with TRL's names."""
-    size = len(batch.mask)
+    prompts = torch.ones(len(batch.mask), 1, dtype=torch.long)
     return {
-        "prompt_ids": torch.zeros(size, 1, dtype=torch.long),
-        "prompt_mask": torch.ones(size, 1, dtype=torch.long),
+        "prompt_ids": prompts,
+        "prompt_mask": prompts,
         "completion_ids": torch.zeros_like(batch.mask, dtype=torch.long),
         "completion_mask": batch.mask.long(),
         "old_per_token_logps": batch.old_logps,
@@ -127,36 +116,32 @@ def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
 @cache
 def _shell(kind: str) -> Any:
     """Return TRL's trainer with a loss, and a model whose forward pass is never called."""
-    common: dict[str, Any] = {
-        "output_dir": tempfile.mkdtemp(),
-        "per_device_train_batch_size": 4,
-        "num_generations": 4,
-        "steps_per_generation": 1,
-        "use_cpu": True,
-        "bf16": False,
-        "report_to": "none",
-    }
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=64, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
             num_attention_heads=1, num_key_value_heads=1, head_dim=8,
         )
     )  # fmt: skip
-    arguments: dict[str, Any] = {
-        "model": model,
-        "reward_funcs": lambda completions, **_: [0.0] * len(completions),
-        "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4}),
-        "processing_class": build_tokenizer(),
-    }
     config = GRPOConfig(
-        **common,
+        tempfile.mkdtemp(), per_device_train_batch_size=4, num_generations=4, steps_per_generation=1,
+        use_cpu=True, bf16=False, report_to="none",
         loss_type="dapo" if kind == "entropy" else kind,
-        use_bias_correction_kl=False,  # TRL's default would multiply GRPO's KL by the ratio.
         top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
+        use_bias_correction_kl=False,  # TRL's default would multiply GRPO's KL by the ratio.
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": ["1"] * 4}),
+        processing_class=build_tokenizer(),
     )
-    trainer = GRPOTrainer(args=config, **arguments)
     trainer.model.train()
     return trainer
+
+
+def _result(loss: float, leaf: Tensor) -> Update:
+    return Update(loss, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
 
 
 def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
@@ -165,7 +150,7 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     It forms its own micro-batches: of the layout, only the number of ranks and the size of the largest
     micro-batch are used.
     """
-    rows_at_once = max(len(rows) for rank in layout for rows in rank)
+    tokens = max(len(rows) for rank in layout for rows in rank) * batch.mask.shape[1]
 
     def run(rank: int, accelerator: RankAccelerator) -> Update:
         leaf = batch.logps.clone().requires_grad_()
@@ -175,16 +160,9 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
             longest = max(int(batch.mask[rows].sum(dim=1).max()), 1)
             return leaf[rows, :longest], batch.entropies[rows, :longest]
 
-        loss, _ = update(
-            forward,
-            batch,
-            method,
-            AcceleratorRanks(accelerator, model=None),
-            group_size=1,
-            micro_batch_tokens=rows_at_once * batch.mask.shape[1],
-        )
-        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-        return Update(loss.item(), gradient)
+        ranks = Ranks(accelerator, model=None)
+        loss, _ = update(forward, batch, method, ranks, group_size=1, micro_batch_tokens=tokens)
+        return _result(loss.item(), leaf)
 
     return on_ranks(layout, run)
 
@@ -203,19 +181,17 @@ def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
         trainer.args = copy.copy(trainer.args)
-        micro_batches = layout[rank]
-        trainer.current_gradient_accumulation_steps = len(micro_batches)
-        trainer.args.steps_per_generation = len(micro_batches)
+        trainer.current_gradient_accumulation_steps = len(layout[rank])
+        trainer.args.steps_per_generation = len(layout[rank])
         total = 0.0
-        for rows in micro_batches:
+        for rows in layout[rank]:
             tables = leaf[rows], batch.entropies[rows], None
             trainer._get_per_token_logps_and_entropies = lambda *_, t=tables, **__: t
             part = {k: v if v.dim() == 0 else v[rows] for k, v in inputs.items()}
             loss = trainer._compute_loss(trainer.model, part)
             loss.backward()
             total += loss.item()
-        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-        return Update(total, gradient)
+        return _result(total, leaf)
 
     return on_ranks(layout, run)
 

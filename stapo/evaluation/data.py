@@ -25,13 +25,7 @@ ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
 
 
 def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str, list[Row]]:
-    """Return the source and the rows of a benchmark, each with question and answer.
-
-    Args:
-        hub: dataset on the Hub, with its revision and split.
-        revision: 40 hex digits, or a name.
-        split: such as `test`.
-        names: possible names of a local file.
+    """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names.
 
     Raises:
         ValueError: a row has no question or answer.
@@ -53,20 +47,20 @@ def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
     Raises:
         FileNotFoundError: there is no such file; the message lists the names searched.
     """
-    wanted = {_plain(name) for name in names}
-    files = sorted(p for p in directory.rglob("*") if p.suffix in (".parquet", ".jsonl"))
-    for path in files:
-        inside = path.relative_to(directory)
-        if _plain(path.stem) in wanted or str(inside.parent).lower().startswith(hub.lower()):
+
+    def plain(name: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", name.lower())
+
+    wanted = {plain(name) for name in names}
+    for path in sorted(directory.rglob("*")):
+        folder = str(path.relative_to(directory).parent).lower()
+        is_data = path.suffix in (".parquet", ".jsonl")
+        if is_data and (plain(path.stem) in wanted or folder.startswith(hub.lower())):
             return path
     raise FileNotFoundError(
         f"{directory} ({DATA_DIR}): no {' or '.join(sorted(names))} as .parquet or .jsonl, and no {hub}/; "
         "run `stapo fetch` with internet access"
     )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def normalise(row: Mapping[str, Any], place: str) -> Row:

@@ -32,10 +32,7 @@ Engine = Callable[[Sequence[Request]], Iterable[tuple[Request, Response]]]
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
-    """Samples every row of a batch with its own seed: the maximum after adding Gumbel noise.
-
-    Temperature, top-k and top-p are applied before the noise.
-    """
+    """Samples every row with its own seed: the maximum after temperature, top-k, top-p and Gumbel noise."""
 
     def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -105,8 +102,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
 
 def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
     """Return the response before its end token, which is counted in its number of tokens."""
-    ends = (place for place, token in enumerate(tokens) if token in sampling.eos_token_ids)
-    end = next(ends, None)
+    end = next((i for i, token in enumerate(tokens) if token in sampling.eos_token_ids), None)
     text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
     return Response(text, len(tokens) if end is None else end + 1, end is None)
 

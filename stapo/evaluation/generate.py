@@ -6,7 +6,7 @@ Each response is written immediately as one line of the store of its benchmark, 
 evaluation generates only responses that are missing or damaged.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,56 +43,33 @@ class Benchmark:
     """File with its problems, if the task is not in `benchmarks/`."""
 
 
+@dataclass(frozen=True)
 class _Asked:
-    """A benchmark with its rows, the requests that its samples need, and the store of its responses."""
+    """A benchmark with its rows (question as the model reads it, and gold), requests and store."""
 
-    def __init__(
-        self,
-        benchmark: Benchmark,
-        prompter: Prompter,
-        seed: int,
-        determined_by: list[Any],
-        work: Path,
-    ) -> None:
-        self.benchmark = benchmark
-        task, self.samples = benchmark.config["task"], range(benchmark.config["samples"])
-        found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
-        # Question, as the model reads it, and gold answer.
-        self.rows = asked_of(task, found)
-        prompts = [prompter.prompt_ids(question) for question, _ in self.rows]
-        # In the order of samples, so that more samples add batches and change few of them.
-        self.requests = [
-            Request(
-                problem, sample, sample_seed(seed, *row, sample), prompts[problem], benchmark.name
-            )
-            for sample in self.samples
-            for problem, row in enumerate(self.rows)
-        ]
-        # The name does not depend on the number of samples, so that more samples use the same store. It
-        # depends on the weights: retraining with the same configuration may not reproduce them bit for bit.
-        self.store = work / f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
+    benchmark: Benchmark
+    rows: list[tuple[str, str]]
+    requests: list[Request]
+    """In the order of samples, so that more samples add batches and change few of them."""
+    store: Path
 
     def have(self) -> dict[Key, StoredResponse]:
         return stored(self.store, lambda line: print(line, flush=True))  # noqa: T201
 
-    def missing(self) -> list[Request]:
+    def missing(self) -> set[Request]:
         have = self.have()
-        return [r for r in self.requests if (r.problem, r.sample) not in have]
+        return {r for r in self.requests if (r.problem, r.sample) not in have}
 
-    def answered(self) -> Iterator[AnsweredProblem]:
-        """Yield every problem with its samples in order."""
-        have = self.have()
-        for problem, (question, gold) in enumerate(self.rows):
-            own = [have[problem, sample] for sample in self.samples]
-            yield AnsweredProblem(
-                problem,
-                question,
-                gold,
-                responses=[one.text for one in own],
-                num_tokens=[one.num_tokens for one in own],
-                truncated=[one.truncated for one in own],
-                engines=sorted({one.engine for one in own}),
-            )
+    def publish(self) -> None:
+        """Write every problem with its samples in order."""
+        have, answered = self.have(), []
+        samples = range(self.benchmark.config["samples"])
+        for problem, row in enumerate(self.rows):
+            own = [have[problem, sample] for sample in samples]
+            columns = [one.text for one in own], [one.num_tokens for one in own]
+            ends, engines = [one.truncated for one in own], sorted({one.engine for one in own})
+            answered.append(AnsweredProblem(problem, *row, *columns, ends, engines))
+        write_responses(self.benchmark.output, answered)
 
 
 def generate(
@@ -125,35 +102,50 @@ def generate(
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):
         prompter = Prompter(model, end_tokens)
+        # The weights too: retraining with the same configuration may not reproduce them bit for bit.
         determined_by = [config, sums_of(model), prompter.identity()]
-        seed = evaluation.seed
-        asked = [_Asked(b, prompter, seed, determined_by, work) for b in benchmarks]
-        missing = {one.benchmark.name: (one, set(one.missing())) for one in asked}
-        total = sum(len(requests) for _, requests in missing.values())
-        if total:
+        asked = [_asked(b, prompter, evaluation.seed, determined_by, work) for b in benchmarks]
+        missing = {one.benchmark.name: one.missing() for one in asked}
+        stores = {one.benchmark.name: one.store for one in asked}
+        if total := sum(map(len, missing.values())):
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
             answer = load_engine(evaluation.backend, model, sampling, settings or EngineSettings())
             with bar("generating", total, "response") as shown:
-                for part in _parts(list(missing.values()), evaluation):
+                for part in _parts(asked, missing, evaluation):
                     for request, response in answer(part):
-                        one, wanted = missing[request.benchmark]
-                        if request not in wanted:
-                            continue
-                        at = request.problem, request.sample, request.seed
-                        store(one.store, StoredResponse(*at, by, **vars(response)))
-                        shown.set_postfix_str(request.benchmark, refresh=False)
-                        shown.update()
+                        if request in missing[request.benchmark]:
+                            at = request.problem, request.sample, request.seed
+                            found = StoredResponse(*at, by, **vars(response))
+                            store(stores[request.benchmark], found)
+                            shown.set_postfix_str(request.benchmark, refresh=False)
+                            shown.update()
         for one in asked:
             if lost := len(one.missing()):
-                raise DamagedFileError(
-                    f"{one.store}: lost {lost} responses; run the same command again"
-                )
-            write_responses(one.benchmark.output, [*one.answered()])
+                about = f"{one.store}: lost {lost} responses"
+                raise DamagedFileError(f"{about}; run the same command again")
+            one.publish()
     return total
 
 
+def _asked(
+    benchmark: Benchmark, prompter: Prompter, seed: int, determined_by: list[Any], work: Path
+) -> _Asked:
+    task = benchmark.config["task"]
+    found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    rows = asked_of(task, found)
+    prompts = [prompter.prompt_ids(question) for question, _ in rows]
+    requests = [
+        Request(problem, sample, sample_seed(seed, *row, sample), prompts[problem], benchmark.name)
+        for sample in range(benchmark.config["samples"])
+        for problem, row in enumerate(rows)
+    ]
+    # The name does not depend on the number of samples, so that more samples use the same store.
+    path = work / f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
+    return _Asked(benchmark, rows, requests, path)
+
+
 def _parts(
-    missing: Sequence[tuple[_Asked, set[Request]]], evaluation: Evaluation
+    asked: Sequence[_Asked], missing: Mapping[str, set[Request]], evaluation: Evaluation
 ) -> Iterator[list[Request]]:
     """Yield the lists of requests that are answered together.
 
@@ -162,11 +154,11 @@ def _parts(
     vLLM forms its own batches: between two lists it would wait for the longest response.
     """
     if evaluation.backend == "vllm":
-        yield [r for one, wanted in missing for r in one.requests if r in wanted]
+        yield [r for one in asked for r in one.requests if r in missing[r.benchmark]]
         return
     size = evaluation.batch_size
-    for one, wanted in missing:
+    for one in asked:
         for start in range(0, len(one.requests), size):
             part = one.requests[start : start + size]
-            if not wanted.isdisjoint(part):
+            if not missing[one.benchmark.name].isdisjoint(part):
                 yield part

@@ -61,14 +61,9 @@ def grade(gold: str, response: str) -> Grade:
 def grade_all(
     pairs: Sequence[tuple[str, str]], *, workers: int = 1, progress: bool = False
 ) -> list[Grade]:
-    """Return the grade of each (gold, response), in the same order.
+    """Return the grade of each (trusted gold, untrusted response), in the same order.
 
     Equal pairs of gold and answer are graded once. Workers start when needed and end with this process.
-
-    Args:
-        pairs: trusted gold answers and untrusted responses.
-        workers: number of parallel processes.
-        progress: whether to show a progress bar.
 
     Raises:
         RuntimeError: a worker does not start.

@@ -118,9 +118,8 @@ def _read(text: str, units: bool) -> list[Any]:
     latex = LatexExtractionConfig(
         try_extract_without_anchor=False, boxed_match_priority=0, normalization_config=normal
     )
-    found: list[Any] = parse(
-        rf"\boxed{{{text}}}", [latex], extraction_mode="first_match", parsing_timeout=None
-    )
+    options: dict[str, Any] = {"extraction_mode": "first_match", "parsing_timeout": None}
+    found: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
     return found
 
 
@@ -158,9 +157,7 @@ def _positive(value: Any) -> Any:
 def main(memory_bytes: int, seconds: float) -> None:
     """Write the judgement of each pair of gold and answer on standard input as a line of JSON.
 
-    Args:
-        memory_bytes: limit of the address space.
-        seconds: limit of processor time per answer.
+    `memory_bytes` limits the address space, `seconds` the processor time per answer.
     """
     # Output of libraries goes to stderr, so that it cannot be taken as a verdict.
     verdicts = os.fdopen(os.dup(1), "w")

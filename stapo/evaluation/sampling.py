@@ -43,14 +43,7 @@ class Sampling:
 
 
 def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
-    """Return the 63-bit seed of a sample.
-
-    Args:
-        salt: seed of the study's evaluation.
-        question: of the benchmark row, with its gold answer.
-        gold: reference answer.
-        sample: index of the sample for this row.
-    """
+    """Return the 63-bit seed of a sample of a benchmark row; `salt` is the seed of the study's evaluation."""
     digest = hashlib.sha256(canonical([salt, question, gold, sample]).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -64,10 +57,8 @@ class Prompter:
 
     def identity(self) -> dict[str, Any]:
         """Return everything except the question that determines a prompt and the end of a response."""
-        return {
-            "chat_template": fingerprint(self.tokenizer.chat_template),
-            "eos_token_ids": list(self.eos_token_ids),
-        }
+        template = fingerprint(self.tokenizer.chat_template)
+        return {"chat_template": template, "eos_token_ids": list(self.eos_token_ids)}
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a chat with one user turn.
@@ -75,27 +66,23 @@ class Prompter:
         Raises:
             StudyError: the tokenizer has no token for a character.
         """
+        chat = [{"role": "user", "content": text}]
         try:
             ids = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+                chat, add_generation_prompt=True, return_dict=False
             )
         except Exception as error:
             # Tokenizers raise a plain Exception, with "Missing [UNK]" or "`unk_id` is missing".
             if "unk" not in str(error).lower():
                 raise
             about = f"the tokenizer has no token for a character of {text[:100]!r}"
-            line = (
-                f"{about}, and none for unknown characters; choose another benchmark or tokenizer"
-            )
-            raise StudyError([line]) from error
+            remedy = "and none for unknown characters; choose another benchmark or tokenizer"
+            raise StudyError([f"{about}, {remedy}"]) from error
         return tuple(ids)
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:
         """Return the sampling parameters for a decoding."""
+        limit = evaluation.max_response_tokens
         return Sampling(
-            temperature=decoding.temperature,
-            top_p=decoding.top_p,
-            top_k=decoding.top_k,
-            max_response_tokens=evaluation.max_response_tokens,
-            eos_token_ids=self.eos_token_ids,
+            decoding.temperature, decoding.top_p, decoding.top_k, limit, self.eos_token_ids
         )

@@ -58,22 +58,19 @@ def refusal(problems: Sequence[AnsweredProblem]) -> str:
     """Return why responses must not be scored, empty if they may be."""
     long = [
         duplicate
-        for problem in problems
-        for duplicate, tokens in zip(duplicates(problem.responses), problem.num_tokens, strict=True)
+        for one in problems
+        for duplicate, tokens in zip(duplicates(one.responses), one.num_tokens, strict=True)
         if tokens >= LONG
     ]
-    copied = sum(long) / max(len(long), 1)
+    copied, engines = sum(long) / max(len(long), 1), engines_of(problems)
     if copied > MAX_DUPLICATE_FRACTION:
         return (
             f"{copied:.1%} of the responses with at least {LONG} tokens are copies of another to the same "
             f"problem, more than {MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
         )
-    engines = engines_of(problems)
     if len(engines) > 1:
-        return (
-            f"answered by {' and by '.join(engines)}, which must not be mixed; remove the responses of "
-            "one and generate them again"
-        )
+        about = f"answered by {' and by '.join(engines)}, which must not be mixed"
+        return f"{about}; remove the responses of one and generate them again"
     return ""
 
 
@@ -117,11 +114,9 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
     """Return the row of a response that the rules reject, with the verifier's judgement."""
+    verdict, accepted = judgement.verdict, judgement.verdict == "accepted"
     return replace(
-        row,
-        verifier=judgement.verdict,
-        verifier_cut=judgement.cut,
-        correct_with_verifier=judgement.verdict == "accepted",
+        row, verifier=verdict, verifier_cut=judgement.cut, correct_with_verifier=accepted
     )
 
 
@@ -157,17 +152,12 @@ def score(
     scored = score_rows(problems, grades)
     if judge is not None:
         scored = _judged(scored, problems, task, judge)
-    differing = sum(grade.correct != grade.plain for grade in grades)
-    if differing:
+    if differing := sum(grade.correct != grade.plain for grade in grades):
         about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
         sys.stderr.write(f"{completions}: {about}\n")
-    found = {
-        **identity,
-        "differs_from_math_verify": differing,
-        "engine": engines_of(problems)[0],
-        "provenance": provenance(),
-    }
-    write_score_file(output, scored, cast("ScoreIdentity", found))
+    (engine,) = engines_of(problems)
+    found = {**identity, "differs_from_math_verify": differing, "engine": engine}
+    write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
     return sum(row.correct for row in scored) / len(scored)
 
 
@@ -183,10 +173,11 @@ def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
         f"and {crashes} its memory limit or crashed it"
     )
     if timeouts + crashes > MAX_FAILURE_FRACTION * len(grades):
-        raise RuntimeError(
-            f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
-            "machine and score again; if they are sufficient, look at the answers"
+        remedy = (
+            "check memory and limits (`ulimit -a`) of this machine and score again; if they are sufficient, "
+            "look at the answers"
         )
+        raise RuntimeError(f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: {remedy}")
     if timeouts or crashes:
         sys.stderr.write(f"warning: {found}; they count as wrong\n")
 

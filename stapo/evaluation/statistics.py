@@ -58,7 +58,7 @@ def pass_at_k(correct: Array, k: int) -> float:
 
     Args:
         correct: verdicts (S, P, N).
-        k: number of samples, 1 to N.
+        k: number of samples.
 
     Raises:
         ValueError: k is not in 1 to N.
@@ -68,12 +68,9 @@ def pass_at_k(correct: Array, k: int) -> float:
     n = correct.shape[2]
     if not 1 <= k <= n:
         raise ValueError(f"k: expected 1 to {n}, found {k}")
-    wrong: list[int] = np.bincount(
-        (n - correct.sum(axis=2)).astype(int).ravel(), minlength=n + 1
-    ).tolist()
+    wrong = [int(count) for count in (n - correct.sum(axis=2)).ravel()]
     # Integers until the division; comb(w, k) is 0 if w < k.
-    missed: int = sum(count * comb(w, k) for w, count in enumerate(wrong))
-    return 1 - missed / (sum(wrong) * comb(n, k))
+    return 1 - sum(comb(w, k) for w in wrong) / (len(wrong) * comb(n, k))
 
 
 def majority_at_n(
@@ -99,8 +96,7 @@ def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RES
 
     The same draw is used for all checkpoints, which makes differences paired.
     """
-    counts = rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
-    return counts.astype(float)
+    return rng.multinomial(problems, np.full(problems, 1 / problems), size=resamples).astype(float)
 
 
 def seed_choices(

@@ -52,8 +52,8 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         raise ValueError(f"unknown builder {metadata['builder']!r}; known: tiny-arithmetic")
     if len(found) != count:
         raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
-    if checksum(found) != sha256:
-        raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {checksum(found)}")
+    if (digest := checksum(found)) != sha256:
+        raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")
     return found
 
 
@@ -94,27 +94,27 @@ def _instruction(task: Task) -> str:
     return PROMPTS[function]
 
 
-def question(doc: dict[str, str]) -> str:
+def question(doc: Row) -> str:
     """Return the user turn."""
     return doc["question"]
 
 
-def math_question(doc: dict[str, str]) -> str:
+def math_question(doc: Row) -> str:
     """Return the user turn of the paper's benchmarks."""
     return doc["question"] + INSTRUCTION
 
 
-def gold(doc: dict[str, str]) -> str:
+def gold(doc: Row) -> str:
     """Return the reference answer."""
     return doc["answer"]
 
 
-def all_samples(responses: list[list[str]], docs: list[dict[str, str]]) -> list[list[str]]:
+def all_samples(responses: list[list[str]], docs: list[Row]) -> list[list[str]]:
     """Return every response of every problem."""
     return responses
 
 
-def process_results(doc: dict[str, str], results: list[list[str]]) -> dict[str, float]:
+def process_results(doc: Row, results: list[list[str]]) -> dict[str, float]:
     """Return avg@N of one problem: the share of its N responses that are graded correct."""
     grades = grade_all([(gold(doc), response) for response in results[0]])
     return {"average_at_n": sum(grade.correct for grade in grades) / len(grades)}

@@ -70,19 +70,16 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
         return []
     require_whole(by.path)
     tokenizer, template = load_tokenizer(by.path), _template(by)
-    limit = by.settings.max_prompt_tokens
-    prompts = [_prompt(tokenizer, template, question, limit) for question in questions]
+    prompts = [
+        _prompt(tokenizer, template, question, by.settings.max_prompt_tokens)
+        for question in questions
+    ]
     requests = [Request(i, 0, 0, tuple(ids)) for i, (ids, _) in enumerate(prompts)]
-    sampling = Sampling(
-        temperature=0.0,
-        top_p=1.0,
-        top_k=0,
-        max_response_tokens=by.settings.max_response_tokens,
-        eos_token_ids=(tokenizer.eos_token_id,),
-    )
+    limit, end = by.settings.max_response_tokens, tokenizer.eos_token_id
+    greedy = Sampling(0.0, 1.0, 0, limit, (end,))
     # A score job has one GPU.
     alone = by.engine.model_copy(update={"vllm_tensor_parallel": 1})
-    answer = load_engine(by.backend, by.path, sampling, alone)
+    answer = load_engine(by.backend, by.path, greedy, alone)
     replies = {r.problem: told.text for part in _batches(requests, by) for r, told in answer(part)}
     return [
         Judgement(MEANING.get(replies[i].strip(), "invalid"), cut)
@@ -91,7 +88,6 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
 
 
 def _template(by: JudgeModel) -> str:
-    """Return the prompt template."""
     if by.settings.template == "own":
         return PROMPT
     path = by.path / VERIFIER_TEMPLATE
@@ -136,9 +132,8 @@ def _prompt(
         ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
-    raise ValueError(
-        f"verifier.max_prompt_tokens: {limit} is too small for problem and reference answer; increase it"
-    )
+    about = f"{limit} is too small for problem and reference answer; increase it"
+    raise ValueError(f"verifier.max_prompt_tokens: {about}")
 
 
 def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
@@ -149,9 +144,8 @@ def _ids(tokenizer: Any, template: str, question: Question, response: str) -> li
     )
     text, hidden = _hide_special(tokenizer, text)
     if tokenizer.chat_template:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
-        )
+        chat = [{"role": "user", "content": text}]
+        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     ids: list[int] = []
     for part in re.split(f"([{''.join(hidden)}])", text) if hidden else [text]:
         plain = hidden.get(part)

@@ -1,4 +1,4 @@
-"""The base model of a size: built from scratch, or from the Hub at a pinned revision."""
+"""The base model of a size: built from scratch, or copied from a folder or the Hub at a pinned revision."""
 
 import shutil
 from pathlib import Path
@@ -30,36 +30,27 @@ TEMPLATE_FILE = "chat_template.jinja"
 def write_base(config: dict[str, Any], path: Path, template: Template | None = None) -> None:
     """Write a base model and its tokenizer to a directory, atomically.
 
-    An SFT warm start that was killed resumes from a hidden file beside the directory.
-
     Args:
         config: a value of `Study.models`: settings of a tiny model, `hub` and `revision`, or the absolute
             `path` of a folder and its `sha256`.
         path: the directory.
         template: prompt template of a verifier; it is written beside the weights.
+
+    Raises:
+        StudyError: a folder changed, or the chat template fails or leaves the question out.
     """
     model: HubModel | FolderModel | TinyModel = TypeAdapter(Model).validate_python(config)
-    state = path.with_name(f".{path.name}.supervised")
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
             from stapo.models.tiny import build_tiny
 
-            build_tiny(model, aside, state)
+            build_tiny(model, aside)
         else:
-            if isinstance(model, FolderModel):
-                _copy(model, aside)
-            else:
-                _download(model, aside)
-            if model.chat_template:
-                raw = model.chat_template == "raw"
-                text = RAW_TEMPLATE if raw else model.chat_template
-                (aside / TEMPLATE_FILE).write_text(text, encoding="utf-8")
-                _require_template(aside)
+            _copy(model, aside)
         if template:
             about = {**template.model_dump(), "text": template_text(template)}
             write_json(aside / VERIFIER_TEMPLATE, about)
         write_sums(aside)
-    state.unlink(missing_ok=True)
 
 
 def cached(model: HubModel) -> Path:
@@ -72,42 +63,38 @@ def cached(model: HubModel) -> Path:
     return Path(with_retries(download))
 
 
+def _copy(model: FolderModel | HubModel, path: Path) -> None:
+    """Copy the files of a model to a directory, and write its chat template if the study has one."""
+    if isinstance(model, FolderModel):
+        files = model_folder.model_files(Path(model.path))
+    else:
+        # Copied from the cache: files that `stapo fetch` downloaded need no network.
+        snapshot = cached(model)
+        files = sorted(file for file in snapshot.iterdir() if file.is_file())
+        # The Hub's client names a snapshot by its commit, even if a branch was requested.
+        write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
+    for source in files:
+        shutil.copyfile(source, path / source.name)
+    if isinstance(model, FolderModel) and (model_folder.checksum(path, known=None) != model.sha256):
+        about = "its files changed since the study was read; run snakemake again"
+        raise StudyError([f"{model.path}: {about}"])
+    if model.chat_template:
+        text = RAW_TEMPLATE if model.chat_template == "raw" else model.chat_template
+        (path / TEMPLATE_FILE).write_text(text, encoding="utf-8")
+        _require_template(path)
+
+
 def _require_template(path: Path) -> None:
-    """Raise an error if the chat template of a tokenizer fails, or leaves the question out."""
     from stapo.models.loading import load_tokenizer
 
     question = "1 + 1 = ?"
     chat = [{"role": "user", "content": question}]
+    options = {"tokenize": False, "add_generation_prompt": True}
     try:
-        shown = load_tokenizer(path).apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=True
-        )
+        shown = load_tokenizer(path).apply_chat_template(chat, **options)
     except Exception as error:  # A template may raise anything.
         reason = f"fails: {type(error).__name__}: {plain(str(error))}"
     else:
         reason = "" if question in shown else "leaves out the question"
     if reason:
         raise StudyError([f"models: chat_template {reason}; correct the template"])
-
-
-def _copy(model: FolderModel, path: Path) -> None:
-    """Copy the files of a model in a folder.
-
-    Raises:
-        StudyError: they are not those of the study.
-    """
-    for source in model_folder.model_files(Path(model.path)):
-        shutil.copyfile(source, path / source.name)
-    if model_folder.checksum(path, known=None) != model.sha256:
-        about = "its files changed since the study was read; run snakemake again"
-        raise StudyError([f"{model.path}: {about}"])
-
-
-def _download(model: HubModel, path: Path) -> None:
-    # Copied from the cache: files that `stapo fetch` downloaded need no network.
-    snapshot = cached(model)
-    for source in sorted(snapshot.iterdir()):
-        if source.is_file():
-            shutil.copyfile(source, path / source.name)
-    # The Hub's client names a snapshot by its commit, even if a branch was requested.
-    write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})

@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stapo.files import DamagedFileError
-from stapo.provenance import require_whole
 from stapo.study import StudyError
-from stapo.text import plain
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -28,11 +24,7 @@ TOKENIZER_FILES = (
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
-    """Return the tokenizer of a checkpoint.
-
-    Args:
-        path: directory of the checkpoint.
-        **settings: arguments of `from_pretrained`, such as `padding_side`.
+    """Return the tokenizer of a checkpoint; `settings` are arguments of `from_pretrained`.
 
     Raises:
         StudyError: the directory does not exist or has no tokenizer, or the tokenizer needs its own code.
@@ -42,35 +34,8 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
             [f"{path}: no {TOKENIZER_FILES[0]}; give the directory of a whole checkpoint"]
         )
     return _local(
-        path,
-        lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings),
+        path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
     )
-
-
-def checkpoint_fault(path: Path) -> str | None:
-    """Return why a directory of weights cannot be evaluated; None if nothing is seen without loading them.
-
-    Args:
-        path: directory with `*.safetensors`.
-    """
-    if not (path / "config.json").is_file():
-        return f"{path}: no config.json; give the directory of a whole checkpoint"
-    part = "config.json"
-    try:
-        require_whole(path)
-        _local(path, lambda: AutoConfig.from_pretrained(path, trust_remote_code=False))
-        part = "tokenizer"
-        load_tokenizer(path)
-        for file in sorted(path.glob("*.safetensors")):
-            part = file.name
-            with safe_open(file, "pt"):  # A file that is cut off does not agree with its header.
-                pass
-    except (StudyError, DamagedFileError) as error:
-        return str(error)
-    except Exception as error:
-        # Whatever is in these files: the libraries have no common class of errors.
-        return f"{path}: {part} cannot be read ({plain(str(error))}); copy the checkpoint again"
-    return None
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
@@ -85,18 +50,12 @@ def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
     ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
     ends |= {tokenizer.eos_token_id} - {None}
     if not ends:
-        raise StudyError(
-            ["end_tokens: the tokenizer has none of these tokens; add one that it has"]
-        )
+        raise StudyError(["end_tokens: the tokenizer has none of these; add one that it has"])
     return tuple(sorted(ends))
 
 
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:
-    """Return the weights of a checkpoint, from safetensors.
-
-    Args:
-        path: directory of the checkpoint.
-        dtype: type of the weights in memory.
+    """Return the weights of a checkpoint, from safetensors, in memory as `dtype`.
 
     Raises:
         StudyError: the directory does not exist, or the model needs its own code.
@@ -105,12 +64,7 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
 
 
 def load_again(model: Any, dtype: torch.dtype) -> Any:
-    """Return the weights that a model was loaded from, a directory or a model of the Hub.
-
-    Args:
-        model: model of Transformers.
-        dtype: type of the weights in memory.
-    """
+    """Return the weights that a model of Transformers was loaded from, a directory or one of the Hub."""
     return _from_safetensors(model.config.name_or_path, dtype)
 
 
@@ -123,18 +77,14 @@ def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
 def _local(path: Path | str, load: Callable[[], Any]) -> Any:
     # Transformers would look on the Hub for a model with the name of the missing directory.
     if not Path(path).is_dir():
-        raise StudyError(
-            [f"{path}: no such directory; give the directory of a model and its tokenizer"]
-        )
+        about = "no such directory; give the directory of a model and its tokenizer"
+        raise StudyError([f"{path}: {about}"])
     try:
         return load()
     except ValueError as error:
         # Transformers' message advises to trust the code.
         if "trust_remote_code" not in str(error):
             raise
-        raise StudyError(
-            [
-                f"{path}: needs its own Python code, which is never run here; choose a model whose "
-                "architecture is part of Transformers"
-            ]
-        ) from error
+        remedy = "choose a model whose architecture is part of Transformers"
+        about = f"{path}: needs its own Python code, which is never run here; {remedy}"
+        raise StudyError([about]) from error

@@ -9,7 +9,8 @@ from stapo.study import Study, StudyError
 from stapo.study.schema import Verifier
 from stapo.study.sources import FolderModel, HubModel, TinyModel
 
-TINY_HEAD_SIZE = 32
+HEAD_SIZE = 32
+"""Of tiny models."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,10 @@ class Shape:
         return self.hidden * (attention + 3 * self.ffn + 2)
 
     @property
-    def embedding(self) -> int:
-        """Embedding parameters, including those of an untied output head."""
-        return self.vocabulary * self.hidden * (1 if self.tied else 2)
-
-    @property
     def parameters(self) -> int:
-        """All parameters."""
-        return self.layers * self.layer + self.hidden + self.embedding
+        """All parameters, including those of an untied output head."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return self.layers * self.layer + self.hidden + embeddings
 
     @property
     def cache_values(self) -> int:
@@ -64,23 +61,19 @@ SHAPES = {
 
 
 def shape_of(model: HubModel | FolderModel | TinyModel | Verifier) -> Shape:
-    """Return the shape of a model: from its settings, `SHAPES`, or its config.json.
-
-    Args:
-        model: a model on the Hub, whose config.json is in the Hub's cache; one in a folder, by its absolute
-            path; a tiny one; or a verifier.
+    """Return the shape of a model: by its settings, `SHAPES`, or the config.json in its folder or the cache.
 
     Raises:
         StudyError: the shape is unknown.
     """
     if isinstance(model, TinyModel):
         sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
-        return Shape(*sizes, TINY_HEAD_SIZE, model.intermediate_size, True, len(VOCABULARY))
+        return Shape(*sizes, HEAD_SIZE, model.intermediate_size, True, len(VOCABULARY))
     if isinstance(model, FolderModel):
-        config = Path(model.path) / "config.json"
-        if not config.is_absolute():
-            raise StudyError([f"models: shape of {model.path} unknown; it is not on this machine"])
-        return _shape(config, f"models: shape of {model.path} unknown by its config.json")
+        config, unknown = Path(model.path) / "config.json", f"models: shape of {model.path} unknown"
+        if not config.is_absolute():  # A published study names no place.
+            raise StudyError([f"{unknown}; it is not on this machine"])
+        return _shape(config, f"{unknown} by its config.json")
     if model.hub in SHAPES:
         return SHAPES[model.hub]
     from huggingface_hub import try_to_load_from_cache

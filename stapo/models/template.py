@@ -2,7 +2,6 @@
 
 import ast
 import os
-from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from string import Formatter
@@ -29,30 +28,21 @@ def template_text(template: Template) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise StudyError([f"{place}: not Python ({error}); name another file"]) from error
-    texts = [
-        node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(name, ast.Name) and name.id == template.name for name in node.targets)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ]
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    named = [node for node in assigned if template.name in map(ast.unparse, node.targets)]
+    values = [node.value.value for node in named if isinstance(node.value, ast.Constant)]
+    texts = [value for value in values if isinstance(value, str)]
     if len(texts) != 1:
         raise StudyError([f"{place}: {len(texts)} strings named {template.name}, expected one"])
-    if _fields(texts[0]) != Counter((name, "", None) for name in FIELDS):
-        raise StudyError(
-            [f"{place}: {template.name} must have the fields {', '.join(FIELDS)}, each once"]
-        )
-    return texts[0]
-
-
-def _fields(text: str) -> Counter[tuple[str | None, str | None, str | None]]:
-    """Return the fields of a format string, with attribute access as written; empty if it is invalid."""
     try:
-        parsed = list(Formatter().parse(text))
+        # Each field by its name alone: an attribute of it would be more than its text.
+        fields = [field[1:] for field in Formatter().parse(texts[0]) if field[1] is not None]
     except ValueError:
-        return Counter()
-    return Counter((name, spec, how) for _, name, spec, how in parsed if name is not None)
+        fields = []
+    if sorted(fields, key=str) != sorted(((name, "", None) for name in FIELDS), key=str):
+        names = ", ".join(FIELDS)
+        raise StudyError([f"{place}: {template.name} must have the fields {names}, each once"])
+    return texts[0]
 
 
 def _source(template: Template, place: str) -> bytes:
@@ -65,12 +55,11 @@ def _source(template: Template, place: str) -> bytes:
     try:
         content = _downloaded(template)
     except (OSError, HTTPError) as error:
-        raise StudyError(
-            [
-                f"{place}: cannot be downloaded ({error}); run `stapo fetch` on a machine with network "
-                "access, or set evaluation.verifier.template: own for the suite's own template"
-            ]
-        ) from error
+        remedy = (
+            "run `stapo fetch` on a machine with network access, or set evaluation.verifier.template: own "
+            "for the suite's own template"
+        )
+        raise StudyError([f"{place}: cannot be downloaded ({error}); {remedy}"]) from error
     if (found := sha256(content).hexdigest()) != template.sha256:
         raise StudyError([f"{place}: SHA-256 is {found}, expected {template.sha256} (study)"])
     with replace_file(kept, "wb") as stream:
@@ -85,8 +74,4 @@ def _downloaded(template: Template) -> bytes:
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
         raise FileNotFoundError("not in the cache, and offline mode is on")
     address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
-
-    def get() -> bytes:
-        return httpx.get(address, timeout=SECONDS).raise_for_status().content
-
-    return with_retries(get)
+    return with_retries(lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content)

@@ -1,13 +1,10 @@
 """The tiny base model: a small Qwen3, trained from scratch on sloppy solutions of `arithmetic`."""
 
-import hashlib
-import io
 import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -15,24 +12,15 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from stapo.bars import bar, only_ours
-from stapo.canonical import fingerprint
-from stapo.files import replace_file
-from stapo.models.arithmetic import (
-    VOCABULARY,
-    Problem,
-    sloppy_solution,
-    training_problems,
-)
+from stapo.models.arithmetic import VOCABULARY, Problem, sloppy_solution, training_problems
+from stapo.models.base import RAW_TEMPLATE
+from stapo.models.shapes import HEAD_SIZE
 from stapo.study.sources import TinyModel
 
 CONTEXT = 96
-HEAD_SIZE = 32
 INITIAL_SCALE = 0.1
 """About 1 / sqrt(width); with Qwen3's 0.02, warm starts of this length stayed below 20 % accuracy."""
-CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 IGNORED = -100
-SAVE_EVERY = 10
-"""Steps of the SFT warm start between two checkpoints; a few seconds."""
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -48,7 +36,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         eos_token="<eos>",
         padding_side="left",
         model_max_length=CONTEXT,
-        chat_template=CHAT_TEMPLATE,
+        chat_template=RAW_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
 
@@ -111,80 +99,31 @@ def _collate(rows: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor,
 
 
 def supervise(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    settings: TinyModel,
-    state: Path | None = None,
+    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, settings: TinyModel
 ) -> None:
-    """Train the model in place, with AdamW and a learning rate that falls linearly to 5 %.
-
-    Args:
-        model: the model with its initial weights.
-        tokenizer: tokenizer of the model.
-        settings: settings of the SFT warm start.
-        state: checkpoint file, written every `SAVE_EVERY` steps. If it holds a checkpoint of these
-            settings, training resumes from it; the final weights are bit for bit the same.
-    """
+    """Train the model in place, with AdamW and a learning rate that falls linearly to 5 %."""
     steps = settings.supervised_steps
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
     )
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
     batches = supervised_batches(tokenizer, settings)
-    parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    done = _load_state(state, settings, parts) if state else 0
-    for _ in range(done):
-        next(batches)  # Drawing a batch costs a twentieth of training on it.
     model.train()
-    for step in bar("SFT warm start", steps, "step", done, range(done + 1, steps + 1)):
-        ids, labels = next(batches)
-        loss = model(input_ids=ids, labels=labels).loss
-        loss.backward()
+    for ids, labels in bar("SFT warm start", steps, "step", over=islice(batches, steps)):
+        model(input_ids=ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        if state and step % SAVE_EVERY == 0:
-            _save_state(state, settings, parts, step)
     model.eval()
 
 
-def _save_state(path: Path, settings: TinyModel, parts: dict[str, Any], step: int) -> None:
-    """Write the state after a step atomically, with its checksum on the first line."""
-    states = {name: part.state_dict() for name, part in parts.items()}
-    buffer = io.BytesIO()
-    torch.save(
-        {"of": fingerprint(settings.model_dump(mode="json")), "step": step, **states}, buffer
-    )
-    data = buffer.getvalue()
-    with replace_file(path, "wb") as stream:
-        stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
-
-
-def _load_state(path: Path, settings: TinyModel, parts: dict[str, Any]) -> int:
-    """Load the last checkpoint and return its step; 0 if there is none to resume from."""
-    if not path.exists():
-        return 0
-    checksum, _, data = path.read_bytes().partition(b"\n")
-    if checksum != hashlib.sha256(data).hexdigest().encode():
-        print(f"{path}: skipped, truncated or corrupt", flush=True)  # noqa: T201
-        return 0
-    found = torch.load(io.BytesIO(data), weights_only=True)
-    if found["of"] != fingerprint(settings.model_dump(mode="json")):
-        return 0
-    for name, part in parts.items():
-        part.load_state_dict(found[name])
-    step = int(found["step"])
-    print(f"resuming after step {step} of {settings.supervised_steps}", flush=True)  # noqa: T201
-    return step
-
-
-def build_tiny(settings: TinyModel, path: Path, state: Path | None = None) -> None:
-    """Build, train and save the base model and its tokenizer; `state` as for `supervise`."""
+def build_tiny(settings: TinyModel, path: Path) -> None:
+    """Build, train and save the base model and its tokenizer."""
     only_ours()
     tokenizer = build_tokenizer()
     model = build_model(settings)
-    supervise(model, tokenizer, settings, state)
+    supervise(model, tokenizer, settings)
     # Neutral settings: evaluation and rollouts set every sampling field themselves.
     model.generation_config.do_sample = True
     model.save_pretrained(path)

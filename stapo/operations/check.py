@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from stapo.operations.status import table_of
 from stapo.study import Study
+from stapo.study.code import named
 from stapo.study.sources import FileData, FolderModel
-from stapo.study.titles import title_faults
 from stapo.training.rewards import reward_doubt, reward_fault
 
 HEADINGS = (
@@ -24,24 +23,24 @@ WIDTH = 160
 def check_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo check --json`."""
     points, curve = len(study.kept_steps()) - len(study.full_steps()), study.evaluation.curve
-    return {
+    found: dict[str, Any] = {
         "study": study.name,
         "trainings": [str(run) for run in study.runs()],
         "steps": study.training.steps,
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
         "responses": _responses(study, study.evaluated()),
-        "curve": {
-            "checkpoints": points,
-            "decoding": curve.decoding,
-            "responses": _responses(study, curve.benchmarks),
-        }
-        if points and curve
-        else None,
+        "curve": None,
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
         "warnings": warnings(study),
     }
+    if points and curve:
+        responses = _responses(study, curve.benchmarks)
+        found["curve"] = {
+            "checkpoints": points, "decoding": curve.decoding, "responses": responses,
+        }  # fmt: skip
+    return found
 
 
 def _responses(study: Study, benchmarks: list[str]) -> int:
@@ -72,64 +71,47 @@ def own_lines(study: Study) -> Iterator[str]:
 
 def warnings(study: Study) -> list[str]:
     """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    remedy = "choose another name or title; `stapo verify` rejects this one"
-    titles = [f"{line}; {remedy}" for line in title_faults(study)]
-    faults = [reward_fault(study.job_training(name)) for name in study.run.methods[:1]]
-    return [*study.unpinned(), *titles, *filter(None, [*faults, reward_doubt(study.training)])]
+    faults = [reward_fault(study.training_of(name)) for name in study.run.methods[:1]]
+    return [*study.unpinned(), *filter(None, [*faults, reward_doubt(study.training)])]
 
 
 def print_check(study: Study, console: Console) -> None:
     """Print what a study would run, the settings of its methods, and the doubts."""
     found = check_document(study)
-    lines = [
+    first = [
         f"{found['study']}: {len(found['trainings'])} trainings of {found['steps']} steps, "
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]
     if curve := found["curve"]:
-        lines.append(
+        first.append(
             f"curve: {curve['checkpoints']} more checkpoints of each training, "
             f"{curve['responses']} responses each at {curve['decoding']}"
         )
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in HEADINGS:
-        table.add_column(heading, no_wrap=True)
+    last = [f"{name}: {one['title']}: {one['source']}" for name, one in found["methods"].items()]
+    last += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
+    table = table_of("", *HEADINGS)
     for row in method_rows(study):
         table.add_row(*map(Text, row))
+    console.print(Text("\n".join(first)), soft_wrap=True)
     Console(file=console.file, width=max(WIDTH, console.width)).print(table)
-    methods = {name: study.method(name) for name in study.run.methods}
-    lines = [f"{name}: {one.title}: {one.source}" for name, one in methods.items()]
-    lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    console.print(Text("\n".join(last)), soft_wrap=True)
 
 
-def method_rows(study: Study) -> list[tuple[str, ...]]:
-    """Return one row for each method of a study, in the order of `HEADINGS`; "-" if not applicable."""
-    rows: list[tuple[str, ...]] = []
+def method_rows(study: Study) -> Iterator[tuple[str, ...]]:
+    """Yield one row for each method of a study, in the order of `HEADINGS`; "-" if not applicable."""
     for name in study.run.methods:
-        method, training = study.method(name), study.training_of(name)
-        args = method.selection_args
-        rows.append(
-            (
-                name,
-                method.selection,
-                _shown(args.get("tau_p")),
-                _shown(args.get("quantile", args.get("fraction"))),
-                _shown(args.get("scope", "mini-batch" if "fraction" in args else None)),
-                f"{method.clip_low:g} / {method.clip_high:g}",
-                _shown(method.dual_clip),
-                _shown(method.kl_coefficient or None),
-                method.aggregation,
-                training.statistics if method.reads != "none" else "-",
-            )
+        method, args = study.method(name), study.method(name).selection_args
+        values = (
+            name,
+            named(method.selection),
+            args.get("tau_p"),
+            args.get("quantile", args.get("fraction")),
+            args.get("scope", "mini-batch" if "fraction" in args else None),
+            f"{method.clip_low:g} / {method.clip_high:g}",
+            method.dual_clip,
+            method.kl_coefficient or None,
+            method.aggregation,
+            None if method.reads == "none" else study.training_of(name).statistics,
         )
-    return rows
-
-
-def _shown(value: float | str | None) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value:g}"
+        yield tuple(f"{x:g}" if isinstance(x, float | int) else x or "-" for x in values)

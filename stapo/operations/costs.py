@@ -1,10 +1,9 @@
 """First-order model of the time and memory of trainings and evaluations; it reads no files.
 
 Units are seconds, bytes and floating-point operations (FLOPs). Every assumption is a constant below with
-its source. tests/unit/operations/test_costs.py compares the time with two published trainings: it agrees with
-JustRL's; for the paper's it is unknown what a step is. Of memory, constants marked *fitted* reproduce, within
-15 %, what torch's memory trackers say of one pass of this trainer with packed sequences, at the shapes of
-1.7B, 8B and 14B, on 1, 8 and 16 GPUs. Nothing was measured on GPUs.
+its source. tests/unit/operations/test_plan.py compares the time with two published trainings: it agrees with
+JustRL's; for the paper's it is unknown what a step is. Constants of memory marked *fitted* reproduce, within
+15 %, what torch's memory trackers say of one pass of this trainer with packed sequences (docs/gpus.md).
 """
 
 from dataclasses import dataclass
@@ -96,30 +95,35 @@ DATA_SHEETS = (
     Device("cpu", 1e11, 2e10, 8e9),
 )
 DEVICES = {device.name: device for device in DATA_SHEETS}
+Vllm = tuple[int, float]
+"""Number of GPUs of an engine of vLLM, and the share of their memory that it takes."""
 
 
 def decode_seconds(
-    shape: Shape, device: Device, engine: str, responses: float, prompt: float, limit: int, cache: float
-) -> float:  # fmt: skip
-    """Return the seconds to generate a batch of responses on one device.
+    shape: Shape, device: Device, vllm: Vllm | None, responses: float, prompt: float, limit: int
+) -> float:
+    """Return the seconds to generate a batch of responses with one engine.
 
     The time is the larger of bandwidth-bound and compute-bound decoding, plus the minimum time of every
     step. vLLM removes finished responses from the batch; Transformers keeps them until the longest is done.
 
     Args:
         shape: shape of the model.
-        device: the device; with tensor parallelism, one with the sums over its GPUs.
-        engine: key of STEP_SECONDS_PER_LAYER.
+        device: one device.
+        vllm: GPUs of vLLM, and the share of their memory that it takes; None: Transformers on one device.
         responses: number of responses.
         prompt: tokens of each prompt.
         limit: tokens of the longest response.
-        cache: bytes of the key-value cache; responses that do not fit wait.
     """
-    length = float(limit) if engine == "transformers" else MEAN_LENGTH * limit
+    gpus, share = vllm or (1, inf)
+    # The memory of GPUs adds up, their speed not quite. Responses that do not fit wait.
+    speed: float = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
+    cache = share * gpus * device.memory - device.weight_bytes * shape.parameters
+    length = MEAN_LENGTH * limit if vllm else float(limit)
     per_token = device.weight_bytes * shape.cache_values
     slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
-    # All places are taken until no response waits. Those in progress then have half of their
-    # mean length left, weighted by length, since a long response holds its place for longer.
+    # Until no response waits, all places are taken. Those in progress then have half of their mean
+    # length left, weighted by length, since a long response holds its place for longer.
     full = responses * length / slots - LENGTH_SPREAD * length / 2
     steps = max(limit, full + DRAIN * limit)
     context = _context(prompt, limit)
@@ -128,42 +132,29 @@ def decode_seconds(
     flops = shape.forward(responses * length, context) + shape.forward(
         responses * prompt, prompt / 2
     )
-    return steps * shape.layers * STEP_SECONDS_PER_LAYER[engine] + max(
-        read / (device.bandwidth * BANDWIDTH_UTILISATION),
-        flops / (device.flops * COMPUTE_UTILISATION),
+    least = STEP_SECONDS_PER_LAYER["vllm" if vllm else "transformers"]
+    return steps * shape.layers * least + max(
+        read / (speed * device.bandwidth * BANDWIDTH_UTILISATION),
+        flops / (speed * device.flops * COMPUTE_UTILISATION),
     )
 
 
-def step_seconds(
-    shape: Shape,
-    training: TrainingSettings,
-    engine: EngineSettings,
-    device: Device,
-    gpus: int,
-    further: float = 0.0,
-) -> float:
+def step_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the mean seconds of one optimiser step: its share of the rollout, and its update.
 
-    Args:
-        shape: shape of the model.
-        training: batch sizes and lengths.
-        engine: settings of vLLM.
-        device: one GPU; all of them first generate, then update.
-        gpus: GPUs of the training.
-        further: result of `further_passes`.
+    All GPUs first generate, then update.
     """
+    shape, training = shape_of(study.model(size)), study.training_of(method)
+    engine, vllm = study.engine_of(size), None
+    if training.rollouts != "transformers":
+        vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
     responses = training.prompts_per_batch * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
-    name, together, cache = "transformers", 1, inf
-    if training.rollouts != "transformers":
-        name, together = "vllm", engine.vllm_tensor_parallel
-        cache = _cache(shape, _joined(device, together), engine.vllm_gpu_memory)
-    on_each = responses / max(gpus // together, 1)
-    generation = decode_seconds(
-        shape, _joined(device, together), name, on_each, prompt, limit, cache
-    )
+    on_each = responses / max(gpus // (vllm[0] if vllm else 1), 1)
+    generation = decode_seconds(shape, device, vllm, on_each, prompt, limit)
     tokens = responses * (prompt + MEAN_LENGTH * limit)
-    passes = 1 + further + (4 if device.is_gpu else 3)  # Backward counts as two forwards.
+    # Old log-probs, and the update, whose backward pass counts as two forwards.
+    passes = 1 + further_passes(study.method(method), training) + (4 if device.is_gpu else 3)
     flops = passes * shape.forward(tokens, _context(prompt, limit))
     update = flops / (gpus * device.flops * COMPUTE_UTILISATION)
     return (generation + update) * training.prompts_per_mini_batch / training.prompts_per_batch
@@ -176,14 +167,6 @@ def further_passes(method: Method, training: TrainingSettings) -> float:
         return kl
     later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
     return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
-
-
-def study_step_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
-    """Return the seconds of one step of a training of a study, with the passes that its method needs."""
-    training = study.training_of(method)
-    further = further_passes(study.method(method), training)
-    shape = shape_of(study.model(size))
-    return step_seconds(shape, training, study.engine_of(size), device, gpus, further)
 
 
 def training_seconds(study: Study, size: str, method: str, steps: int, step: float) -> float:
@@ -202,7 +185,7 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
     settings = study.interventions
     held_out = ceil(settings.prompts / study.training_of(settings.method).prompts_per_mini_batch)
     steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(ARMS)) * (1 + held_out)
-    return steps * study_step_seconds(study, size, settings.method, device, 1)
+    return steps * step_seconds(study, size, settings.method, device, 1)
 
 
 def answer_seconds(study: Study, size: str, device: Device, responses: int) -> float:
@@ -211,29 +194,18 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
     shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
-    name, joined, cache = "transformers", device, inf
-    batch = min(evaluation.batch_size, responses)
+    batch, vllm = min(evaluation.batch_size, responses), None
     if evaluation.backend == "vllm":
-        name, joined, batch = "vllm", _joined(device, engine.vllm_tensor_parallel), responses
-        cache = _cache(shape, joined, engine.vllm_evaluation_memory)
+        batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)
     limit, prompt = evaluation.max_response_tokens, PROMPT_LENGTH * study.training.max_prompt_tokens
-    one_batch = decode_seconds(shape, joined, name, batch, prompt, limit, cache)
-    return START_SECONDS[name] + ceil(responses / batch) * one_batch
+    one_batch = decode_seconds(shape, device, vllm, batch, prompt, limit)
+    start = START_SECONDS["vllm" if vllm else "transformers"]
+    return start + ceil(responses / batch) * one_batch
 
 
 def _context(prompt: float, limit: int) -> float:
     """Return how many tokens a response token attends to, on average over tokens."""
     return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
-
-
-def _joined(device: Device, gpus: int) -> Device:
-    """Return one device for the GPUs of an engine; their memory adds up, their speed not quite."""
-    speed = gpus * TENSOR_PARALLEL_EFFICIENCY ** log2(gpus)
-    return Device(device.name, device.flops * speed, device.bandwidth * speed, device.memory * gpus)
-
-
-def _cache(shape: Shape, device: Device, share: float) -> float:
-    return share * device.memory - device.weight_bytes * shape.parameters
 
 
 def memory_per_gpu(
@@ -244,7 +216,7 @@ def memory_per_gpu(
     gpu_memory: float,
     kl: bool,
 ) -> dict[str, dict[str, float]]:
-    """Return the bytes that a training needs of each GPU at the peak of each phase, by part.
+    """Return the bytes that a training needs of each GPU at the peak of `update` and of `rollout`, by part.
 
     Parameters, gradients and Adam's moments are float32 and sharded over the GPUs, and so is the reference
     model, in bf16 if there are several. In `rollout`, weights are gathered one by one for vLLM, and its
@@ -257,9 +229,6 @@ def memory_per_gpu(
         gpus: number of GPUs of the training.
         gpu_memory: bytes of one GPU.
         kl: whether a reference model is loaded.
-
-    Returns:
-        The phases `update` and `rollout`.
     """
     share = shape.parameters / gpus
     kept = {

@@ -5,12 +5,11 @@ compute nodes.
 """
 
 import fcntl
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,10 +20,8 @@ from stapo.hub import reason_unreachable
 from stapo.operations import toolchain
 from stapo.operations.fetch import needs
 from stapo.operations.plan import disk_needed
-from stapo.provenance import LOCK
 from stapo.study import Study
 from stapo.text import visible
-from stapo.training.rewards import reward_fault
 
 STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -40,21 +37,22 @@ class Check:
 
 def diagnose(study: Study) -> Iterator[Check]:
     """Yield the checks of this machine and the working directory for a study."""
-    yield from packages()
-    yield from reward(study)
-    yield from gpus(study)
-    if needs_vllm(study):
-        yield from vllm()
-    yield from disk(disk_needed(study))
-    yield from locks(Path())
-    yield from hub(study)
+    vllm = study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
+    yield gpus(vllm)
+    if vllm and not find_spec("vllm"):
+        yield Check("error", "vLLM is not installed, but the study uses it", "run `make setup-gpu`")
+    for fault in toolchain.compiler_faults() if vllm else ():
+        yield Check("error", *fault)
+    yield disk(disk_needed(study) or 0)
+    yield locks(Path())
+    yield hub(study)
 
 
 def doctor_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo doctor --json`."""
-    checks = list(diagnose(study))
-    failed = any(check.level == "error" for check in checks)
-    return {"study": study.name, "failed": failed, "checks": [asdict(check) for check in checks]}
+    checks = [asdict(check) for check in diagnose(study)]
+    failed = any(check["level"] == "error" for check in checks)
+    return {"study": study.name, "failed": failed, "checks": checks}
 
 
 def print_diagnosis(study: Study, console: Console) -> bool:
@@ -69,39 +67,7 @@ def print_diagnosis(study: Study, console: Console) -> bool:
     return failed
 
 
-def packages(lock: Path = LOCK) -> Iterator[Check]:
-    """Check that the installed versions are the locked ones."""
-    # With vLLM for GPUs a second lock replaces some versions of the first.
-    locks = [lock, lock.with_name("gpu.txt")] if _version("vllm") else [lock]
-    text = "\n".join(path.read_text() for path in locks if path.is_file())
-    pins = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE))
-    # A local version (+cpu) is another build of the same release.
-    deviating = [
-        f"{name} {found or 'missing'} (lock: {wanted})"
-        for name, wanted in pins.items()
-        if (found := _version(name)) is None or found.split("+")[0] != wanted.split("+")[0]
-    ]
-    if deviating:
-        what = f"differs from {' and '.join(path.name for path in locks)}: {', '.join(deviating)}"
-        remedy = "run `make setup`; results of other versions are not comparable"
-        yield Check("warning", what, remedy)
-    else:
-        yield Check("ok", f"all {len(pins)} packages match the lock file")
-
-
-def reward(study: Study) -> Iterator[Check]:
-    """Check that the reward function of the trainings can be found and is the intended one."""
-    if study.run.methods and (fault := reward_fault(study.job_training(study.run.methods[0]))):
-        what, _, remedy = fault.rpartition("; ")
-        yield Check("error", what, remedy)
-
-
-def needs_vllm(study: Study) -> bool:
-    """Return whether trainings or evaluations of a study run vLLM."""
-    return study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
-
-
-def gpus(study: Study) -> Iterator[Check]:
+def gpus(vllm: bool) -> Check:
     """Check the GPUs, their driver and the build of torch."""
     import torch
 
@@ -109,40 +75,26 @@ def gpus(study: Study) -> Iterator[Check]:
     what = f"torch {torch.__version__}, driver {driver or 'none'}, {count} GPUs"
     fault = toolchain.driver_fault(driver, int(built.split(".")[0])) if built and driver else None
     if fault:
-        yield Check("error", f"{what}: {fault[0]}", fault[1])
-    elif needs_vllm(study) and not count:
-        remedy = "run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
-        if driver and not built:
-            remedy = "install the CUDA build of torch: `make setup-gpu`"
-        yield Check("error", f"{what}: the study uses vLLM", remedy)
-    else:
-        yield Check("ok", what)
+        return Check("error", f"{what}: {fault[0]}", fault[1])
+    if count or not vllm:
+        return Check("ok", what)
+    remedy = "run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
+    if driver and not built:
+        remedy = "install the CUDA build of torch: `make setup-gpu`"
+    return Check("error", f"{what}: the study uses vLLM", remedy)
 
 
-def vllm() -> Iterator[Check]:
-    """Check that vLLM is installed, without importing it, and that Triton can compile."""
-    if found := _version("vllm"):
-        yield Check("ok", f"vLLM {found}; TRL {_version('trl')} warns if it does not support it")
-    else:
-        what = "vLLM is not installed, but the study uses it"
-        yield Check("error", what, "run `make setup-gpu`")
-    for what, remedy in toolchain.compiler_faults():
-        yield Check("error", what, remedy)
-
-
-def disk(needed_bytes: int | None, root: Path = Path()) -> Iterator[Check]:
+def disk(needed_bytes: int, root: Path = Path()) -> Check:
     """Check that there is enough free space for a study where results/ is; quotas are not considered."""
     place = root / "results" if (root / "results").is_dir() else root
-    free, needed = shutil.disk_usage(place).free, needed_bytes or 0
-    what = f"{free / 1e9:.1f} GB free, about {needed / 1e9:.1f} GB needed"
-    if free < needed:
-        remedy = "free some space, or start in a directory on a larger disk"
-        yield Check("error", what, remedy)
-    else:
-        yield Check("ok", what)
+    free = shutil.disk_usage(place).free
+    what = f"{free / 1e9:.1f} GB free, about {needed_bytes / 1e9:.1f} GB needed"
+    if free >= needed_bytes:
+        return Check("ok", what)
+    return Check("error", what, "free some space, or start in a directory on a larger disk")
 
 
-def locks(directory: Path) -> Iterator[Check]:
+def locks(directory: Path) -> Check:
     """Check by experiment that locks work in a directory, on this host."""
     where, remedy = directory.resolve(), "mount it with locks (Lustre: -o flock, NFS: version 4)"
     try:
@@ -151,27 +103,18 @@ def locks(directory: Path) -> Iterator[Check]:
             with open(first.name) as second:
                 fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        yield Check("ok", f"{where}: locks work")
+        return Check("ok", f"{where}: locks work")
     except OSError as error:
-        yield Check("error", f"{where}: cannot write or lock ({error.strerror})", remedy)
-    else:
-        what = f"{where}: locks have no effect; do not run a study twice at the same time"
-        yield Check("warning", what, remedy)
+        return Check("error", f"{where}: cannot write or lock ({error.strerror})", remedy)
+    what = f"{where}: locks have no effect; do not run a study twice at the same time"
+    return Check("warning", what, remedy)
 
 
-def hub(study: Study) -> Iterator[Check]:
+def hub(study: Study) -> Check:
     """Check that the Hub answers if the study needs it; `stapo fetch --check` looks into the caches."""
     if not any(True for _ in needs(study)):
-        yield Check("ok", "nothing needed from the Hub")
-    elif reason := reason_unreachable():
+        return Check("ok", "nothing needed from the Hub")
+    if reason := reason_unreachable():
         remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
-        yield Check("warning", reason, remedy)
-    else:
-        yield Check("ok", "the Hub answers; `stapo fetch` downloads and checks what is needed")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+        return Check("warning", reason, remedy)
+    return Check("ok", "the Hub answers; `stapo fetch` downloads and checks what is needed")

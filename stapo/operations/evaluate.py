@@ -72,26 +72,26 @@ def evaluate(
         raise StudyError(errors)
     results = Path(paths.RESULTS.format(study=study.name))
     file, text = results / "study.yaml", yaml.safe_dump(raw, sort_keys=False)
-    if text_of(file) != text:
-        if results.exists():
-            about = "has other results; choose another --name, or remove it"
-            raise StudyError([f"{results}: {about}"])
-        with replace_file(file) as stream:
-            stream.write(text)
+    if results.exists() and text_of(file) != text:
+        about = "has other results; choose another --name, or remove it"
+        raise StudyError([f"{results}: {about}"])
+    with replace_file(file) as stream:
+        stream.write(text)
     for stage in STAGES:
         run(study, stage, "", Resources())
     from stapo.analysis.cells import read_scores
-    from stapo.analysis.checkpoint_table import checkpoint_table
+    from stapo.analysis.comparison import checkpoint_table
     from stapo.analysis.main_tables import print_table, write_table
     from stapo.analysis.values import write_values_of
 
-    written, tables = [file], []
-    for decoding in study.run.decodings:
-        shown = {size: ("", size) for size in study.run.sizes}
-        table = checkpoint_table(study, decoding, read_scores(study, decoding), shown)
+    written = [file]
+    tables = [
+        checkpoint_table(study, decoding, read_scores(study, decoding))
+        for decoding in study.run.decodings
+    ]
+    for table in tables:
         print_table(table, Console())
         written += write_table(table)
-        tables.append(table)
     return [*written, *write_values_of(tables)]
 
 

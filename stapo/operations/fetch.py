@@ -30,38 +30,34 @@ def needs(study: Study) -> Iterator[Item]:
         models["verifier"] = HubModel(hub=verifier.hub, revision=verifier.revision)
     for what, model in models.items():
         if isinstance(model, HubModel):
-            yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_model, model)
+            yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
     if verifier and (wording := verifier.template) != "own":
         at = f"{wording.github} at {wording.revision[:8]}"
-        yield f"verifier's template: {wording.name} of {at}", partial(_template, wording)
-    if isinstance(study.data, HubData):
-        data = study.data
-        yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_prompts, data)
+        yield f"verifier's template: {wording.name} of {at}", partial(_get, wording)
+    if isinstance(data := study.data, HubData):
+        yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_get, data)
     for name in study.evaluated():
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
-            yield f"benchmark {name}: {metadata['hub']}", partial(_rows, metadata)
+            yield f"benchmark {name}: {metadata['hub']}", partial(_get_rows, metadata)
 
 
-def _model(model: HubModel) -> object:
-    from stapo.models.base import cached
+def _get(what: HubModel | HubData | Template) -> None:
+    if isinstance(what, HubModel):
+        from stapo.models.base import cached
 
-    return cached(model)
+        cached(what)
+    elif isinstance(what, HubData):
+        from datasets import load_dataset
 
+        with_retries(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
+    else:
+        from stapo.models.template import template_text
 
-def _template(template: Template) -> object:
-    from stapo.models.template import template_text
-
-    return template_text(template)
-
-
-def _prompts(data: HubData) -> object:
-    from datasets import load_dataset
-
-    return with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
+        template_text(what)
 
 
-def _rows(metadata: dict[str, Any]) -> object:
+def _get_rows(metadata: dict[str, Any]) -> None:
     """Load the rows of a benchmark, after writing them to `STAPO_DATA_DIR` if they are not there."""
     from stapo.evaluation.data import DATA_DIR, local_file
     from stapo.evaluation.task import load_rows
@@ -79,7 +75,7 @@ def _rows(metadata: dict[str, Any]) -> object:
                 os.environ[DATA_DIR] = directory
             with replace_file(path / f"{metadata['names'][0]}.jsonl") as stream:
                 stream.writelines(json.dumps(row) + "\n" for row in rows)
-    return load_rows(**metadata)
+    load_rows(**metadata)
 
 
 def prepare_network(study: Study) -> None:
@@ -89,12 +85,7 @@ def prepare_network(study: Study) -> None:
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:
-    """Download every item, also after a failure; return whether all are available.
-
-    Args:
-        study: the study whose items are downloaded.
-        say: called with one line for each item.
-    """
+    """Download every item, also after a failure, and say a line for each; return whether all are there."""
     complete = True
     for what, get in needs(study):
         try:

@@ -23,8 +23,8 @@ ERROR = re.compile(
     r"slurmstepd: error|\bCANCELLED\b|oom.kill|^Killed"
 )
 RANKS_FAILED = "ChildFailedError:"
+"""Of the launcher of several ranks, before a report with some lines for each of them and no reason."""
 REPORT = re.compile(rf"(?<={RANKS_FAILED}).*?^=+$.*?^=+$", re.MULTILINE | re.DOTALL)
-"""Report of the launcher of several ranks: some lines for each of them, without the reason of a failure."""
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 """Line that a job writes when it starts, with its fingerprint."""
 HEAD_BYTES = 16384

@@ -5,7 +5,7 @@ seconds per step replace them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -39,7 +39,6 @@ MOST_GPUS = 1024
 """Largest number of GPUs of one training that is tried when looking for one that fits."""
 STAGES = ("base", "train", "intervene", "generate", "score")
 """Stages with costs of their own."""
-MARK = "*"
 ESTIMATED = (
     "estimated from the assumptions in stapo/operations/costs.py, none of them measured on GPUs"
 )
@@ -91,18 +90,15 @@ def machine(
     Raises:
         StudyError: unknown device.
     """
-    device = DEVICES.get(gpu or ("cpu" if _is_tiny(study) else "h200"))
+    on_cpus = study.training.rollouts == "transformers" and study.evaluation.backend == "hf"
+    tiny = on_cpus and all(isinstance(study.models[size], TinyModel) for size in study.run.sizes)
+    device = DEVICES.get(gpu or ("cpu" if tiny else "h200"))
     if device is None:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
     if not device.is_gpu:
         return Machine(device)
     gpus = gpus or next(_numbers(study, device), 1)
     return Machine(device, gpus, max(total or gpus, gpus))
-
-
-def _is_tiny(study: Study) -> bool:
-    on_cpus = study.training.rollouts == "transformers" and study.evaluation.backend == "hf"
-    return on_cpus and all(isinstance(study.models[size], TinyModel) for size in study.run.sizes)
 
 
 def _numbers(study: Study, device: Device, most: int = MOST_GPUS) -> Iterator[int]:
@@ -122,25 +118,14 @@ def measured(study: Study, root: Path) -> Seconds:
         work = paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
         found = steps_of(root / work / paths.METRICS_FILE) or steps_of(root / job.outputs[0])
         records.setdefault((run.size, run.method), []).extend(found)
-    seconds = {}
-    for (size, method), own in records.items():
-        training = study.training_of(method)
-        per_rollout = training.prompts_per_batch // training.prompts_per_mini_batch
-        if (step := seconds_per_step(own, per_rollout)) is not None:
-            seconds[size, method] = step
-    return seconds
+    steps = {key: seconds_per_step(own, study.training_of(key[1])) for key, own in records.items()}
+    return {key: seconds for key, seconds in steps.items() if seconds is not None}
 
 
 def plan(
     study: Study, on: Machine, found: Sequence[Progress], seconds: Seconds | None = None
 ) -> list[CostRow]:
-    """Return what is left to do, row by row in the order of the stages.
-
-    Args:
-        study: the study.
-        on: the machine.
-        found: result of `progress`.
-        seconds: result of `measured`.
+    """Return what is left by `progress`, row by row in the order of the stages.
 
     Raises:
         StudyError: models of unknown shape.
@@ -159,54 +144,38 @@ def plan(
 
 
 def _row(
-    study: Study, on: Machine, stage: str, what: str, own: list[Progress], seconds: Seconds
+    study: Study, on: Machine, stage: str, what: str, own: list[Progress], measured: Seconds
 ) -> CostRow:
     size, _, method = what.partition(" ")
-    if stage == "train":
-        return _train_row(study, on, size, method, own, seconds)
     left = [one for one in own if one.state != "done" and (one.done < one.of or not one.of)]
-    row = CostRow(stage, what, len(own), len(own) - len(left))
+    seconds, devices, tokens, disk, basis = 0.0, 0, 0.0, 0.0, "estimated"
     if stage == "base":
         judge = study.evaluation.verifier
         model = judge if judge and size == "verifier" else study.model(size)
-        return replace(row, disk=WEIGHT_BYTES * shape_of(model).parameters)
-    if stage == "score":
-        return row
-    if stage == "intervene":
-        one_job, tokens = costs.intervene_seconds(study, size, on.device) / 3600, 0.0
-    else:
-        one_job = costs.answer_seconds(study, size, on.device, own[0].of) / 3600
-        tokens = own[0].of * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
-    return replace(
-        row,
-        hours=len(left) * one_job,
-        devices=max(study.gpus_of(stage), 1),
-        tokens=len(left) * tokens,
-        disk=2 * len(own) * tokens * costs.TEXT_BYTES,  # In work and in results.
-    )
-
-
-def _train_row(
-    study: Study, on: Machine, size: str, method: str, own: list[Progress], seconds: Seconds
-) -> CostRow:
-    training, step = study.training_of(method), seconds.get((size, method))
-    basis = "measured" if step else "estimated"
-    step = step or costs.study_step_seconds(study, size, method, on.device, on.gpus)
-    left = [one.of - one.done for one in own if one.done < one.of]
-    hours = [costs.training_seconds(study, size, method, steps, step) / 3600 for steps in left]
-    weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
-    per_step = training.prompts_per_mini_batch * training.group_size
-    return CostRow(
-        "train",
-        f"{size} {method}",
-        jobs=len(own),
-        done=len(own) - len(left),
-        hours=sum(hours),
-        devices=on.gpus,
-        tokens=sum(left) * per_step * costs.MEAN_LENGTH * training.max_response_tokens,
-        disk=len(own) * weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER),
-        basis=basis,
-    )
+        disk = WEIGHT_BYTES * shape_of(model).parameters
+    elif stage == "train":
+        training, devices = study.training_of(method), on.gpus
+        step, basis = measured.get((size, method)), "measured"
+        if step is None:
+            step = costs.step_seconds(study, size, method, on.device, on.gpus)
+            basis = "estimated"
+        steps = [one.of - one.done for one in left]
+        seconds = sum(costs.training_seconds(study, size, method, n, step) for n in steps)
+        responses = sum(steps) * training.prompts_per_mini_batch * training.group_size
+        tokens = responses * costs.MEAN_LENGTH * training.max_response_tokens
+        weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
+        disk = len(own) * weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
+    elif stage == "intervene":
+        devices = max(study.gpus_of(stage), 1)
+        seconds = len(left) * costs.intervene_seconds(study, size, on.device)
+    elif stage == "generate":
+        devices = max(study.gpus_of(stage), 1)
+        seconds = len(left) * costs.answer_seconds(study, size, on.device, own[0].of)
+        each = own[0].of * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
+        tokens = len(left) * each
+        disk = 2 * len(own) * each * costs.TEXT_BYTES  # In work and in results.
+    done = len(own) - len(left)
+    return CostRow(stage, what, len(own), done, seconds / 3600, devices, tokens, disk, basis)
 
 
 def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
@@ -240,31 +209,25 @@ def disk_needed(study: Study) -> int | None:
     return int(sum(row.disk for row in rows))
 
 
-def warnings(study: Study, on: Machine) -> list[str]:
-    """Return a line for each reason why trainings may not run on a machine."""
-    if not on.device.is_gpu:
-        return []
-    return [*division_errors(study, on.gpus), *memory_warnings(study, on.gpus, on.device.memory)]
-
-
 def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, Any]:
-    """Return the document of `stapo plan --json`."""
-    found = progress(study, root)
+    """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
+    found, gpu = progress(study, root), on.device
+    doubts = [*division_errors(study, on.gpus), *memory_warnings(study, on.gpus, gpu.memory)]
     return {
         "study": study.name,
-        "gpu": on.device.name,
+        "gpu": gpu.name,
         "gpus": on.gpus,
         "total_gpus": on.total,
         "rows": [vars(row) for row in plan(study, on, found, measured(study, root))],
         "outdated": outdated_lines(found),
-        "warnings": warnings(study, on),
+        "warnings": doubts if gpu.is_gpu else [],
     }
 
 
 def print_plan(study: Study, on: Machine, console: Console, root: Path = Path()) -> None:
     """Print what a study still costs in all, then by stage, and what the numbers rest on."""
-    found, name = progress(study, root), on.device.name
-    rows = plan(study, on, found, measured(study, root))
+    document, name = plan_document(study, on, root), on.device.name
+    rows = [CostRow(**row) for row in document["rows"]]
     tokens, disk = sum(row.tokens for row in rows), sum(row.disk for row in rows)
     title = (
         f"{study.name} on {on.total} x {name}, {on.gpus} for each training: "
@@ -272,13 +235,13 @@ def print_plan(study: Study, on: Machine, console: Console, root: Path = Path())
         f"{tokens:.1e} tokens, {_size(disk)} of disk"
     )
     console.print(Text(title), soft_wrap=True)
-    for line in [*warnings(study, on), *outdated_lines(found)]:
+    for line in [*document["warnings"], *document["outdated"]]:
         console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
     if on.device.is_gpu:
-        _print_numbers_of_gpus(study, on.device, found, console)
+        _print_numbers_of_gpus(study, on.device, progress(study, root), console)
     table = table_of("", "stage", "left", f"{name} time", "tokens", "disk", "wall")
     for row in rows:
-        wall = span(3600 * wall_hours([row], on)) + MARK * (row.basis == "measured")
+        wall = span(3600 * wall_hours([row], on)) + "*" * (row.basis == "measured")
         generated = f"{row.tokens:.1e}" if row.tokens else "-"
         spent, left = span(3600 * _device_hours([row])), f"{row.jobs - row.done}/{row.jobs}"
         table.add_row(f"{row.stage} {row.what}", left, spent, generated, _size(row.disk), wall)
@@ -293,8 +256,8 @@ def _print_numbers_of_gpus(
     """Print how long everything takes on some numbers of GPUs, each divided so that it ends first."""
     table = table_of("", "GPUs", "of each training", f"{device.name} time", "wall")
     for total in TOTALS:
-        ways = [Machine(device, gpus, total) for gpus in _numbers(study, device, total)]
         # Without measured seconds, which belong to one number of GPUs.
+        ways = [Machine(device, gpus, total) for gpus in _numbers(study, device, total)]
         rows = {way: plan(study, way, found) for way in ways}
         best = min(ways, key=lambda way: total_hours(rows[way], way), default=None)
         if best is None:

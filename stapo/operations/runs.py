@@ -24,20 +24,17 @@ def tell(lines: Iterable[object]) -> None:
 def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
     """Return what is wrong with `--workflow-profile`, None if nothing is.
 
-    Snakemake ignores a profile that does not exist, the default one too: a run without its settings leaves a
-    lock after a kill, and incomplete files that the next run refuses.
+    Snakemake ignores a profile that does not exist: a run without its settings leaves a lock after a kill,
+    and incomplete files that the next run refuses.
 
     Args:
         arguments: the command line of Snakemake.
         basedir: directory of the Snakefile.
     """
-    option = "--workflow-profile"
+    option, places = "--workflow-profile", (Path(), Path("profiles"), basedir / "profiles")
     words = [word for argument in arguments for word in argument.split("=", 1)]
-    given = [after for word, after in pairwise(words) if word == option]
-    if not given or given[-1] == "none":
-        return None
-    places = [Path(), Path("profiles"), basedir / "profiles"]
-    if any((place / given[-1]).exists() for place in places):
+    given = [after for word, after in pairwise(words) if word == option and after != "none"]
+    if not given or any((place / given[-1]).exists() for place in places):
         return None
     known = sorted(path.name for path in (basedir / "workflows" / "profiles").glob("*"))
     return f"{option}: no such profile: {given[-1]}; known: " + ", ".join(
@@ -45,23 +42,16 @@ def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
     )
 
 
-def first_lines(study: Study, file: str, root: Path = Path()) -> list[str]:
-    """Return what is made again and why, and where the progress of a run is; arguments as of `last_lines`."""
+def first_lines(study: Study, file: str) -> list[str]:
+    """Return what is made again and why, and where the progress of a run of a study file is."""
     from stapo.operations.status import outdated_lines, progress
 
     watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
-    return [*outdated_lines(progress(study, root)), watch]
+    return [*outdated_lines(progress(study)), watch]
 
 
-def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) -> list[str]:
-    """Return where the results of a run are, or how to find out what is left.
-
-    Args:
-        study: the study that was run.
-        file: its file, for the commands that are shown.
-        succeeded: whether all jobs of the run succeeded.
-        root: working directory.
-    """
+def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
+    """Return where the results of a run of a study file are, or how to find out what is left."""
     from stapo.operations.status import is_finished
 
     if not succeeded:
@@ -69,7 +59,7 @@ def last_lines(study: Study, file: str, succeeded: bool, root: Path = Path()) ->
             f"not finished; what failed or was stopped: stapo status {file}; logs: logs/{study.name}/",
             "the same command continues",
         ]
-    if not is_finished(study, root):
+    if not is_finished(study):
         return [f"made what was asked for; what is left: stapo status {file}"]
     found = {
         **paths.results_of(study),

@@ -1,4 +1,4 @@
-"""How far a study is: the state of every job, from files alone.
+"""How far a study is: the state of every job, from files alone, and why results are made again.
 
 Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
 taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
@@ -22,24 +22,20 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
+from stapo.canonical import canonical, leaves
 from stapo.files import text_of
-from stapo.operations.job_logs import (
-    Owner,
-    error_in,
-    logs_of,
-    modified,
-    number,
-    owner_of,
-)
-from stapo.operations.reasons import reason, recorded
+from stapo.operations.job_logs import Owner, error_in, logs_of, modified, number, owner_of
 from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
-from stapo.stages import Job, Jobs, jobs_of
-from stapo.study import Study
+from stapo.stages import Job, Jobs, jobs_of, module
+from stapo.study import Study, StudyError
+from stapo.study.resolved import RESOLVED, read_resolved
+from stapo.study.schema import TrainingSettings
+from stapo.text import plain, shorten
 
 RECENT = 20
 """Records whose median is the speed: one slow step does not show in it."""
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
-STOPPED = re.compile(f"{CTRL_C.pattern}|DUE TO (TIME LIMIT|PREEMPTION)")
+STOPPED = re.compile(r"DUE TO (TIME LIMIT|PREEMPTION)")
 """Ends of a job that the next call continues; no failures."""
 WORK = {
     "base": paths.BASE_WORK,
@@ -53,7 +49,11 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 SHOWN = 3
-"""Jobs that are named in a line."""
+"""Jobs, or settings, that are named in a line."""
+MAX_VALUE = 60
+"""Characters of the value of a setting that are shown."""
+UNKNOWN = "other settings, which are recorded nowhere here"
+KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,7 @@ class Progress:
 
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
-    """Return how far every job is.
-
-    Args:
-        study: as it is now; what other settings left behind is `outdated`.
-        root: working directory of the pipeline.
-    """
+    """Return how far every job is; what other settings left behind is `outdated`."""
     of, logs = jobs_of(study), logs_of(root, study.name)
     scored = {job: recorded(job, root) == job.fingerprint for job in of.all("score")}
     # Weights are not looked at: a finished study may have lost them, as in git.
@@ -96,29 +91,23 @@ def is_finished(study: Study, root: Path = Path()) -> bool:
 
 def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo status --json`."""
-    found = progress(study, root)
-    return {
-        "study": study.name,
-        "failed": any(one.state == "failed" for one in found),
-        "jobs": [asdict(one) for one in found],
-    }
+    jobs = [asdict(one) for one in progress(study, root)]
+    failed = any(one["state"] == "failed" for one in jobs)
+    return {"study": study.name, "failed": failed, "jobs": jobs}
 
 
 def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
     found = progress(study, root)
     console.print(_stage_table(study, found))
-    trainings = [one for one in found if one.stage == "train"]
-    if trainings:
+    if trainings := [one for one in found if one.stage == "train"]:
         console.print(_training_table(trainings))
     for state, line in _notes(found):
         console.print(Text(line, style=STYLES.get(state, "")))
-    record = root / paths.CHECKSUMS.format(study=study.name)
+    record, states = root / paths.CHECKSUMS.format(study=study.name), {one.state for one in found}
     if record.is_file() and all(one.state == "waiting" for one in trainings):
-        console.print(
-            Text(f"only its record is here, as in git: {record.parent} can be read and verified")
-        )
-    states = {one.state for one in found}
+        hint = f"only its record is here, as in git: {record.parent} can be read and verified"
+        console.print(Text(hint))
     if "failed" in states:
         hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
         console.print(Text(hint))
@@ -156,19 +145,31 @@ def _progress(
         own = _measured(of.study, own, metrics)
     if own.state == "done":
         return own
-    owner = owner_of(work / "lock") if job.stage in WORK else None
     # The scores of a checkpoint under a decoding share a log.
     made_by = job.name.rpartition("/")[0] if job.stage == "score" else job.name
     log = logs.get(of.made_by(job.stage, made_by)) if logs else None
+    return _unfinished(own, owner_of(work / "lock") if job.stage in WORK else None, work, log)
+
+
+def _unfinished(own: Progress, owner: Owner | None, work: Path, log: Path | None) -> Progress:
+    """Return the progress of a job without results by what locked its work directory, and by its log."""
     error = error_in(log, owner.since if owner else 0.0)
-    if owner is None:
-        state, note = _end(error)
-        return replace(own, state=state, note=note, seconds_left=None) if state else own
-    if not owner.holds and own.of and own.done >= own.of:
+    if owner and owner.holds:
+        return replace(own, state="running")
+    if owner and own.of and own.done >= own.of:
         return replace(own, state="waiting", note="complete; the next run publishes it")
-    state, note = _process(owner, work, error)
-    if state == "running":
-        return replace(own, state=state, note="; ".join(filter(None, (note, own.note))))
+    if owner and not error and owner.host not in ("", os.uname().nodename):
+        # Locks of another host are not seen here.
+        news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
+        since = f"on {owner.host}; last news {span(time.time() - news)} ago"
+        return replace(own, state="running", note="; ".join(filter(None, (since, own.note))))
+    state, note = own.state, own.note
+    if error:
+        is_ctrl_c = CTRL_C.search(error)
+        state = "stopped" if is_ctrl_c or STOPPED.search(error) else "failed"
+        note = "by Ctrl-C or another signal" if is_ctrl_c else error
+    elif owner:
+        state, note = "stopped", KILLED
     return replace(own, state=state, note=note, seconds_left=None)
 
 
@@ -180,11 +181,58 @@ def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
         note = f"{missing[0]} is missing" if len(missing) < len(written) else ""
         return "waiting", note
     if recorded(job, root) not in (None, job.fingerprint):
-        return "outdated", f"made with {reason(of.study, root, job)}"
+        return "outdated", f"made with {_reason(of.study, root, job)}"
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
     if job.stage in DRAWN and min(written.values()) < newest:
         return "outdated", "older than its input"
     return "done", ""
+
+
+def recorded(job: Job, root: Path) -> str | None:
+    """Return the fingerprint that the results of a job contain, None where none is recorded or there."""
+    look = getattr(module(job.stage), "recorded", None)
+    found: str | None = look(job, root) if look else None
+    return found
+
+
+def changes(before: Any, now: Any) -> str:
+    """Return the settings that differ, such as `training.steps 96 -> 48`; empty if none do."""
+    old, new = leaves(before), leaves(now)
+
+    def shown(values: dict[str, Any], place: str) -> str:
+        return plain(shorten(canonical(values[place]), MAX_VALUE)) if place in values else "(none)"
+
+    found = [
+        f"{plain(place)} {shown(old, place)} -> {shown(new, place)}"
+        for place in {**new, **old}
+        if old.get(place, "") != new.get(place, "")
+    ]
+    more = [f"{len(found) - SHOWN} more"] * (len(found) > SHOWN)
+    return ", ".join([*found[:SHOWN], *more])
+
+
+def _reason(study: Study, root: Path, job: Job) -> str:
+    """Return why the results of a job, which contain another fingerprint, are not those of the study.
+
+    Results contain no settings; those of earlier runs are in the resolved studies under `work/`.
+    """
+    made_by, places = recorded(job, root), RESOLVED.format(study=study.name, fingerprint="*")
+    for path in sorted(root.glob(places), key=modified, reverse=True):
+        # What one study has, another may lack: a method, a benchmark, a decoding.
+        with suppress(StudyError, OSError, LookupError, ValueError):
+            before = jobs_of(read_resolved(path)).one(job.stage, job.name)
+            if made_by and made_by == before.fingerprint:
+                return changes(_all_settings(before), _all_settings(job)) or "other results"
+    return UNKNOWN
+
+
+def _all_settings(job: Job) -> dict[str, Any]:
+    """Return the settings of a job and of all that it reads, each by its place in a study."""
+    found: dict[str, Any] = {}
+    for source in job.reads.values():
+        if isinstance(source, Job):
+            found |= _all_settings(source)
+    return found | {key: value for key, value in job.settings.items() if key != "recipe"}
 
 
 def _answered(
@@ -196,20 +244,16 @@ def _answered(
     }
     done = {name: scored[of.one("score", f"{job.name}/{name}")] for name in asked}
     found = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
-    own = replace(own, done=found, of=sum(asked.values()))
-    is_done = all(done.values()) or (own.state == "done" and own.done == own.of)
-    return replace(own, state="done" if is_done else "waiting")
+    of_all = sum(asked.values())
+    is_done = all(done.values()) or (own.state == "done" and found == of_all)
+    return replace(own, done=found, of=of_all, state="done" if is_done else "waiting")
 
 
 def _stored(work: Path, benchmark: str) -> int:
     """Return how many responses to a benchmark are in its newest store."""
     stores = work.glob(f"{benchmark}-{'[0-9a-f]' * 16}.jsonl")
     newest = max(stores, key=modified, default=None)
-    with suppress(OSError):
-        if newest:
-            with newest.open("rb") as lines:
-                return sum(line.endswith(b"\n") for line in lines)
-    return 0
+    return text_of(newest).count("\n") if newest else 0
 
 
 def steps_of(metrics: Path) -> list[StepRecord]:
@@ -223,10 +267,10 @@ def steps_of(metrics: Path) -> list[StepRecord]:
     return records
 
 
-def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | None:
+def seconds_per_step(records: list[StepRecord], training: TrainingSettings) -> float | None:
     """Return the recent seconds of an optimiser step with its share of the rollout, None without records.
 
-    Rollout and update have medians of their own: `per_rollout` steps share a rollout, and only the first of
+    Rollout and update have medians of their own: several steps share a rollout, and only the first of
     them records it. What is not recorded (checkpoints, starting) is not in it.
     """
     update, rollout = (
@@ -235,7 +279,8 @@ def seconds_per_step(records: list[StepRecord], per_rollout: int) -> float | Non
     )
     if not update:
         return None
-    return statistics.median(update) + statistics.median(rollout or [0.0]) / per_rollout
+    share = training.prompts_per_mini_batch / training.prompts_per_batch
+    return statistics.median(update) + statistics.median(rollout or [0.0]) * share
 
 
 def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
@@ -243,8 +288,7 @@ def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
     own, records = replace(own, of=study.training.steps), steps_of(metrics)
     if not records:
         return own
-    settings = study.training_of(own.name.split("/")[1])
-    pace = seconds_per_step(records, settings.prompts_per_batch // settings.prompts_per_mini_batch)
+    pace = seconds_per_step(records, study.training_of(own.name.split("/")[1]))
     last = records[-1]
     left = None if pace is None or own.state == "done" else pace * max(own.of - last.step, 0)
     # Without advantages, a selection may have nothing to keep.
@@ -258,31 +302,6 @@ def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
         entropy=number(last.entropy),
         seconds_left=left,
     )
-
-
-def _end(error: str | None) -> tuple[str, str]:
-    """Return state and note of a job by the last error in its log; both are empty without one."""
-    if not error:
-        return "", ""
-    if CTRL_C.search(error):
-        return "stopped", "by Ctrl-C or another signal"
-    return ("stopped" if STOPPED.search(error) else "failed"), error
-
-
-def _process(owner: Owner, work: Path, error: str | None) -> tuple[str, str]:
-    """Return state and note of what took the lock of a work directory and has not finished."""
-    if owner.holds:
-        return "running", ""
-    if error:
-        return _end(error)
-    if owner.host in ("", os.uname().nodename):
-        return (
-            "stopped",
-            "exited without an error, possibly killed; it resumes from its last checkpoint",
-        )
-    # Locks of another host are not seen here.
-    news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
-    return "running", f"on {owner.host}; last news {span(time.time() - news)} ago"
 
 
 def span(seconds: float) -> str:

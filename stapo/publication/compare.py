@@ -17,18 +17,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, Cell, chosen_cells, read_tables
-from stapo.canonical import fingerprint, leaves
-from stapo.evaluation.statistics import (
-    Interval,
-    average_at_n,
-    bootstrap_means,
-    holm,
-    paired_difference,
-    percent_interval,
-    problem_counts,
-    seed_choices,
+from stapo.analysis.cells import (
+    SAME_EVERYWHERE,
+    SAME_PACKAGES,
+    Cell,
+    Scores,
+    chosen_cells,
+    read_tables,
 )
+from stapo.analysis.comparison import resampled
+from stapo.canonical import fingerprint, leaves
+from stapo.evaluation.statistics import Interval, holm, paired_difference
 from stapo.publication.folder import Results
 from stapo.publication.verify import UNREADABLE, opened
 from stapo.study import Study, StudyError
@@ -107,11 +106,13 @@ def compare_folders(folders: Sequence[Path]) -> list[StudyComparison]:
                 results, refused = stack.enter_context(opened(folder))
                 if results.is_summary and not refused:
                     refused = ["without its raw data; the scores are needed to compare"]
-                if refused:
-                    raise StudyError([f"{folder}: {line}" for line in refused])
-                found.append(_finished(folder, results))
+                if not refused:
+                    found.append(_finished(folder, results))
+                errors += [f"{folder}: {line}" for line in refused]
             except StudyError as error:
                 errors += error.errors
+            except UNREADABLE as error:
+                errors += [f"{folder}: {line}" for line in str(error).splitlines()]
     if errors:
         raise StudyError([visible(line) for line in errors])
     return [_compare(found[0], other) for other in found[1:]]
@@ -121,32 +122,25 @@ def _finished(folder: Path, results: Results) -> Finished:
     """Return what is compared of a folder that may be read.
 
     Raises:
-        StudyError: scores are missing, damaged or misplaced.
+        ValueError: scores are missing, damaged or misplaced; other errors of `UNREADABLE` too.
     """
-    study, errors = results.study, []
+    study = results.study
     cells: dict[Place, Cell] = {}
     made_with: dict[str, Any] = {}
     problems: dict[str, list[str]] = {}
     for decoding in study.run.decodings:
         wanted = list(study.table_cells(decoding))
-        try:
-            tables, made = read_tables(study, decoding, wanted, results.root)
-            for checkpoint, benchmark in wanted:
-                answered = results.responses(checkpoint, decoding, benchmark)
-                digests = [fingerprint([one.question, one.gold]) for one in answered]
-                if problems.setdefault(benchmark, digests) != digests:
-                    raise ValueError(f"{benchmark}: checkpoints answered different problems")
-                if (rows := tables[checkpoint, benchmark].num_rows) % len(digests):
-                    raise ValueError(f"{benchmark}: {rows} rows for {len(digests)} problems")
-        except UNREADABLE as error:
-            errors += str(error).splitlines()
-            continue
-        cells |= {
-            (decoding, *place): cell for place, cell in chosen_cells(study, tables)[1].items()
-        }
+        tables, made = read_tables(study, decoding, wanted, results.root)
+        for checkpoint, benchmark in wanted:
+            answered = results.responses(checkpoint, decoding, benchmark)
+            digests = [fingerprint([one.question, one.gold]) for one in answered]
+            if problems.setdefault(benchmark, digests) != digests:
+                raise ValueError(f"{benchmark}: checkpoints answered different problems")
+            if (rows := tables[checkpoint, benchmark].num_rows) % len(digests):
+                raise ValueError(f"{benchmark}: {rows} rows for {len(digests)} problems")
+        for place, cell in chosen_cells(study, tables)[1].items():
+            cells[decoding, *place] = cell
         made_with = {**made, **made.get("packages", {})}
-    if errors:
-        raise StudyError([f"{folder}: {line}" for line in errors])
     versions = {key: made_with.get(key) for key in (*SAME_EVERYWHERE, *SAME_PACKAGES, "commit")}
     return Finished(str(folder), study, cells, problems, versions)
 
@@ -168,56 +162,48 @@ def _compare(first: Finished, second: Finished) -> StudyComparison:
 
 
 def _rows(first: Finished, second: Finished) -> Iterator[Compared]:
-    """Yield each accuracy that is compared, and the average over the benchmarks."""
-    rng = np.random.default_rng(SEED)
-    shared = [name for name in first.study.run.benchmarks if _order(first, second, name)]
-    there = {place[:3] for place in second.cells}
-    for decoding, size, method in dict.fromkeys(place[:3] for place in first.cells):
-        if (decoding, size, method) not in there:
-            continue
-        pairs, draws = {}, {}
-        for name in shared:
-            place = (decoding, size, method, name)
-            ours, theirs = first.cells[place].correct, second.cells[place].correct
-            pairs[name] = (ours, theirs[:, _order(first, second, name)])
-            counts = problem_counts(ours.shape[1], rng)
-            draws[name] = np.stack(
-                [
-                    bootstrap_means(cell, counts, seed_choices(len(cell), rng))
-                    for cell in pairs[name]
-                ]
-            )
-        averages = {AVERAGE: shared} if len(shared) > 1 else {}
-        for name, part in {**{b: [b] for b in shared}, **averages}.items():
-            firsts, seconds = ([pairs[b][i] for b in part] for i in (0, 1))
-            one, other = (float(np.mean([*map(average_at_n, x)])) for x in (firsts, seconds))
-            drawn = np.mean([draws[b] for b in part], axis=0)
-            found = paired_difference(seconds, firsts, drawn[1] - drawn[0], rng)
+    """Yield each accuracy that is compared, and the average over the benchmarks.
+
+    Both studies are rows of one table, whose sizes are A and B, so that it resamples the same problems.
+    """
+    rng, study = np.random.default_rng(SEED), first.study
+    asked = study.run.benchmarks
+    shared = [name for name in asked if first.problems[name] == second.problems.get(name)]
+    averages = {name: [name] for name in shared} | ({AVERAGE: shared} if len(shared) > 1 else {})
+    there = {place[:3] for place in second.cells if shared}
+    for row in dict.fromkeys(place[:3] for place in first.cells if place[:3] in there):
+        cells = {
+            (label, "base", name): found.cells[*row, name]
+            for label, found in (("A", first), ("B", second))
+            for name in shared
+        }
+        run = study.run.model_copy(
+            update={"sizes": ["A", "B"], "methods": [], "benchmarks": shared}
+        )
+        both = study.model_copy(update={"run": run})
+        intervals, draws = resampled(both, Scores(cells=cells), averages)
+        one, other = ("A", "base"), ("B", "base")
+        for name, part in averages.items():
+            ours, theirs = ([cells[*at, b].correct for b in part] for at in (one, other))
+            gaps = (draws[other][name] - draws[one][name]) / 100
+            found = paired_difference(theirs, ours, gaps, rng)
+            decoding, size, method = row
             yield Compared(
                 decoding=decoding,
                 size=size,
                 method=method,
-                title=first.study.title(method),
+                title=study.title(method),
                 benchmark=name,
-                first=percent_interval(100 * one, 100 * drawn[0]),
-                second=percent_interval(100 * other, 100 * drawn[1]),
+                first=intervals[one][name],
+                second=intervals[other][name],
                 difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
                 p_value=found.p_value,
             )
 
 
-def _order(first: Finished, second: Finished, benchmark: str) -> list[int]:
-    """Return where the second study has each problem of the first; empty if their problems differ."""
-    one, other = (found.problems.get(benchmark, []) for found in (first, second))
-    if len({*one}) < len(one) or sorted(one) != sorted(other):
-        return []
-    places = {digest: i for i, digest in enumerate(other)}
-    return [places[digest] for digest in one]
-
-
 def _used(study: Study) -> dict[str, Any]:
     """Return the settings of a study without its name and what it does not run; methods are resolved."""
-    without = {"name", "all_methods", "engine", "places"}
+    without = {"name", "all_methods", "engine"}
     raw = study.model_dump(mode="json", exclude=without)
     for section, listed in NAMED.items():
         used = {*getattr(study.run, listed)}
@@ -226,10 +212,12 @@ def _used(study: Study) -> dict[str, Any]:
     raw["methods"] = {}
     for name in study.run.methods:
         method = vars(study.method(name))
-        plain_values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in method.items()}
         own = study.training_of(name).model_dump(mode="json")
-        other = {k: v for k, v in own.items() if v != raw["training"][k]}
-        raw["methods"][name] = plain_values | ({"training": other} if other else {})
+        other = {key: value for key, value in own.items() if value != raw["training"][key]}
+        raw["methods"][name] = {
+            key: dict(value) if isinstance(value, Mapping) else value
+            for key, value in (method | ({"training": other} if other else {})).items()
+        }
     return raw
 
 
@@ -238,7 +226,7 @@ def _warnings(first: Finished, second: Finished) -> Iterator[str]:
         if one != (other := second.made_with[key]):
             yield f"made with different {key}: A {plain(str(one))}; B {plain(str(other))}"
     for name in first.study.run.benchmarks:
-        if name in second.study.run.benchmarks and not _order(first, second, name):
+        if first.problems[name] != second.problems.get(name, first.problems[name]):
             yield f"{name}: not compared, since the problems are not the same"
     if 1 in (len(first.study.run.seeds), len(second.study.run.seeds)):
         yield "one training seed: differences are between checkpoints, not between methods or settings"

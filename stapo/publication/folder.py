@@ -17,9 +17,10 @@ from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
-from stapo.records import interventions
+from stapo.records.interventions import SCHEMA as INTERVENTIONS
+from stapo.records.interventions import TOKENS as MAX_TOKENS
 from stapo.records.responses import AnsweredProblem, answered_problem
-from stapo.records.scores import SCHEMA
+from stapo.records.scores import SCHEMA as SCORES
 from stapo.records.tokens import SCHEMA as TOKENS
 from stapo.records.tokens import rows_per_step
 from stapo.stages import Job
@@ -39,7 +40,7 @@ READ = (
     "verifier.json",
 )  # fmt: skip
 """Names of JSON files that are read, besides those of interventions; others are only checksummed."""
-MACHINES = ("engine", "places")
+MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
 
@@ -68,14 +69,6 @@ class Results:
         """Yield the metrics records of a training."""
         path = self.folder / f"runs/{run}/metrics.jsonl"
         yield from untrusted.json_lines(path, LINE_BYTES, MAX_STEPS)
-
-    def tokens(self, run: TrainingRun) -> pa.Table:
-        """Return the token records of a training.
-
-        Raises:
-            RefusedError: the file has other columns, or is larger than the study allows.
-        """
-        return _tokens(self.study, self.folder / f"runs/{run}/{TOKENS_FILE}")
 
     @cached_property
     def sums(self) -> dict[str, str]:
@@ -107,18 +100,15 @@ class Results:
             RefusedError: a line does not have the expected content.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        lines, samples = self.study.problems(benchmark), self.samples(benchmark)
+        samples = self.study.benchmarks[benchmark].samples
         found: list[AnsweredProblem] = []
-        for number, record in enumerate(untrusted.json_lines(path, LINE_BYTES, lines), 1):
+        lines = untrusted.json_lines(path, LINE_BYTES, self.study.problems(benchmark))
+        for number, record in enumerate(lines, 1):
             try:
                 found.append(answered_problem(json.dumps(record), samples))
             except ValueError as error:
                 raise untrusted.RefusedError(f"line {number}: {error}") from error
         return found
-
-    def samples(self, benchmark: str) -> int:
-        """Return the number of responses per problem."""
-        return self.study.benchmarks[benchmark].samples
 
     def place(self, path: str) -> Path:
         """Return a file of the folder, of a path from the working directory of the pipeline."""
@@ -177,14 +167,9 @@ def is_rendering(path: str) -> bool:
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
-    """Return the visible files of a folder, and an error line for each file that must not be read.
-
-    Args:
-        study: study of the results.
-        folder: results folder; links in it are not followed.
-        layout: what belongs to the study.
-    """
-    sizes, errors = {}, []
+    """Return the visible files of a folder, and an error line for each file that must not be read."""
+    sizes: dict[str, int] = {}
+    errors = []
     try:
         for path, status in untrusted.walk(folder):
             if fault := untrusted.irregular(status):
@@ -193,42 +178,34 @@ def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], 
                 sizes[path] = status.st_size
     except untrusted.RefusedError as error:
         return {}, [str(error)]
-    for path, size in sorted(sizes.items()):
-        if layout.has(path) and (fault := _fault(study, folder, path, size)):
-            errors.append(f"{path}: {fault}")
+    # Of weights, only checksums are computed.
+    for path in sorted(path for path in sizes if layout.has(path) and not path.endswith(WEIGHTS)):
+        try:
+            if not _keeps_own_limits(study, folder / path, path) and sizes[path] > FILE_BYTES:
+                errors.append(f"{path}: has {sizes[path]} bytes, more than {FILE_BYTES}")
+        except (OSError, ValueError, LookupError) as error:
+            errors.append(f"{path}: {str(error) or repr(error)}")
     return {} if errors else {path: folder / path for path in sorted(sizes)}, errors
 
 
-def _fault(study: Study, folder: Path, path: str, size: int) -> str | None:
-    """Return why a file must not be read, None if it may be. Of weights, only checksums are computed."""
-    if path.endswith(WEIGHTS):
-        return None
-    try:
-        limited = _is_limited(study, folder / path, path)
-    except (OSError, ValueError, LookupError) as error:
-        return str(error) or repr(error)
-    return None if limited or size <= FILE_BYTES else f"has {size} bytes, more than {FILE_BYTES}"
-
-
-def _is_limited(study: Study, file: Path, path: str) -> bool:
+def _keeps_own_limits(study: Study, file: Path, path: str) -> bool:
     """Return whether a file is of a kind with limits of its own, which it keeps.
 
     Raises:
         ValueError: it does not keep them.
     """
-    kind = path.partition("/")[0]
+    kind, training = path.partition("/")[0], study.training
     if file.suffix == ".jsonl":
         untrusted.open_regular(file, LINES_BYTES).close()
         for _ in untrusted.raw_lines(file, LINE_BYTES, MAX_LINES):
             pass
     elif kind == "scores":
-        benchmark = study.benchmarks[file.stem]
-        _table(file, SCHEMA, study.problems(file.stem) * benchmark.samples)
+        _table(file, SCORES, study.problems(file.stem) * study.benchmarks[file.stem].samples)
     elif kind == "interventions" and file.suffix == ".parquet":
-        rows = study.interventions.repetitions * interventions.TOKENS
-        _table(file, interventions.SCHEMA, rows)
+        _table(file, INTERVENTIONS, study.interventions.repetitions * MAX_TOKENS)
     elif file.name == TOKENS_FILE:
-        _tokens(study, file)
+        rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
+        _table(file, TOKENS, rows, EMPTY_BYTES + training.token_records_mb * 10**6)
     elif file.name in READ or kind == "interventions":
         untrusted.read_json(file)
     else:
@@ -236,12 +213,5 @@ def _is_limited(study: Study, file: Path, path: str) -> bool:
     return True
 
 
-def _table(file: Path, schema: pa.Schema, rows: int, limit: int = FILE_BYTES) -> pa.Table:
-    unpacked = EMPTY_BYTES + rows * ROW_BYTES
-    return untrusted.read_parquet(file, schema, rows, limit, unpacked)
-
-
-def _tokens(study: Study, file: Path) -> pa.Table:
-    training = study.training
-    rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
-    return _table(file, TOKENS, rows, EMPTY_BYTES + training.token_records_mb * 10**6)
+def _table(file: Path, schema: pa.Schema, rows: int, limit: int = FILE_BYTES) -> None:
+    untrusted.read_parquet(file, schema, rows, limit, EMPTY_BYTES + rows * ROW_BYTES)

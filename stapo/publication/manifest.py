@@ -24,8 +24,7 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
-RUN_MAPPINGS = ("base", "outputs")
-RUN_FIELDS = ("fingerprint", "prompts", "seconds", "gpu_seconds", "joules")
+RUN_FIELDS = {"base", "outputs", "fingerprint", "prompts", "seconds", "gpu_seconds", "joules"}
 """What is read of a training's provenance."""
 
 
@@ -108,7 +107,9 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
                 f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
         known |= named_by(run, record)
-    about = root / paths.PROVENANCE.format(study=study.name)
+    about, sums = (
+        root / path.format(study=study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS)
+    )
     now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
     write_json(about, {**about_study(study, root), **now})
     lines = [
@@ -116,7 +117,6 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
         for place, path in belongs.visible(folder).items()
         if belongs.has(place)
     ]
-    sums = root / paths.CHECKSUMS.format(study=study.name)
     with replace_file(sums) as stream:
         stream.writelines(lines)
     return [about, sums]
@@ -139,20 +139,16 @@ def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
     """
     path = root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
     found = read_json(path)
-    wrong = [name for name in RUN_MAPPINGS if not isinstance(found.get(name), dict)]
-    wrong += [name for name in RUN_FIELDS if name not in found]
-    if wrong:
-        raise DamagedFileError(f"{path}: no {', '.join(wrong)}; {AGAIN}")
+    if missing := RUN_FIELDS - found.keys():
+        raise DamagedFileError(f"{path}: no {', '.join(sorted(missing))}; {AGAIN}")
     return found
 
 
 def _sources(study: Study, root: Path) -> dict[str, Any]:
     """Return where the models came from, with the commit that a branch was at."""
-    places = {
-        size: paths.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes
-    }
-    places["verifier"] = paths.VERIFIER.format(study=study.name)
-    found = {name: root / place / SOURCE for name, place in places.items()}
+    at = {size: paths.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes}
+    at["verifier"] = paths.VERIFIER.format(study=study.name)
+    found = {name: root / place / SOURCE for name, place in at.items()}
     return {name: read_json(path) for name, path in found.items() if path.exists()}
 
 

@@ -11,25 +11,17 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo import paths
-from stapo.canonical import canonical, leaves
-from stapo.paths import TOKENS_FILE
-from stapo.publication import untrusted
+from stapo.canonical import canonical
 from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
-from stapo.records.interventions import Intervention
-from stapo.records.reading import record_of
 from stapo.records.step import PHASES
-from stapo.records.tokens import rows_per_step
 from stapo.stages import Job, jobs_of
+from stapo.stages.intervene import recorded
 from stapo.study import Study, TrainingRun
-from stapo.study.titles import title_faults
 
 ROUNDING = 1e-6
 """Relative tolerance of sums."""
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
-SILENT = ("engine", "run")
-"""Sections of a study that are not compared: one has no influence on results, one is compared by `LISTS`."""
 
 
 def training_errors(results: Results) -> Iterator[str]:
@@ -37,7 +29,6 @@ def training_errors(results: Results) -> Iterator[str]:
 
     Of a file that was left out, the checksum in `SHA256SUMS` is compared.
     """
-    yield from title_faults(results.study)
     jobs = jobs_of(results.study)
     for run, record in results.runs.items():
         for fault in _setting_faults(results, jobs.one("train", run), run, record):
@@ -69,7 +60,7 @@ def command_faults(
     Args:
         study: the published study.
         run: the training of the attempt.
-        attempt: the training's record of it.
+        attempt: the training's record of it, without a study if it was started by hand.
         last: whether the training finished in this attempt. What was removed from the study before its
             last attempt was removed before there were results.
     """
@@ -80,9 +71,9 @@ def command_faults(
     for option, value in stated.items():
         if options.get(option, value) not in (value, "--study"):
             yield f"trains {option} {options[option]}"
-    recorded = recorded_study(attempt)
-    if recorded is None:
+    if attempt.get("study") is None:
         return
+    recorded = _parsed(canonical(attempt["study"]))
     try:
         started = jobs_of(recorded).one("train", run).fingerprint
     except KeyError:
@@ -92,6 +83,12 @@ def command_faults(
         yield "trains with other settings"
     elif last and recorded.name == study.name:
         yield from _dropped(study, recorded)
+
+
+@cache
+def _parsed(text: str) -> Study:
+    """Return a recorded study; all trainings of a run of Snakemake have the same."""
+    return published_study(json.loads(text))
 
 
 def _dropped(study: Study, recorded: Study) -> Iterator[str]:
@@ -107,38 +104,6 @@ def _dropped(study: Study, recorded: Study) -> Iterator[str]:
         asked, shown = (one.benchmarks[name].samples for one in (recorded, study))
         if asked > shown:
             yield f"requests {asked} samples of {name}, {shown} are shown"
-
-
-def recorded_study(attempt: dict[str, Any]) -> Study | None:
-    """Return the study that an attempt records, None if the training was started by hand without one.
-
-    Raises:
-        RefusedError: it is larger than any study.
-        StudyError: it is not a valid study.
-    """
-    raw = attempt.get("study")
-    return None if raw is None else _parsed(canonical(raw))
-
-
-@cache
-def _parsed(text: str) -> Study:
-    """Return a recorded study; all trainings of a run of Snakemake have the same."""
-    return published_study(json.loads(text))
-
-
-def changed_since(results: Results) -> Iterator[str]:
-    """Yield the settings that differ from those when a training of the study started."""
-    found: dict[str, set[str]] = {}
-    now = leaves(results.study.model_dump(mode="json", exclude=set(SILENT)))
-    attempts = [one for record in results.runs.values() for one in record["attempts"]]
-    for then in {id(one): one for one in map(recorded_study, attempts) if one}.values():
-        old = leaves(then.model_dump(mode="json", exclude=set(SILENT)))
-        for key in now.keys() & old.keys() if then.name == results.study.name else ():
-            if now[key] != old[key]:
-                found.setdefault(key, set()).add(json.dumps(old[key]))
-    for key, values in sorted(found.items()):
-        before = ", ".join(sorted(values))
-        yield f"{key} is {json.dumps(now[key])}; when trainings started it was {before}"
 
 
 def _file_errors(results: Results) -> Iterator[str]:
@@ -162,16 +127,13 @@ def _file_errors(results: Results) -> Iterator[str]:
 
 
 def record_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each contradiction between the records of a training, or of an intervention."""
+    """Yield a line for each training whose metrics contradict it, and each intervention of other settings."""
     for run, record in results.runs.items():
-        steps = list(results.metrics(run))
-        faults = [*_step_faults(record, steps, results.study.training.steps)]
-        yield from (f"runs/{run}/metrics.jsonl: {fault}" for fault in faults)
-        if not faults:
-            yield from (
-                f"runs/{run}/{TOKENS_FILE}: {f}" for f in _token_faults(results, run, steps)
-            )
-    yield from _intervention_errors(results)
+        for fault in _step_faults(record, list(results.metrics(run)), results.study.training.steps):
+            yield f"runs/{run}/metrics.jsonl: {fault}"
+    for job in jobs_of(results.study).all("intervene"):
+        if recorded(job, results.root) != job.fingerprint:
+            yield f"{job.outputs[0]}: made with other settings"
 
 
 def _step_faults(record: dict[str, Any], steps: list[Any], expected: int) -> Iterator[str]:
@@ -184,40 +146,3 @@ def _step_faults(record: dict[str, Any], steps: list[Any], expected: int) -> Ite
     for name, found in (("seconds", taken), ("gpu_seconds", on_gpus)):
         if abs(record[name] - found) > ROUNDING * max(found, 1.0):
             yield f"gives {name} {found}, its provenance says {record[name]}"
-
-
-def _token_faults(results: Results, run: TrainingRun, steps: list[Any]) -> Iterator[str]:
-    """Yield steps whose sampled tokens do not stand for the tokens that the metrics count."""
-    training = results.study.training
-    rows = results.tokens(run).to_pandas()
-    if rows_per_step(training.token_records_mb, training.steps) < 4:
-        return  # Not every kind of token is sampled.
-    rows["candidate"] = rows["kind"] != "other"
-    found = rows.groupby(["step", "candidate"])["weight"].sum().to_dict()
-    for step in steps:
-        candidates = step["num_candidates"]
-        for kind, count in ((True, candidates), (False, step["num_tokens"] - candidates)):
-            weight = found.pop((step["step"], kind), 0.0)
-            if abs(weight - count) > ROUNDING * max(count, 1):
-                what = "candidates" if kind else "other tokens"
-                yield f"step {step['step']}: stands for {weight:g} {what}, its metrics count {count}"
-                return
-    if found:
-        yield f"has tokens of step {next(iter(found))[0]}, which is none of the training's"
-
-
-def _intervention_errors(results: Results) -> Iterator[str]:
-    """Yield a line for each intervention that was made with other settings, or is incomplete."""
-    study = results.study
-    for checkpoint in study.intervened():
-        at = {"study": study.name, "checkpoint": checkpoint, "suffix": "json"}
-        path = paths.INTERVENTION.format(**at)
-        found = record_of(Intervention, json.dumps(untrusted.read_json(results.root / path)))
-        settings = study.interventions
-        responses = settings.prompts * study.training_of(settings.method).group_size
-        stated = (found.checkpoint, found.method, found.responses, len(found.repetitions))
-        expected = (str(checkpoint), settings.method, responses, settings.repetitions)
-        if found.fingerprint != jobs_of(study).one("intervene", checkpoint).fingerprint:
-            yield f"{path}: made with other settings"
-        elif stated != expected:
-            yield f"{path}: of {stated}, expected {expected}"

@@ -155,11 +155,13 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
     Raises:
         RefusedError: it has other columns, or exceeds a limit.
     """
+    # Path of the texts of a column.
+    texts = {pa.string(): "{}", pa.list_(pa.string()): "{}.list.element"}
     with open_regular(path, limit) as stream:
         try:
             file = pq.ParquetFile(
                 stream,
-                read_dictionary=[_leaf(field) for field in schema if _leaf(field)],
+                read_dictionary=[texts[f.type].format(f.name) for f in schema if f.type in texts],
                 thrift_string_size_limit=FOOTER_BYTES,
                 thrift_container_size_limit=2**16,
             )
@@ -182,42 +184,22 @@ def read_parquet(path: Path, schema: pa.Schema, rows: int, limit: int, unpacked:
 
 def _column(file: pq.ParquetFile, field: pa.Field, unpacked: int) -> pa.ChunkedArray:
     """Return a column that has the type of a field, and no nulls if the field allows none."""
-    type_found = file.schema_arrow.field(field.name).type
-    if _without_dictionary(type_found) != field.type:
-        raise RefusedError(f"column {field.name} is of type {str(type_found)[:40]}")
-    parts = file.read(columns=[field.name], use_threads=False).column(0)
-    if (found := _unpacked_bytes(parts)) > unpacked:
+    kind, found = file.schema_arrow.field(field.name).type, 0
+    is_list = pa.types.is_list(kind)
+    inner = kind.value_type if is_list else kind
+    inner = inner.value_type if pa.types.is_dictionary(inner) else inner
+    if (pa.list_(inner) if is_list else inner) != field.type:
+        raise RefusedError(f"column {field.name} is of type {str(kind)[:40]}")
+    column = file.read(columns=[field.name], use_threads=False).column(0)
+    for part in (chunk.flatten() if is_list else chunk for chunk in column.chunks):
+        found += part.nbytes
+        if pa.types.is_dictionary(part.type):  # As if every row had its own text.
+            found += pc.sum(pc.binary_length(part.dictionary).take(part.indices)).as_py() or 0
+    if found > unpacked:
         raise RefusedError(f"column {field.name} unpacks to {found} bytes")
-    if not field.nullable and parts.null_count:
+    if not field.nullable and column.null_count:
         raise RefusedError(f"column {field.name} has nulls")
-    return parts.cast(field.type)
-
-
-def _leaf(field: pa.Field) -> str | None:
-    """Return the path of the texts of a column, None for one of numbers."""
-    if field.type == pa.string():
-        return str(field.name)
-    return f"{field.name}.list.element" if field.type == pa.list_(pa.string()) else None
-
-
-def _without_dictionary(found: pa.DataType) -> pa.DataType:
-    """Return the type of a column whose texts were not read as dictionaries."""
-    if pa.types.is_list(found):
-        return pa.list_(_without_dictionary(found.value_type))
-    return found.value_type if pa.types.is_dictionary(found) else found
-
-
-def _unpacked_bytes(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column whose texts are dictionaries, as if they were not."""
-    total = 0
-    for part in column.chunks:
-        flat = part.flatten() if pa.types.is_list(part.type) else part
-        if pa.types.is_dictionary(flat.type):
-            lengths = pc.binary_length(flat.dictionary).take(flat.indices)
-            total += (pc.sum(lengths).as_py() or 0) + 4 * len(part)
-        else:
-            total += flat.nbytes
-    return total
+    return column.cast(field.type)
 
 
 def sha256(path: Path) -> str:

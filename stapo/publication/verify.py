@@ -3,8 +3,7 @@
 It finds accidents and contradictions: files that are missing, damaged, edited, of other settings or of
 another machine, tables that do not follow from the scores, scores that do not follow from the responses. It
 cannot find somebody who recomputes everything; see `LIMITS`. The folder is somebody else's: nothing in it is
-executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size. What
-imports torch is imported after that.
+executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
 """
 
 import tempfile
@@ -23,8 +22,10 @@ from stapo.publication import untrusted
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
+from stapo.publication.redraw import drawn_errors
+from stapo.publication.resample import is_drawn_again, response_errors
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.publication.runs import changed_since, record_errors, training_errors
+from stapo.publication.runs import record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
@@ -57,10 +58,6 @@ SUMMARY = (
 )
 
 
-def _shown(line: str) -> str:
-    return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
-
-
 @dataclass(frozen=True)
 class Finding:
     """One result of the verification of a folder."""
@@ -72,11 +69,7 @@ class Finding:
 
 
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies; return whether everything holds.
-
-    Args:
-        folder: such as `results/smoke`, or a copy of it. Weights may be left out of a copy.
-        say: told one line for each finding.
+    """Check a results folder, wherever it lies, and say one line for each finding; return whether all holds.
 
     Raises:
         StudyError: it is no results folder.
@@ -94,11 +87,7 @@ def verify(folder: Path, say: Callable[[str], None]) -> bool:
 
 
 def verify_document(folder: Path) -> dict[str, Any]:
-    """Return the document of `stapo verify --json`.
-
-    Raises:
-        StudyError: it is no results folder.
-    """
+    """Return the document of `stapo verify --json`; raises as `verify`."""
     found = list(findings(folder))
     return {
         "folder": str(folder),
@@ -110,20 +99,20 @@ def verify_document(folder: Path) -> dict[str, Any]:
 
 
 def findings(folder: Path) -> Iterator[Finding]:
-    """Check a results folder; yield the result of each check, then notes and its checksum.
+    """Check a results folder; yield the result of each check, then notes and its checksum."""
 
-    Raises:
-        StudyError: it is no results folder.
-    """
+    def shown(line: str) -> str:
+        return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
+
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
-            errors = [_shown(line) for line in refused or guarded(check, results)]
+            errors = [shown(line) for line in refused or guarded(check, results)]
             yield Finding("error" if errors else "ok", what, errors)
             if refused:
                 yield Finding("note", "nothing of the folder was read beyond this")
                 return
-        for note in _notes(results):
-            yield Finding("note", _shown(note))
+        for note in [*guarded(_notes, results), LIMITS]:
+            yield Finding("note", shown(note))
         yield Finding("sums", untrusted.sha256(folder / SUMS))
 
 
@@ -159,21 +148,18 @@ def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
     for path in sorted(belongs.files | there.keys() | expected.keys()):
+        left_out = (
+            is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
+        )
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
-        elif path not in there and not _may_be_left_out(results, path):
+        elif path not in there and not left_out:
             yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
             yield f"{path}: changed since {SUMS} was written"
-
-
-def _may_be_left_out(results: Results, path: str) -> bool:
-    if results.is_summary:
-        return is_raw(path) or is_rendering(path)
-    return path.endswith(WEIGHTS)
 
 
 def provenance_errors(results: Results) -> Errors:
@@ -200,20 +186,6 @@ def origin_errors(results: Results) -> Errors:
     yield from identity_errors(results)
 
 
-def given_errors(results: Results) -> Errors:
-    """Yield a line for responses that their checkpoint did not give."""
-    from stapo.publication.resample import response_errors
-
-    return response_errors(results)
-
-
-def shown_errors(results: Results) -> Errors:
-    """Yield tables, figures and report that show something else."""
-    from stapo.publication.redraw import drawn_errors
-
-    return drawn_errors(results)
-
-
 CHECKS: dict[str, Callable[[Results], Errors]] = {
     "files are those of the study and have their checksums": file_errors,
     "trainings are the study's, and their weights and records have these checksums": training_errors,
@@ -222,53 +194,39 @@ CHECKS: dict[str, Callable[[Results], Errors]] = {
 }
 """Question to what answers it, in the order in which they are asked."""
 RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
-    "metrics, token records and interventions agree with the study": record_errors,
+    "metrics and interventions agree with the study": record_errors,
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
-    "responses of tiny models are those of their checkpoints": given_errors,
-    "tables, figures and report follow from scores and metrics": shown_errors,
+    "responses of tiny models are those of their checkpoints": response_errors,
+    "tables, figures and report follow from scores and metrics": drawn_errors,
 }
 """The questions that need the raw data, which a summary in git leaves out."""
 
 
-def _notes(results: Results) -> Iterator[str]:
-    belongs = results.layout
-    try:
-        listed = results.sums.keys()
-        left_out = sum(path.endswith(WEIGHTS) for path in listed - results.files.keys())
-        others = sorted(p for p in results.files.keys() - listed if not belongs.has(p))
-        if left_out and not results.is_summary:
-            yield f"{left_out} files of weights are not here; not checked"
-        if others:
-            yield (
-                f"{len(others)} files are of another form of the study, such as {others[0]}; they are not "
-                f"in {SUMS} and were not looked at"
-            )
-        yield from _unlike_code(results)
-        yield from changed_since(results)
-    except UNREADABLE:
-        pass  # An error above.
+def _notes(results: Results) -> Errors:
+    """Yield what is not an error, and what was not checked."""
+    study, listed = results.study, results.sums.keys()
+    others = sorted(p for p in results.files.keys() - listed if not results.layout.has(p))
+    if others:
+        yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
+    yield from _unlike_code(results)
     if results.is_summary:
         yield SUMMARY
     else:
-        from stapo.publication.resample import is_drawn_again
-
-        drawn = [is_drawn_again(results, one) for one in results.study.checkpoints()]
-        if not all(drawn):
-            yield f"responses of {drawn.count(False)} checkpoints were not drawn again from their weights"
-    own = [
-        one.selection for one in map(results.study.method, results.study.run.methods) if one.is_own
-    ]
-    for name in [*own, *[results.study.training.reward] * (":" in results.study.training.reward)]:
+        if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
+            yield f"{left_out} files of weights are not here; not checked"
+        if undrawn := sum(not is_drawn_again(results, one) for one in study.checkpoints()):
+            yield f"responses of {undrawn} checkpoints were not drawn again from their weights"
+    own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
+    for name in [*own, *[study.training.reward] * (":" in study.training.reward)]:
         yield f"{name} is not part of the folder; what it computed is taken as stated"
-    if results.study.intervened():
+    if study.intervened():
         yield "the updates of interventions were not done again from their weights"
-    if results.study.evaluation.verifier:
+    if study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
-    yield LIMITS
 
 
-def _unlike_code(results: Results) -> Iterator[str]:
+def _unlike_code(results: Results) -> Errors:
     """Yield that trainings and scores were made by several commits, or by code that is in none."""
     made = {"training": [run["environment"] for run in results.runs.values()], "score": []}
     for job in () if results.is_summary else jobs_of(results.study).all("score"):
@@ -276,9 +234,8 @@ def _unlike_code(results: Results) -> Iterator[str]:
     commits: Counter[str] = Counter()
     for what, records in made.items():
         if dirty := sum(one.get("dirty") is not False for one in records):
-            yield (
-                f"{dirty} of {len(records)} {what}s were made with uncommitted changes, or do not say (dirty)"
-            )
+            of = f"{dirty} of {len(records)} {what}s"
+            yield f"{of} were made with uncommitted changes, or do not say (dirty)"
         commits.update(f"{str(one.get('commit'))[:12]} ({what}s)" for one in records)
     if len({name.split()[0] for name in commits}) > 1:
         each = ", ".join(f"{number} by {name}" for name, number in commits.items())

@@ -77,9 +77,7 @@ SCHEMA = pa.schema(
         pa.field("top_tokens", pa.list_(pa.string())),  # the five most likely, in order
         pa.field("top_probabilities", pa.list_(pa.float32())),  # of these
         # Gradient of the surrogate at the logits of the token, without the divisor of the loss
-        pa.field(
-            "gradient_norm_sq", pa.float32()
-        ),  # 0 where clipped or A = 0, null without collision
+        pa.field("gradient_norm_sq", pa.float32()),  # 0 if clipped or A = 0; null without collision
         pa.field("lower_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
         pa.field("upper_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
     ]
@@ -134,18 +132,17 @@ def _fault(table: pa.Table, about: bytes) -> str | None:
     if table.num_rows and not (type(size) is int and size > 1):
         return "its metadata says no size of the vocabulary"
     for name in FINITE:
-        if pc.any(pc.invert(pc.is_finite(table.column(name)))).as_py():
+        if pc.any(pc.invert(pc.is_finite(table[name]))).as_py():
             return f"{name} is not finite everywhere"
-    column = {name: table.column(name) for name in SCHEMA.names}
-    tops = [column["top_tokens"], column["top_probabilities"]]
+    tops = table["top_tokens"], table["top_probabilities"]
     unlike = pc.not_equal(*map(pc.list_value_length, tops))
     if pc.any(unlike).as_py() or any(pc.list_flatten(one).null_count for one in tops):
         return "a most likely token without a text or a probability"
-    weight, position = column["weight"], column["position"]
+    weight, position, kind = table["weight"], table["position"], table["kind"]
     impossible = {
         "weight": pc.or_(pc.less(weight, 1), pc.greater_equal(weight, 2**53)),
-        "position": pc.or_(pc.less(position, 0), pc.greater_equal(position, column["length"])),
-        "kind": pc.invert(pc.is_in(column["kind"], pa.array(KINDS))),
+        "position": pc.or_(pc.less(position, 0), pc.greater_equal(position, table["length"])),
+        "kind": pc.invert(pc.is_in(kind, pa.array(KINDS))),
     }
-    wrong = [name for name, rows in impossible.items() if pc.any(rows).as_py()]
-    return f"{wrong[0]} has impossible values" if wrong else None
+    wrong = (name for name, rows in impossible.items() if pc.any(rows).as_py())
+    return next((f"{name} has impossible values" for name in wrong), None)

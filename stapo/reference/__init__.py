@@ -7,45 +7,41 @@ from typing import Any
 
 import yaml
 
+FOLDER = Path(__file__).parent
 CONFIDENCE = {
     "H": "read in a primary text",
     "M": "from secondary copies that agree",
     "L": "inferred",
 }
-
-
 ENTRY = re.compile(r"^@\w+\{([^,\s]+),\n.*?^\}$", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def bibliography() -> dict[str, str]:
     """Return key -> BibTeX entry of `references.bib`."""
-    text = (Path(__file__).parent / "references.bib").read_text()
-    return {found[1]: found[0] for found in ENTRY.finditer(text)}
+    return {found[1]: found[0] for found in ENTRY.finditer(_text("references.bib"))}
 
 
 @cache
-def citations() -> dict[str, Any]:
+def citations() -> Any:
     """Return the content of `citations.yaml`: what each entry of the bibliography is of."""
-    path = Path(__file__).parent / "citations.yaml"
-    content: dict[str, Any] = yaml.safe_load(path.read_text())
-    return content
+    return yaml.safe_load(_text("citations.yaml"))
 
 
 @cache
-def paper() -> dict[str, Any]:
+def paper() -> Any:
     """Return the content of `paper.yaml`."""
-    content: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
-    return content
+    return yaml.safe_load(_text("paper.yaml"))
 
 
 @cache
-def claims() -> list[dict[str, Any]]:
+def claims() -> Any:
     """Return the content of `claims.yaml`."""
-    content: list[dict[str, Any]] = yaml.safe_load(
-        (Path(__file__).parent / "claims.yaml").read_text()
-    )
-    return content
+    return yaml.safe_load(_text("claims.yaml"))
+
+
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text()
 
 
 def stated_averages(decoding: str) -> dict[str, dict[str, float]]:

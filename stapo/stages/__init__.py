@@ -14,12 +14,14 @@ study as it is now. Stage files import torch, pandas and the like only inside `r
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from graphlib import TopologicalSorter
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -94,11 +96,16 @@ class Jobs:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._found: dict[str, dict[str, Job]] = {}
+        self._under: dict[str, dict[str, list[Job]]] = {}
 
     def of(self, stage: str) -> dict[str, Job]:
         """Return the jobs of a stage by name."""
         if stage not in self._found:
             self._found[stage] = {job.name: job for job in module(stage).jobs(self)}
+            under = self._under[stage] = defaultdict(list)
+            for name, job in self._found[stage].items():
+                for beginning in {"", *accumulate(name.split("/"), "{}/{}".format)}:
+                    under[beginning].append(job)
         return self._found[stage]
 
     def one(self, stage: str, name: object) -> Job:
@@ -122,15 +129,11 @@ class Jobs:
         """
         if stage not in stages():
             raise StudyError([f"stage: unknown name {stage!r}; known: {', '.join(stages())}"])
-        found = [
-            job
-            for own, job in self.of(stage).items()
-            if not name or own == name or own.startswith(f"{name}/")
-        ]
-        if not found:
-            known = ", ".join(self.of(stage)) or f"none; the study has no {stage}"
-            raise StudyError([f"{stage}: unknown job {name!r}; known: {known}"])
-        return found
+        known = self.of(stage)
+        if name not in self._under[stage]:
+            names = ", ".join(known) or f"none; the study has no {stage}"
+            raise StudyError([f"{stage}: unknown job {name!r}; known: {names}"])
+        return self._under[stage][name]
 
     def made_by(self, stage: str, name: str = "") -> str:
         """Return the fingerprint of the jobs that `select` returns."""
@@ -194,10 +197,8 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
     for source in dict.fromkeys(source for job in jobs for source in job.sources):
         absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
         if absent:
-            command = f"stapo run {source.stage} {source.name}".rstrip()
-            lines.append(
-                f"{absent[0]}: missing; make it with snakemake, or: {command} --study STUDY"
-            )
+            made = f"with snakemake, or: stapo run {source.stage} {source.name}".rstrip()
+            lines.append(f"{absent[0]}: missing; make it {made} --study STUDY")
     return lines
 
 

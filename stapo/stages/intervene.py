@@ -1,14 +1,18 @@
 """Interventions: what one update of a checkpoint does with and without silencing."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from stapo import paths
 from stapo.stages import Job, Jobs, Resources, recorded_in_json
-from stapo.stages.train import WITHOUT_EFFECT, method_settings, training_settings
+from stapo.stages.train import (
+    WITHOUT_EFFECT,
+    method_settings,
+    require_fit,
+    training_settings,
+)
 from stapo.stages.weights import of_checkpoint
-from stapo.study import Checkpoint, StudyError
+from stapo.study import Checkpoint
 
 AFTER = ("prompts", "base", "weights")
 RECIPE = 1
@@ -46,29 +50,17 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     One update each with nothing silenced, with S2T, and with equally many other tokens silenced: candidates
     drawn at random, tokens with A > 0 drawn at random, and the candidates of the highest entropy. After an
     interruption, only the repetition in progress is done again.
-
-    Raises:
-        StudyError: the study's method silences no candidates.
     """
     from stapo.gpus import take_gpus
-    from stapo.operations.costs import training_warnings
     from stapo.training.intervene import InterventionJob, intervene
-    from stapo.training.launch import training_errors
 
     study = of.study
     name = study.interventions.method
-    method = study.method(name)
-    if method.spec.silenced is None or method.kl_coefficient > 0:
-        about = "silences no candidates, or has a KL term; choose another method"
-        raise StudyError([f"interventions.method: {name} {about}"])
     for job in jobs:
         size = Checkpoint.parse(job.name).size
         if how.gpus is not None:
             take_gpus(how.gpus)
-            if errors := training_errors(study, size, how.gpus, 1):
-                raise StudyError(errors)
-            for line in training_warnings(study, size, how.gpus):
-                print(f"warning: {line}", file=sys.stderr)
+            require_fit(study, size, how.gpus)
         intervene(
             InterventionJob(
                 config=job.config,
@@ -76,7 +68,7 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
                 checkpoint=job.name,
                 settings=study.interventions,
                 training=study.training_of(name),
-                method=method,
+                method=study.method(name),
                 model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
                 prompts=Path(paths.PROMPTS.format(study=study.name)),
                 work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),

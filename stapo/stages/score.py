@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,9 @@ def jobs(of: Jobs) -> Iterator[Job]:
                 "score",
                 f"{generate.name}/{name}",
                 {"recipe": RECIPE, "benchmark": generate.also[name], "verifier": judge},
-                {"responses": _of_one(generate, path)},
+                {"responses": replace(generate, outputs=(path,))},
                 (paths.SCORES.format(**at, benchmark=name),),
             )
-
-
-def _of_one(generate: Job, path: str) -> Job:
-    """Return the job of responses, of which one benchmark is read."""
-    from dataclasses import replace
-
-    return replace(generate, outputs=(path,))
 
 
 def cell(of: Jobs, job: Job) -> dict[str, Any]:

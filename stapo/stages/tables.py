@@ -17,16 +17,15 @@ def shown(study: Study) -> dict[str, Any]:
     """Return the settings that change what tables and figures show, and no result."""
     methods = {name: study.method(name) for name in study.run.methods}
     settings = {"select", "development", "verdict", "curve"}
+    names = {
+        name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
+        for name, method in methods.items()
+    }
+    for one in names.values():
+        if not one["bibtex"]:  # Others keep their fingerprint.
+            del one["bibtex"]
     return {
-        "methods": {
-            # A reference of one's own counts where there is one: others keep their fingerprint.
-            name: {
-                key: getattr(method, key)
-                for key in NAMES_OF_METHODS
-                if key != "bibtex" or method.bibtex
-            }
-            for name, method in methods.items()
-        },
+        "methods": names,
         "evaluation": study.evaluation.model_dump(include=settings),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
         "run": study.run.model_dump(),

@@ -31,7 +31,6 @@ WITHOUT_EFFECT = (
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
     found = {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS}
-    del found["selection_path"]
     if method.is_own:
         found["selection"] = function_name(method.selection)
     else:
@@ -110,19 +109,30 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     from stapo.training.rewards import reward_fault
 
     this = run_of(job)
-    if fault := reward_fault(study.job_training(this.method)):
+    if fault := reward_fault(study.training_of(this.method)):
         raise StudyError([fault])
     check(study)
     if how.gpus is not None:
-        from stapo.operations.costs import training_warnings
-        from stapo.training.launch import launch_training, training_errors
+        from stapo.training.launch import launch_training
 
-        if errors := training_errors(study, this.size, how.gpus, how.nodes):
-            raise StudyError(errors)
-        for line in training_warnings(study, this.size, how.gpus):
-            print(f"warning: {line}", file=sys.stderr)
+        require_fit(study, this.size, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
+
+
+def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
+    """Print what may not fit into memory.
+
+    Raises:
+        StudyError: the GPUs cannot train a size as the study says.
+    """
+    from stapo.operations.costs import training_warnings
+    from stapo.training.launch import training_errors
+
+    if errors := training_errors(study, size, gpus, nodes):
+        raise StudyError(errors)
+    for line in training_warnings(study, size, gpus):
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
@@ -140,7 +150,7 @@ def _train(study: Study, job: Job) -> None:
     train(
         TrainingJob(
             config=job.config,
-            training=study.job_training(this.method),
+            training=study.training_of(this.method),
             end_tokens=study.end_tokens,
             method=study.method(this.method),
             seed=this.seed,

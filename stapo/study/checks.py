@@ -45,17 +45,14 @@ def cross_problems(study: Study, tasks: Tasks) -> Iterator[Problem]:
     """
     yield from _names(study)
     yield from _benchmarks(study, tasks)
-    yield from _selected_checkpoint(study)
-    yield from _curve(study)
-    yield from _compare(study)
-    yield from _methods(study)
-    yield from _titles(study)
-    yield from _batches(study)
-    yield from _training(study)
+    for check in (_selected_checkpoint, _compare, _bases, _methods, _titles, _batches, _training):
+        yield from check(study)
     yield from _interventions(study)
 
 
-def _unknown(place: Place, names: Iterable[Any], known: Iterable[Any]) -> Iterator[Problem]:
+def _unknown(
+    place: Place, names: Iterable[Any], known: Iterable[Any], section: str = ""
+) -> Iterator[Problem]:
     """Report names that are not known, with the one that was probably meant."""
     choices = [*dict.fromkeys(map(str, known))]
     for name in dict.fromkeys(names):
@@ -63,15 +60,15 @@ def _unknown(place: Place, names: Iterable[Any], known: Iterable[Any]) -> Iterat
         if choices and str(name) not in choices:
             meant = close_name(name, choices)
             hint = f"did you mean {meant}? " if meant else ""
-            yield place, f"unknown name {name!r}; {hint}known: {', '.join(choices)}"
+            yield place, f"unknown name {name!r}; {hint}known{section}: {', '.join(choices)}"
 
 
 def _repeated(
-    place: Place, names: Iterable[str], key: Callable[[str], str] = str, reason: str = ""
+    place: Place, names: Iterable[Any], key: Callable[[str], str] = str, reason: str = ""
 ) -> Iterator[Problem]:
     """Report names that repeat an earlier one, or have the same key as one."""
     first: dict[str, str] = {}
-    for name in names:
+    for name in map(str, names):
         other = first.get(key(name))
         if other == name:
             yield place, f"{name!r} is listed twice; remove one"
@@ -81,25 +78,34 @@ def _repeated(
 
 
 def _names(study: Study) -> Iterator[Problem]:
-    """Report names that are unknown, reserved, or give the same path or rule of Snakemake."""
+    """Report names that are unknown, listed twice, reserved, or give the same path or rule of Snakemake."""
     run, evaluation = study.run, study.evaluation
     file = "are the same name on a file system that ignores case; rename one"
     rule = "become the same rule name, where . + and - are _ and case is ignored; rename one"
-    known = {
-        "sizes": (study.models, str.lower, file),
-        "methods": ([*METHODS, *study.methods], lambda name: slug(name).lower(), rule),
-        "decodings": (study.decodings, lambda name: slug(name).lower(), rule),
-        "benchmarks": (study.benchmarks, str.lower, file),
-    }
-    for key, (choices, same, reason) in known.items():
+
+    def slugged(name: str) -> str:
+        return slug(name).lower()
+
+    for key, choices, same, reason in (
+        ("sizes", study.models, str.lower, file),
+        ("methods", [*METHODS, *study.methods], slugged, rule),
+        ("decodings", study.decodings, slugged, rule),
+        ("benchmarks", study.benchmarks, str.lower, file),
+    ):
         names = getattr(run, key)
         yield from _unknown(("run", key), names, choices)
         yield from _repeated(("run", key), names, same, reason)
-    yield from _repeated(("run", "seeds"), map(str, run.seeds))
+    yield from _repeated(("run", "seeds"), run.seeds)
     yield from _unknown(("engine", "sizes"), study.engine.sizes, study.models)
     place = ("evaluation", "development")
     yield from _unknown(place, evaluation.development, study.benchmarks)
     yield from _repeated(place, evaluation.development, str.lower, file)
+    if curve := evaluation.curve:
+        place = ("evaluation", "curve")
+        evaluated, decodings = [curve.decoding] if curve.decoding else [], run.decodings
+        yield from _repeated((*place, "benchmarks"), curve.benchmarks)
+        yield from _unknown((*place, "benchmarks"), curve.benchmarks, study.evaluated(), " in run")
+        yield from _unknown((*place, "decoding"), evaluated, decodings, " in run")
     for section, owners in RESERVED.items():
         for name in getattr(study, section):
             if owner := owners.get(name.lower()):
@@ -151,21 +157,6 @@ def _selected_checkpoint(study: Study) -> Iterator[Problem]:
         yield place, f"no weights of step {select} are kept; {about}"
 
 
-def _curve(study: Study) -> Iterator[Problem]:
-    """Report benchmarks or decodings of the curve with which other checkpoints are not evaluated."""
-    curve, place = study.evaluation.curve, ("evaluation", "curve")
-    if curve is None:
-        return
-    yield from _repeated((*place, "benchmarks"), curve.benchmarks)
-    for name in dict.fromkeys(curve.benchmarks):
-        if name not in study.evaluated():
-            about = f"{name!r} is neither in run.benchmarks nor in evaluation.development"
-            yield (*place, "benchmarks"), f"{about}; add it, or set curve: null"
-    if curve.decoding and curve.decoding not in study.run.decodings:
-        about = f"{curve.decoding!r} is not in run.decodings; add it, or set curve: null"
-        yield (*place, "decoding"), about
-
-
 def _compare(study: Study) -> Iterator[Problem]:
     """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
     if study.compare is None:
@@ -173,12 +164,8 @@ def _compare(study: Study) -> Iterator[Problem]:
     run = study.run.methods
     targets, baselines = study.compare.target or [], study.compare.baselines or []
     for key, names in (("target", targets), ("baselines", baselines)):
-        place = ("compare", key)
-        yield from _repeated(place, names)
-        for name in dict.fromkeys(names):
-            if name not in run:
-                about = f"{name!r} is not in run.methods ({', '.join(run)}); add it there"
-                yield place, f"{about}, or choose another"
+        yield from _repeated(("compare", key), names)
+        yield from _unknown(("compare", key), names, run or ["none"], " in run.methods")
     ours, theirs = study.compared()
     for name in dict.fromkeys(ours):
         if theirs == [name] and name in run:
@@ -216,8 +203,7 @@ def argument_problems(
 
 
 def _methods(study: Study) -> Iterator[Problem]:
-    """Report unknown bases, cycles, and settings that belong to another selection."""
-    yield from _bases(study)
+    """Report settings that belong to another selection."""
     for name, given in study.methods.items():
         place, is_own = ("methods", name), _has_own_selection(study, name)
         if is_sound(study, name):
@@ -228,12 +214,13 @@ def _methods(study: Study) -> Iterator[Problem]:
             yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"
         if given.selection_sha256 and not given.selection:
             yield (*place, "selection_sha256"), "only for a method with `selection`; remove it"
-        if given.selection_args and not is_own:
-            about = "only for a `selection` of your own; write the arguments beside `base`"
+        if given.selection_args and not given.selection:
+            about = "only beside a `selection` of your own; add it, or write the arguments beside `base`"
             yield (*place, "selection_args"), about
 
 
 def _bases(study: Study) -> Iterator[Problem]:
+    """Report bases that are unknown, or lead in a cycle."""
     cyclic: set[str] = set()
     for name, given in study.methods.items():
         line = study.lineage(name)
@@ -257,15 +244,40 @@ def _has_own_selection(study: Study, name: str) -> bool:
 
 
 def _titles(study: Study) -> Iterator[Problem]:
-    """Report equal titles, with which the rows of a table could not be distinguished."""
+    """Report titles that another row of a table has, or that are those of another method of the suite."""
     rows = {BASE_TITLE: "the base model"}
     for name in dict.fromkeys(study.run.methods):
         if is_sound(study, name) and name.lower() not in RESERVED["methods"]:
-            title = study.title(name)
+            place, title, origin = (
+                ("methods", name, "title"),
+                study.title(name),
+                study.origin_of(name),
+            )
             if title in rows:
-                about = f"{title!r} is also the title of {rows[title]}; choose another"
-                yield ("methods", name, "title"), about
+                yield place, f"{title!r} is also the title of {rows[title]}; choose another"
+            elif name in METHODS and origin != name:
+                about = f"is based on {origin}, but has the name of another method"
+                yield ("methods", name, "base"), f"{about}; choose another name"
+            elif other := _mistaken_for(title, origin):
+                about = f"{title!r} has the title of {other}, but is based on {origin}"
+                yield place, f"{about}; choose another"
             rows.setdefault(title, name)
+
+
+def _mistaken_for(title: str, origin: str) -> str:
+    """Return the method of `stapo.methods` other than `origin` whose title a title contains, or nothing."""
+
+    def plain(text: str) -> str:
+        return "".join(filter(str.isalnum, text.casefold()))
+
+    own = {plain(origin), plain(METHODS[origin].title)}
+    for other, method in METHODS.items():
+        text = plain(method.title)
+        # "JustRL-FullMask" is full-mask's own title, although it contains JustRL.
+        is_own = any(text in one and one in plain(title) for one in own)
+        if other != origin and text in plain(title) and not is_own:
+            return other
+    return ""
 
 
 def _batches(study: Study) -> Iterator[Problem]:

@@ -22,7 +22,6 @@ TABLES = 4
 """Arguments of a token selection before its settings: logps, entropies, advantages, mask."""
 SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
-NOT_FOUND = "not found; install its package, or add its folder to PYTHONPATH"
 
 
 def is_file(reference: str) -> bool:
@@ -35,15 +34,21 @@ def function_name(reference: str) -> str:
     return reference.rpartition(":")[2]
 
 
-def path_of(reference: str, place: Path | None) -> Path | None:
-    """Return the file of a reference: its absolute path in a study, or that of its module.
+def named(reference: str) -> str:
+    """Return a reference without the folder of its file, as results name it."""
+    return reference.rpartition("/")[2] if is_file(reference) else reference
+
+
+def path_of(reference: str) -> Path | None:
+    """Return the file of a reference, None for a module that is not found.
 
     Unlike `importlib.util.find_spec`, this does not run the parent packages of a module.
     """
+    module = reference.rpartition(":")[0]
     if is_file(reference):
-        return place
+        return Path(module)
     where: Any = None
-    parts = reference.partition(":")[0].split(".")
+    parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         name = ".".join(parts[:depth])
         specs = (finder.find_spec(name, where, None) for finder in sys.meta_path)
@@ -53,6 +58,19 @@ def path_of(reference: str, place: Path | None) -> Path | None:
         where = spec.submodule_search_locations
     path = Path(spec.origin) if spec and spec.has_location and spec.origin else None
     return path if path and path.is_file() else None
+
+
+def found_path(reference: str) -> Path:
+    """Return the file of a reference.
+
+    Raises:
+        StudyError: there is no such module.
+    """
+    path = path_of(reference)
+    if path is None:
+        about = "not found; install its package, or add its folder to PYTHONPATH"
+        raise StudyError([f"{reference}: {about}"])
+    return path
 
 
 def sha256_of(path: Path) -> str:
@@ -70,25 +88,23 @@ def arguments_of(path: Path, function: str) -> Arguments:
     Raises:
         StudyError: there is no such function, or an argument has no default that is a number or a text.
     """
-    name = shown_path(path)
+    name, content = shown_path(path), read_file(path)
     try:
-        tree = ast.parse(read_file(path))
+        tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, StudyError):
-            raise
         raise StudyError([f"{name}: not Python ({error})"]) from error
     found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
     if not found:
         raise StudyError([f"{name}: no function {function} at its top level"])
     taken = found[-1].args
-    positional = [*taken.posonlyargs, *taken.args]
-    first_default = len(positional) - len(taken.defaults)
-    if len(positional) < TABLES or first_default < TABLES:
+    positional = [one.arg for one in (*taken.posonlyargs, *taken.args)]
+    without = len(positional) - len(taken.defaults)
+    if without < TABLES:
         about = "begins with the arguments logps, entropies, advantages and mask"
         raise StudyError([f"{name}: {function} is no token selection, which {about}"])
-    defaults = [None] * (first_default - TABLES) + list(taken.defaults)
-    settings = dict(zip((one.arg for one in positional[TABLES:]), defaults, strict=True))
-    settings |= dict(zip((one.arg for one in taken.kwonlyargs), taken.kw_defaults, strict=True))
+    settings: dict[str, ast.expr | None] = dict.fromkeys(positional[TABLES:])
+    settings |= zip(positional[without:], taken.defaults, strict=True)
+    settings |= zip((one.arg for one in taken.kwonlyargs), taken.kw_defaults, strict=True)
     settings.pop(SEED, None)
     values = {key: _literal(default) for key, default in settings.items()}
     if wrong := [key for key, value in values.items() if value is None]:
@@ -107,7 +123,7 @@ def with_settings(defaults: Arguments, given: Arguments, reference: str) -> Argu
     for key, value in given.items():
         if key not in defaults:
             takes = ", ".join(defaults) or "none"
-            errors.append(f"{key}: {reference} has no such argument; it takes {takes}")
+            errors.append(f"{key}: {named(reference)} has no such argument; it takes {takes}")
         elif isinstance(value, str) != isinstance(defaults[key], str):
             kind = "a text" if isinstance(defaults[key], str) else "a number"
             errors.append(f"{key}: expected {kind}, found {value!r}")
@@ -119,20 +135,26 @@ def with_settings(defaults: Arguments, given: Arguments, reference: str) -> Argu
     return {**defaults, **given}
 
 
-def load(reference: str, place: Path | None, sha256: str) -> Callable[..., Any]:
+def load(reference: str, sha256: str) -> Callable[..., Any]:
     """Return the function of a reference; its module is executed.
 
     Raises:
         StudyError: it is missing, it raises an error, or its file has another checksum.
     """
-    path = path_of(reference, place)
-    if path is None:
-        raise StudyError([f"{reference}: {NOT_FOUND}"])
+    path = found_path(reference)
+    content = read_file(path)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        about = f"its SHA-256 is not the study's ({sha256[:12]}…)"
+        about = f"{path}: changed since the study was read, {about}; run snakemake again"
+        raise StudyError([about])
     try:
-        module = _module(path, sha256) if is_file(reference) else _imported(reference, path, sha256)
+        # A file: the bytes whose checksum was compared, not those of a second read.
+        module = (
+            _executed(path, content)
+            if is_file(reference)
+            else import_module(reference.rpartition(":")[0])
+        )
         found = getattr(module, function_name(reference))
-    except StudyError:
-        raise
     except (Exception, SystemExit) as error:  # A module may raise anything on import.
         about = f"{reference}: {type(error).__name__}: {error}"
         raise StudyError([f"{about}; fix the module"]) from error
@@ -143,31 +165,16 @@ def load(reference: str, place: Path | None, sha256: str) -> Callable[..., Any]:
     return function
 
 
-def _imported(reference: str, path: Path, sha256: str) -> ModuleType:
-    _checked(path, sha256)
-    return import_module(reference.partition(":")[0])
-
-
 @cache
-def _module(path: Path, sha256: str) -> ModuleType:
-    """Execute a file as a module: the bytes whose checksum was compared, not those of a second read."""
-    content = _checked(path, sha256)
+def _executed(path: Path, content: bytes) -> ModuleType:
+    """Return a file as a module."""
+    sha256 = hashlib.sha256(content).hexdigest()
     name = "stapo_own_" + re.sub(r"\W", "_", path.stem) + "_" + sha256[:8]
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # Dataclasses and pickle look their module up.
     exec(compile(content, str(path), "exec"), module.__dict__)
     return module
-
-
-def _checked(path: Path, sha256: str) -> bytes:
-    content = read_file(path)
-    if hashlib.sha256(content).hexdigest() != sha256:
-        about = f"its SHA-256 is not the study's ({sha256[:12]}…)"
-        raise StudyError(
-            [f"{path}: changed since the study was read, {about}; run snakemake again"]
-        )
-    return content
 
 
 def _literal(default: ast.expr | None) -> float | str | None:

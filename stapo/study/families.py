@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from stapo.canonical import canonical
 from stapo.methods import METHODS, Method, selection_arguments
+from stapo.study.code import named
 from stapo.study.study import Study
 
 
@@ -23,30 +24,26 @@ class Family:
 
 def families(study: Study) -> list[Family]:
     """Return all families of at least two methods of a study, by argument and then by the methods' order."""
-    numbers = [name for name, one in selection_arguments().items() if not one.choices]
-    return [found for argument in numbers for found in _families(study, argument)]
-
-
-def _families(study: Study, argument: str) -> list[Family]:
-    groups: dict[str, dict[float, str]] = {}
-    for name in study.run.methods:
-        method = study.method(name)
-        if argument not in method.arguments:
-            continue
-        key = canonical([_others(method, argument), study.training_of(name).model_dump()])
-        # Of methods with equal settings, the first one.
-        groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
-    return [
-        _family(study, argument, dict(sorted(members.items())))
-        for members in groups.values()
-        if len(members) > 1
-    ]
+    found = []
+    for argument in (name for name, one in selection_arguments().items() if not one.choices):
+        groups: dict[str, dict[float, str]] = {}
+        for name in study.run.methods:
+            method = study.method(name)
+            if argument in method.arguments:
+                training = study.training_of(name).model_dump()
+                key = canonical([_others(method, argument), training])
+                # Of methods with equal settings, the first one.
+                groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
+        for members in groups.values():
+            if len(members) > 1:
+                found.append(_family(study, argument, dict(sorted(members.items()))))
+    return found
 
 
 def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
     first = next(iter(members.values()))
     method = study.method(first)
-    title = method.selection if method.is_own else METHODS[study.origin_of(first)].title
+    title = named(method.selection) if method.is_own else METHODS[study.origin_of(first)].title
     return Family(argument, method.selection, members, title)
 
 
@@ -54,5 +51,4 @@ def _others(method: Method, argument: str) -> dict[str, object]:
     """Return all settings of a method except for one argument of its selection and its names."""
     names = {"title", "source", "revision", "bibtex", "selection_args"}
     settings = {key: value for key, value in vars(method).items() if key not in names}
-    args = {key: value for key, value in method.arguments.items() if key != argument}
-    return {**settings, "arguments": args}
+    return {**settings, "arguments": {**method.arguments, argument: None}}

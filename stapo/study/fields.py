@@ -30,6 +30,10 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: Any, info: ValidationInfo) -> Any:
+        if isinstance(given, Mapping):
+            # Published studies of earlier versions have constants, with the value of today.
+            fixed = {key: getattr(cls, key) for key in cls.__class_vars__}
+            given = {k: v for k, v in given.items() if k not in fixed or fixed[k] != v}
         if info.context != DRAFT or isinstance(given, cls):
             return given
         known = {key: one for key, one in _mapping(given).items() if key in cls.model_fields}
@@ -68,9 +72,9 @@ def _without(value: Any, wrong: set[int | str]) -> Any:
     return kept or None
 
 
-def unset(value: Any) -> bool:
-    """Return whether an optional setting is off; it is then in no fingerprint."""
-    return value is None
+def off(description: str, **bounds: Any) -> Any:
+    """Return an optional setting that is off by default; it is then in no fingerprint."""
+    return Field(None, exclude_if=lambda value: value is None, description=description, **bounds)
 
 
 PERIODIC = re.compile(r"(.+)\1{19}$")
@@ -151,7 +155,7 @@ PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 REWARDS = ("boxed", "dapo")
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
-_CODE = rf"({_WORD}(\.{_WORD})*|[^:\x00-\x1f]+\.py):{_WORD}"
+_CODE = rf"({_WORD}(\.{_WORD})*|[^\x00-\x1f]+\.py):{_WORD}"
 CODE = f"^{_CODE}$"
 REWARD = rf"^({'|'.join(REWARDS)}|{_CODE})$"
 IN_WORDS = {
@@ -181,13 +185,13 @@ HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
 """A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
 LocalFile = Annotated[
-    str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_visible)
+    str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]
 """A path; a relative one means the folder of the study file that contains it."""
 Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
-Code = Annotated[str, StringConstraints(pattern=CODE, max_length=1000), AfterValidator(_visible)]
+Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
-Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=1000)]
+Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=4000)]
 Value = Annotated[
     Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Line,
     Field(union_mode="left_to_right"),

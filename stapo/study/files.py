@@ -1,9 +1,8 @@
-"""Files that a study names: where they lie, and the settings that their content gives.
+"""Files that a study names: their absolute paths, and the settings that their content gives.
 
-Relative paths mean the folder of the study file that contains them. A job may read the resolved study
-elsewhere, so their absolute paths are kept beside what the file says, in `Study.places`; those are not
-published. Checksums of contents are settings of the study, and so part of fingerprints: a file that changes
-reruns what depends on it.
+Relative paths mean the folder of the study file that contains them; a study that was read has absolute ones,
+and a published one names alone. Checksums of contents are settings of the study, and so part of fingerprints:
+a file that changes reruns what depends on it.
 """
 
 import os
@@ -11,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stapo.methods import METHODS
 from stapo.study import model_folder
 from stapo.study.code import (
-    NOT_FOUND,
     Arguments,
     arguments_of,
+    found_path,
     function_name,
     is_file,
     path_of,
@@ -34,73 +33,58 @@ PATHS: tuple[Place, ...] = (
     ("benchmarks", "*", "file"),
     ("data", "file"),
     ("models", "*", "path"),
-    ("methods", "*", "selection"),
-    ("training", "reward"),
 )
-"""Settings that name a file, `*` for any name; the last two with a function in it, after a colon."""
+"""Settings that name a file, `*` for any name."""
+CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
+"""Settings that name a function in a file or in a module."""
 TEMPLATE: Place = ("models", "*", "chat_template")
+
+Used = tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]
+"""A file that a study uses: place of the setting that names it; what its content gives -> what the study says
+of it, None if nothing; function that reads it and returns what its content gives."""
 
 
 def place_files(document: Document, folder: Path) -> Document:
-    """Return a study file with the absolute paths of the files that it names, before it is merged.
+    """Return a study file with absolute paths, and chat templates replaced by their text."""
 
-    Chat templates are replaced by their text.
+    def absolute(name: str) -> str:
+        return os.path.abspath(folder / os.path.expanduser(name))
 
-    Raises:
-        StudyError: it contains `places` of its own.
-    """
-    if "places" in document.content:
-        line = document.line_of(("places",))
-        raise StudyError([f"places: unknown key; remove it{line}"])
-    content, problems = deepcopy(document.content), list(document.problems)
-    for place, name in matching(document.content, TEMPLATE):
+    content, problems = with_files(document.content, absolute), list(document.problems)
+    for section, place in _matching(content, TEMPLATE):
+        name = section[place[-1]]
         if isinstance(name, str) and name.endswith(".jinja"):
             try:
-                text = read_text(folder / os.path.expanduser(name))
-                content["models"][place[1]]["chat_template"] = text
+                section[place[-1]] = read_text(Path(absolute(name)))
             except StudyError as error:
                 problems.append((place, error.errors[0]))
-    places = {
-        ".".join(map(str, place)): os.path.abspath(folder / os.path.expanduser(name))
-        for place, name in named_files(content)
-    }
-    if places:
-        content["places"] = places
     return Document(content, document.lines, problems)
 
 
-def named_files(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
-    """Yield the place in a study and the text of each setting that names a file."""
-    for path in PATHS:
-        for place, value in matching(raw, path):
-            if not isinstance(value, str) or not value or "\0" in value:
+def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a study with the paths changed in all settings that name a file."""
+    found = deepcopy(raw)
+    for path in (*PATHS, *CODE):
+        for section, place in _matching(found, path):
+            value = section[place[-1]]
+            if not isinstance(value, str) or not value:
                 continue
-            if path not in PATHS[-2:]:
-                yield place, value
+            if path in PATHS:
+                section[place[-1]] = change(value)
             elif is_file(value):
-                yield place, value.rpartition(":")[0]
+                file, _, function = value.rpartition(":")
+                section[place[-1]] = f"{change(file)}:{function}"
+    return found
 
 
-def matching(value: Any, path: Place, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield each place in nested mappings that matches a path with `*`, and its value."""
-    if not path:
-        yield place, value
-    elif isinstance(value, Mapping):
-        for key in list(value) if path[0] == "*" else [path[0]]:
-            if key in value:
-                yield from matching(value[key], path[1:], (*place, key))
-
-
-class _Used(NamedTuple):
-    """A file that a study uses."""
-
-    place: Place
-    """Place of the setting that names it."""
-    named: str
-    stated: dict[str, Any]
-    """What its content gives -> what the study says of it, None if nothing."""
-    read: Callable[[Path | None], dict[str, Any]]
-    """Function of the file, None for a module, that returns the settings which its content gives."""
+def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+    """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
+    if isinstance(section, dict):
+        for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
+            if len(path) == 1:
+                yield section, (*above, key)
+            else:
+                yield from _matching(section[key], path[1:], (*above, key))
 
 
 def contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]]:
@@ -112,29 +96,24 @@ def contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]
     """
     found: dict[str, Any] = {}
     problems: list[Problem] = []
-    for one in _used(study):
-        if not is_read:
-            if absent := [key for key, value in one.stated.items() if value is None]:
-                about = f"{one.named} was not read; {' and '.join(absent)} missing"
-                problems.append((one.place, about))
-            continue
-        name = study.places.get(".".join(map(str, one.place)))
+    for place, stated, read in _used(study):
         try:
-            given = one.read(Path(name) if name else None)
-            _require_stated(one.stated, given)
+            given = read() if is_read else {}
+            _require_stated(stated, given, is_read)
         except StudyError as error:
-            problems += [(one.place, line) for line in error.errors]
+            problems += [(place, line) for line in error.errors]
             continue
         section = found
-        for key in one.place[:-1]:
+        for key in place[:-1]:
             section = section.setdefault(str(key), {})
         section |= given
-    if is_read:
-        problems += _inherited_arguments(study, found.get("methods", {}))
     return found, problems
 
 
-def _require_stated(stated: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _require_stated(stated: Mapping[str, Any], given: Mapping[str, Any], is_read: bool) -> None:
+    absent = [key for key, value in stated.items() if value is None]
+    if absent and not is_read:
+        raise StudyError([f"the file was not read; {' and '.join(absent)} missing"])
     wrong = [
         f"{key}: expected {value}, found {given[key]}; if this is intended, write the found value"
         for key, value in stated.items()
@@ -144,33 +123,32 @@ def _require_stated(stated: Mapping[str, Any], given: Mapping[str, Any]) -> None
         raise StudyError(wrong)
 
 
-def _used(study: Study) -> Iterator[_Used]:
+def _used(study: Study) -> Iterator[Used]:
     """Yield each file that a study uses; of a draft, those whose settings are valid."""
+    data, training = study.data, study.training
     for name in dict.fromkeys(study.evaluated()):
         own = study.benchmarks.get(name)
         if own and own.file and own.question and own.answer:
-            read = partial(_rows, own.question, own.answer, True)
             stated = {"rows": own.rows, "sha256": own.sha256}
-            yield _Used(("benchmarks", name, "file"), own.file, stated, read)
-    data = study.data
+            read = partial(_rows, own.file, own.question, own.answer, is_unique=True)
+            yield ("benchmarks", name, "file"), stated, read
     if isinstance(data, FileData) and data.file and data.question and data.answer:
-        read = partial(_rows, data.question, data.answer, False)
         stated = {"rows": data.rows, "sha256": data.sha256}
-        yield _Used(("data", "file"), data.file, stated, read)
+        yield ("data", "file"), stated, partial(_rows, data.file, data.question, data.answer)
     for size in dict.fromkeys(study.run.sizes):
         model = study.models.get(size)
         if isinstance(model, FolderModel) and model.path:
-            yield _Used(("models", size, "path"), model.path, {"sha256": model.sha256}, _model)
+            yield ("models", size, "path"), {"sha256": model.sha256}, partial(_model, model.path)
     for name in _trained(study):
         given = study.methods.get(name)
         if given and given.selection and name not in METHODS:
             read = partial(_selection, given.selection, given.selection_args or {})
             stated = {"selection_sha256": given.selection_sha256}
-            yield _Used(("methods", name, "selection"), given.selection, stated, read)
-    reward, sha256 = study.training.reward, study.training.reward_sha256
-    if reward and ":" in reward:
-        stated = {"reward_sha256": sha256}
-        yield _Used(("training", "reward"), reward, stated, partial(_reward, reward, sha256))
+            yield ("methods", name, "selection"), stated, read
+    if training.reward and ":" in training.reward:
+        sha256 = training.reward_sha256
+        read = partial(_reward, training.reward, sha256)
+        yield ("training", "reward"), {"reward_sha256": sha256}, read
 
 
 def _trained(study: Study) -> list[str]:
@@ -179,47 +157,30 @@ def _trained(study: Study) -> list[str]:
     return list(dict.fromkeys(one for name in methods for one in study.lineage(name)))
 
 
-def _rows(question: str, answer: str, is_unique: bool, path: Path | None) -> dict[str, Any]:
-    assert path is not None  # Every `file` has a place.
-    rows = placed_rows(path, question, answer, is_unique).values()
+def _rows(file: str, question: str, answer: str, is_unique: bool = False) -> dict[str, Any]:
+    rows = placed_rows(Path(file), question, answer, is_unique).values()
     return {"rows": len(rows), "sha256": checksum(rows)}
 
 
-def _model(path: Path | None) -> dict[str, Any]:
-    assert path is not None
-    if errors := model_folder.faults(path):
+def _model(folder: str) -> dict[str, Any]:
+    if errors := model_folder.faults(Path(folder)):
         raise StudyError(errors)
-    return {"sha256": model_folder.checksum(path)}
+    return {"sha256": model_folder.checksum(Path(folder))}
 
 
-def _selection(reference: str, args: Arguments, path: Path | None) -> dict[str, Any]:
+def _selection(reference: str, args: Arguments) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    file = path_of(reference, path)
-    if file is None:
-        raise StudyError([f"{reference}: {NOT_FOUND}"])
+    file = found_path(reference)
     taken = with_settings(arguments_of(file, function_name(reference)), args, reference)
     return {"selection_args": taken, "selection_sha256": sha256_of(file)}
 
 
-def _inherited_arguments(study: Study, found: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of arguments for a selection of one's own that a method has from its base."""
-    for name in _trained(study):
-        given = study.methods.get(name)
-        if given and given.selection_args and not given.selection:
-            own = next((found[one] for one in study.lineage(name) if one in found), None)
-            try:
-                if own:
-                    with_settings(own["selection_args"], given.selection_args, "its selection")
-            except StudyError as error:
-                yield from ((("methods", name), line) for line in error.errors)
-
-
-def _reward(reference: str, sha256: str | None, path: Path | None) -> dict[str, Any]:
-    file = path_of(reference, path)
+def _reward(reference: str, sha256: str | None) -> dict[str, Any]:
+    file = path_of(reference)
     if file is None and sha256 is None:
         about = "or give what sha256sum prints as reward_sha256"
         raise StudyError([f"{reference}: not found; install its package, {about}"])
     # `check`, `doctor` and the training compare the checksum of a module.
-    if file is None or (path is None and sha256 is not None):
+    if file is None or (sha256 is not None and not is_file(reference)):
         return {}
     return {"reward_sha256": sha256_of(file)}

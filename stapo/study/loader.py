@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.constructor import ConstructorError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stapo.text import short_escape, shorten, visible
 
@@ -26,6 +27,10 @@ MAX_BITS = 60
 MAX_LINE = 400
 """Maximum characters of an error message."""
 MAX_ERRORS = 100
+
+READER = YAML(typ="safe", pure=True)
+TEXT = "tag:yaml.org,2002:str"
+"""Tag of texts in YAML."""
 
 Place = tuple[str | int, ...]
 """Path of keys and indices to a value."""
@@ -107,19 +112,6 @@ def read_text(path: Path, limit: int | None = None) -> str:
         raise StudyError([f"{shown_path(path)}: {about}"]) from error
 
 
-class _Constructor(RoundTripConstructor):
-    """Keeps the lines of keys that are given twice; ruamel.yaml alone stops at the first of them."""
-
-    def check_mapping_key(
-        self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any
-    ) -> bool:
-        is_new = key not in mapping
-        if not is_new:
-            twice = self.loader.__dict__.setdefault("twice", {})
-            twice.setdefault(id(mapping), []).append((key, key_node.start_mark.line))
-        return is_new
-
-
 def load_yaml(path: Path) -> Document:
     """Return the mapping of a YAML 1.2 file.
 
@@ -128,10 +120,8 @@ def load_yaml(path: Path) -> Document:
     """
     name = shown_path(path)
     text = read_text(path, MAX_BYTES)
-    parser = YAML(pure=True)
-    parser.Constructor = _Constructor
     try:
-        content = parser.load(text)
+        node = READER.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -141,80 +131,93 @@ def load_yaml(path: Path) -> Document:
         raise StudyError([f"{name}: nested more than {MAX_DEPTH} levels deep"]) from error
     except (YAMLError, ValueError) as error:
         raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
-    if not isinstance(content, Mapping):
+    if not isinstance(node, MappingNode):
         raise StudyError([f"{name}: expected a mapping with name, training, run, ..."])
-    return document_of(content, name, parser.__dict__.get("twice", {}))
+    return document_of(node, name)
 
 
-def document_of(
-    content: Mapping[str, Any], source: str = "", twice: Mapping[int, Any] | None = None
-) -> Document:
+def document_of(content: Mapping[str, Any] | MappingNode, source: str = "") -> Document:
     """Return a document of plain values; what a study cannot contain becomes a problem.
 
     Args:
-        content: a mapping, from a file with the lines that ruamel.yaml gives to it.
+        content: a mapping, or that of a YAML file with the lines of its keys.
         source: name of the file or option.
-        twice: id of a mapping in it -> keys that are given again, with their lines.
 
     Raises:
         StudyError: it is nested too deeply, or contains too many values.
     """
-    reader = _Reader(source, twice or {})
-    reader.found.content = reader.mapping(content, ())
+    reader = _Reader(source)
+    reader.found.content = reader.plain(content, ())
     return reader.found
 
 
 class _Reader:
-    """Converts the values of a document to plain ones, and collects line numbers and problems."""
+    """Converts values, or nodes of YAML, to plain values, and collects line numbers and problems."""
 
-    def __init__(self, source: str, twice: Mapping[int, Any]) -> None:
-        self.source, self.twice = source, twice
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.found = Document()
         self.count = 0
 
-    def plain(self, value: Any, place: Place) -> Any:
+    def plain(self, given: Any, place: Place) -> Any:
         self.count += 1
         # An anchor may contain its own alias, and ten aliases of ten aliases are many values.
         if len(place) > MAX_DEPTH or self.count > MAX_VALUES:
             limit = f"nested more than {MAX_DEPTH} levels deep"
             limit = limit if len(place) > MAX_DEPTH else f"more than {MAX_VALUES} values"
             raise StudyError([f"{self.found.lines[place]}: {limit}, aliases included; write fewer"])
-        if isinstance(value, Mapping):
-            return self.mapping(value, place)
-        if isinstance(value, list):
-            self.found.lines |= {
-                (*place, i): self.where(value, "item", i) for i in range(len(value))
-            }
-            return [self.plain(one, (*place, i)) for i, one in enumerate(value)]
-        kept, fault = _scalar(value)
+        if isinstance(given, MappingNode | Mapping):
+            pairs = given.value if isinstance(given, MappingNode) else given.items()
+            return self.mapping(pairs, place)
+        if isinstance(given, SequenceNode | list):
+            items = given.value if isinstance(given, SequenceNode) else given
+            self.found.lines |= {(*place, i): self.where(one) for i, one in enumerate(items)}
+            return [self.plain(one, (*place, i)) for i, one in enumerate(items)]
+        kept, fault = _scalar(given)
         if fault:
             self.found.problems.append((place, fault))
         return kept
 
-    def mapping(self, value: Mapping[Any, Any], place: Place) -> dict[str, Any]:
-        result = {}
-        for key, inner in value.items():
-            name = key if isinstance(key, str) else str(key)[:40]
+    def mapping(self, pairs: Iterable[tuple[Any, Any]], place: Place) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, inner in pairs:
+            name, is_text = _name(key)
             at = (*place, name)
-            self.found.lines[at] = self.where(value, "key", key)
-            if not isinstance(key, str):
+            if name in result and isinstance(key, Node):
+                about = f"given twice, again in line {key.start_mark.line + 1}; keep one"
+                self.found.problems.append((at, about))
+                continue
+            self.found.lines[at] = self.where(key)
+            if not is_text:
                 self.found.problems.append((at, "this key is not text; put it in quotes"))
             result[name] = self.plain(inner, at)
-        for key, line in self.twice.get(id(value), ()):
-            about = f"given twice, again in line {line + 1}; keep one"
-            self.found.problems.append(((*place, str(key)), about))
         return result
 
-    def where(self, value: Any, kind: str, key: Any) -> str:
-        """Return the line of a key or an item; one that a merge (<<) brings along has none of its own."""
-        known = getattr(getattr(value, "lc", None), "data", None) or {}
-        return (
-            f"{self.source}:{getattr(value.lc, kind)(key)[0] + 1}" if key in known else self.source
-        )
+    def where(self, given: Any) -> str:
+        """Return the line of a node; of a value, its source."""
+        line = f":{given.start_mark.line + 1}" if isinstance(given, Node) else ""
+        return f"{self.source}{line}"
 
 
-def _scalar(value: Any) -> tuple[Any, str | None]:
-    """Return a value as a plain one, and its problem if there is one."""
+def _name(key: Any) -> tuple[str, bool]:
+    """Return a key as text, and whether it is one."""
+    if isinstance(key, ScalarNode):
+        return key.value, key.tag == TEXT
+    if isinstance(key, Node):
+        return "?", False
+    return (key, True) if isinstance(key, str) else (str(key)[:40], False)
+
+
+def _scalar(given: Any) -> tuple[Any, str | None]:
+    """Return a value, or a node without others in it, as a plain value, and its problem if there is one."""
+    value = given
+    if isinstance(given, ScalarNode):
+        try:
+            value = READER.constructor.construct_object(given)
+        except ConstructorError:
+            return given.value, "a value with a tag of its own; remove the tag"
+        except ValueError as error:
+            return given.value, f"not YAML: {error}; correct it"
     if isinstance(value, bool):
         return str(value), "no setting is true or false; if it is text, put it in quotes"
     if isinstance(value, int):
@@ -223,10 +226,8 @@ def _scalar(value: Any) -> tuple[Any, str | None]:
         return int(value), None
     if isinstance(value, float):
         return float(value), None
-    if isinstance(value, str):
-        return str(value), None
-    if value is None:
-        return None, None
+    if isinstance(value, str) or value is None:
+        return value, None
     if isinstance(value, date):
         return str(value), "YAML takes this for a date; put it in quotes"
     return str(value), "a value with a tag of its own; remove the tag"

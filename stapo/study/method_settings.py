@@ -1,10 +1,13 @@
-"""The settings of methods in a study: deviations from `stapo.methods`, variants, selections of one's own."""
+"""The settings of methods in a study, and methods as they change them: all of them, single ones, variants."""
 
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, create_model
 
-from stapo.methods import AggregationName, Argument, selection_arguments
+from stapo.methods import METHODS, PARENTS, AggregationName, Argument, Method, selection_arguments
+from stapo.study.code import named
 from stapo.study.fields import (
     PYTHON_NAME,
     Buffer,
@@ -16,7 +19,7 @@ from stapo.study.fields import (
     Strict,
     Title,
     Value,
-    unset,
+    off,
 )
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
@@ -61,21 +64,14 @@ class _MethodSettings(AllMethods):
     training: MethodTraining | None = Field(
         None, description="Training settings that differ from those of the study"
     )
-    selection: Code | None = Field(
-        None,
-        exclude_if=unset,
-        description="Token selection of your own: FILE.py:function beside it, or package.module:function",
+    selection: Code | None = off(
+        "Token selection of your own: FILE.py:function, or package.module:function"
     )
-    selection_args: Arguments | None = Field(
-        None,
-        max_length=100,
-        exclude_if=unset,
-        description="Arguments of `selection` other than their defaults",
+    selection_args: Arguments | None = off(
+        "Arguments of `selection` other than their defaults", max_length=100
     )
-    selection_sha256: Sha256 | None = Field(
-        None,
-        exclude_if=unset,
-        description="Expected SHA-256 of the file of `selection`, as printed by `stapo check`; default: any",
+    selection_sha256: Sha256 | None = off(
+        "Expected SHA-256 of its file, as printed by `stapo check`; default: any"
     )
 
 
@@ -99,3 +95,101 @@ else:
         __doc__=_MethodSettings.__doc__,
         **{name: _field(argument) for name, argument in selection_arguments().items()},
     )
+
+
+Settings = Mapping[str, Any]
+"""Field of a method, or argument of its selection -> value; `base` names the method to start from."""
+
+
+def resolve(
+    name: str,
+    methods: Mapping[str, Settings],
+    all_methods: Settings,
+    trained: Settings | None = None,
+) -> Method:
+    """Return a method with its settings in a study.
+
+    The settings of a method are those of `METHODS`, overridden by the study's settings for all methods, then
+    by its settings for this method. A variant, which has a `base`, starts from the settings of that base in
+    the study, which its own settings override.
+
+    Args:
+        name: name of a method in `METHODS`, or of a variant in `methods`.
+        methods: the study's settings for single methods; all bases exist, and there is no cycle.
+        all_methods: the study's settings for all methods.
+        trained: training settings of the method that differ from the study's, which its source mentions.
+    """
+    origin = origin_of(name, methods)
+    if name == origin:
+        inherited = METHODS[name]
+        if name in PARENTS:
+            inherited = _as_variant(name, resolve(PARENTS[name], methods, all_methods))
+        else:
+            inherited = _changed(inherited, all_methods)
+    else:
+        inherited = resolve(methods[name]["base"], methods, all_methods)
+        inherited = replace(inherited, title=name, revision="")
+    given = {key: value for key, value in methods.get(name, {}).items() if key != "base"}
+    found = _changed(inherited, given)
+    changes = {**differences(METHODS[origin], found), **(trained or {})}
+    return replace(found, source=_source(METHODS[origin], changes, is_variant=name != origin))
+
+
+def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
+    """Return the method of `METHODS` that a method or variant is derived from."""
+    while (base := methods.get(name, {}).get("base", name)) != name:
+        name = base
+    return name
+
+
+def _as_variant(name: str, parent: Method) -> Method:
+    """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
+    own, usual = METHODS[name], METHODS[PARENTS[name]]
+    args = {
+        key: parent.selection_args.get(key, value)
+        if usual.selection_args.get(key) == value
+        else value
+        for key, value in own.selection_args.items()
+    }
+    differing = {
+        f.name: getattr(own, f.name)
+        for f in fields(Method)
+        if getattr(own, f.name) != getattr(usual, f.name)
+    }
+    return replace(parent, **{**differing, "selection_args": args})
+
+
+def _changed(method: Method, given: Settings) -> Method:
+    known = selection_arguments()
+    args = {key: value for key, value in given.items() if key in known}
+    others = {key: value for key, value in given.items() if key not in args}
+    args |= others.pop("selection_args", {})
+    if "selection" in others:
+        # Arguments of another selection are none of this one.
+        return replace(method, **others, selection_args=args)
+    return replace(method, **others, selection_args={**method.selection_args, **args})
+
+
+def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
+    """Return the source of a method, with all differences from it."""
+    written = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in changes.items()
+    )
+    if not is_variant:
+        return f"{origin.source}; here {written}" if written else origin.source
+    # A title such as "STAPO (v2)" contains the revision already.
+    complete = "(" in origin.title or not origin.revision
+    start = f"as {origin.title}" if complete else f"as {origin.title} ({origin.revision})"
+    return f"{start}, but {written}" if written else start
+
+
+def differences(origin: Method, found: Method) -> dict[str, Any]:
+    """Return the settings and selection arguments of a method that differ from those of another."""
+    settings = ("selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+    # In an order that does not depend on that of the keys in a file.
+    args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
+    pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
+    pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
+    changed = {key: new for key, (old, new) in pairs.items() if old != new}
+    return changed | ({"selection": named(found.selection)} if "selection" in changed else {})

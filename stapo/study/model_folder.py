@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.canonical import canonical
-from stapo.files import text_of, write_json
+from stapo.files import DamagedFileError, read_json, write_json
 from stapo.study.loader import shown_path
 
 FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
@@ -39,7 +39,9 @@ def checksum(folder: Path, known: Path | None = KNOWN) -> str:
             None to read everything.
     """
     files = model_files(folder)
-    before = _known(known) if known else {}
+    before: dict[str, list[Any]] = {}
+    with suppress(OSError, DamagedFileError):
+        before = read_json(known) if known else {}
     states = {str(path.resolve()): _state(path) for path in files}
     changed = [path for path, state in states.items() if before.get(path, [])[:2] != state]
     with ThreadPoolExecutor() as pool:  # Hashing releases the GIL.
@@ -83,16 +85,6 @@ def _weight_faults(folder: Path, name: str) -> list[str]:
             named = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
     absent = sorted({one for one in named.values() if not (folder / one).is_file()})
     return [f"{name}: {absent[0]} of its index is missing; copy it there"] if absent else []
-
-
-def _known(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(text_of(path))
-        if isinstance(found, dict):
-            return {
-                key: one for key, one in found.items() if isinstance(one, list) and len(one) == 3
-            }
-    return {}
 
 
 def _state(path: Path) -> list[int]:

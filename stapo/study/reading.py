@@ -4,6 +4,7 @@ A study says what to compare; `workflows/catalogue.yaml` says what can be chosen
 Snakemake merges configuration files: mappings deeply, lists replaced.
 """
 
+import os
 from collections.abc import Mapping
 from functools import cache, reduce
 from pathlib import Path
@@ -16,7 +17,7 @@ from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems, size_problems
 from stapo.study.fields import DRAFT
-from stapo.study.files import contents, matching, named_files, place_files
+from stapo.study.files import contents, place_files, with_files
 from stapo.study.loader import (
     MAX_BYTES,
     Document,
@@ -30,23 +31,8 @@ from stapo.study.study import Study
 from stapo.study.validation import close_name, field_problems, shown
 from stapo.tasks import benchmark_definitions
 
-KINDS = ("hub", "path", "file", "builder")
+KINDS = {"hub", "path", "file", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
-RETIRED: dict[Place, Any] = {
-    ("engine", "vllm_server"): "http://127.0.0.1:8000",
-    ("training", "keep_checkpoints"): 2,
-    ("models", "*", "layers"): 2,
-    ("models", "*", "heads"): 4,
-    ("models", "*", "learning_rate"): 0.003,
-    ("models", "*", "seed"): 0,
-    ("data", "seed"): 0,
-    ("interventions", "seed"): 0,
-    ("evaluation", "verifier", "batch_size"): 32,
-    ("evaluation", "verifier", "max_prompt_tokens"): 30720,
-    ("evaluation", "verifier", "max_response_tokens"): 2048,
-}
-"""Setting of earlier versions -> the value that every result has, with which a study may still contain it."""
-
 
 NOTHING_TRAINED: dict[str, Any] = {
     "data": {"builder": "tiny-arithmetic", "prompts": 1},
@@ -64,7 +50,7 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
 
     So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
     """
-    kinds, others = (set(KINDS) & one.keys() for one in (base, update))
+    kinds, others = (KINDS & one.keys() for one in (base, update))
     if kinds and others and kinds.isdisjoint(others):
         return dict(update)
     merged = dict(base)
@@ -147,7 +133,7 @@ def _study(document: Document, is_read: bool) -> Study:
     Raises:
         StudyError: with every error, one line each.
     """
-    raw, fields = _with_named_places(_without_retired(document.content)), []
+    raw, fields = document.content, []
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = merge(NOTHING_TRAINED, raw)
     try:
@@ -165,52 +151,33 @@ def _study(document: Document, is_read: bool) -> Study:
         *(one for one in fields if not _is_inside(one[0], unread)),
         *(one for one in others if not _is_inside(one[0], unread) and one[0] not in wrong),
     ]
-    if problems:
-        raise StudyError(document.errors(problems))
-    study = Study.model_validate(merge(raw, found)) if found else study
-    problems = [*size_problems(study)]
-    characters = len(json_text(resolved_content(study)))
-    if characters > MAX_BYTES:
-        # The commands would refuse the resolved file, which is longer than the study's own.
-        problems.append(((), f"too long: {characters} characters as JSON; at most {MAX_BYTES}"))
+    if not problems:
+        study = Study.model_validate(merge(raw, found)) if found else study
+        problems = [*size_problems(study)]
+        characters = len(json_text(resolved_content(study)))
+        if characters > MAX_BYTES:
+            # The commands would refuse the resolved file, which is longer than the study's own.
+            about = f"too long: {characters} characters as JSON; at most {MAX_BYTES}"
+            problems.append(((), about))
     if problems:
         raise StudyError(document.errors(problems))
     return study
-
-
-def _with_named_places(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a merged study without the places of files that another study file replaced."""
-    named = {".".join(map(str, place)) for place, _ in named_files(raw)}
-    places = {key: path for key, path in raw.pop("places", {}).items() if key in named}
-    return {**raw, "places": places} if places else raw
 
 
 def _is_inside(place: Place, sections: list[Place]) -> bool:
     return any(place[: len(one)] == one for one in sections)
 
 
-def _without_retired(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a study without settings of earlier versions that have the value of that time."""
-    for path, value in RETIRED.items():
-        for place, given in list(matching(raw, path)):
-            if given == value:
-                section: Any = raw
-                for key in place[:-1]:
-                    section = section[key]
-                del section[place[-1]]
-    return raw
-
-
 def resolved_content(study: Study) -> dict[str, Any]:
     """Return a study as JSON has it, from which it can be read again."""
-    return {**published_content(study), **study.model_dump(include={"places"})}
+    found = study.model_dump(mode="json", exclude_none=True)
+    # Left out, it would be read again as the default, the comparison of STAPO.
+    return {**found, "compare": None} if study.compare is None else found
 
 
 def published_content(study: Study) -> dict[str, Any]:
     """Return a study as it is published: without where files lie on this machine."""
-    found = study.model_dump(mode="json", exclude_none=True, exclude={"places"})
-    # Left out, it would be read again as the default, the comparison of STAPO.
-    return {**found, "compare": None} if study.compare is None else found
+    return with_files(resolved_content(study), os.path.basename)
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stapo.canonical import canonical
 from stapo.study.loader import StudyError, read_file, read_text, shown_path, strict_json
@@ -31,15 +31,15 @@ class RowsFile:
     sha256: str
 
     def read(self) -> list[Row]:
-        """Return the rows.
+        """Return the rows; errors as of `placed`."""
+        return list(self.placed().values())
+
+    def placed(self) -> dict[str, Row]:
+        """Return the rows by their place (`line 3`).
 
         Raises:
             StudyError: the file is missing, or has changed since the study was read.
         """
-        return list(self.placed().values())
-
-    def placed(self) -> dict[str, Row]:
-        """Return the rows by their place (`line 3`); errors as of `read`."""
         rows = placed_rows(self.path, self.question, self.answer)
         if checksum(rows.values()) != self.sha256:
             about = "its rows changed since the study was read; run snakemake again"
@@ -51,11 +51,6 @@ def checksum(rows: Iterable[Mapping[str, str]]) -> str:
     """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
     plain = [{name: " ".join(row[name].split()) for name in ("question", "answer")} for row in rows]
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
-
-
-def read_rows(path: Path, question: str, answer: str) -> list[Row]:
-    """Return the rows of a file; arguments and errors as of `placed_rows`."""
-    return list(placed_rows(path, question, answer).values())
 
 
 def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False) -> dict[str, Row]:
@@ -73,10 +68,9 @@ def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False)
     name = shown_path(path)
     if path.suffix not in KINDS_OF_FILE:
         raise StudyError([f"{name}: expected a file that ends in {' or '.join(KINDS_OF_FILE)}"])
-    records, faults = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-    columns = {"question": question, "answer": answer}
+    records, faults = (_parquet(path), {}) if path.suffix == ".parquet" else _json_lines(path)
     known = dict.fromkeys(key for record in records.values() for key in record)
-    absent = [column for column in columns.values() if column not in known]
+    absent = [column for column in (question, answer) if column not in known]
     if not records and not faults:
         raise StudyError([f"{name}: no rows"])
     if records and absent:
@@ -85,13 +79,12 @@ def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False)
     rows: dict[str, Row] = {}
     first: dict[str, str] = {}
     for place, record in records.items():
-        row = {key: _text(record.get(column)) for key, column in columns.items()}
-        wrong = [f"{columns[key]!r}: {text.fault}" for key, text in row.items() if text.fault]
-        if wrong:
-            faults[place] = "column " + ", ".join(wrong)
+        try:
+            rows[place] = _row(record, question, answer)
+        except ValueError as error:
+            faults[place] = str(error)
             continue
-        rows[place] = {key: text.text for key, text in row.items()}
-        asked = " ".join(row["question"].text.split())
+        asked = " ".join(rows[place]["question"].split())
         if is_unique and (earlier := first.setdefault(asked, place)) != place:
             faults[place] = f"repeats the question of {earlier}; remove one of them"
     if faults:
@@ -105,60 +98,67 @@ def _at(name: str, faults: Mapping[str, str]) -> list[str]:
     return [f"{name}, {place}: {faults[place]}" for place in ordered]
 
 
-class _Text(NamedTuple):
-    text: str
-    fault: str = ""
+def _row(record: Mapping[str, Any], question: str, answer: str) -> Row:
+    """Return question and answer of a record.
+
+    Raises:
+        ValueError: they have faults.
+    """
+    row, faults = {}, []
+    for key, column in {"question": question, "answer": answer}.items():
+        row[key] = str(record.get(column)).strip()
+        if fault := _fault(record.get(column), row[key]):
+            faults.append(f"{column!r}: {fault}")
+    if faults:
+        raise ValueError("column " + ", ".join(faults))
+    return row
 
 
-def _text(cell: Any) -> _Text:
-    """Return the text of a cell, or why it has none.
+def _fault(cell: Any, text: str) -> str:
+    """Return why a cell has no text; empty if it has one.
 
     Pandas writes a missing answer as NaN, and then the whole numbers of its column as 1.0: neither is what
     somebody meant as an answer.
     """
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-        return _Text("", "expected text or a number")
-    text = str(cell).strip()
+        return "expected text or a number"
     if not text or (isinstance(cell, float) and not isfinite(cell)):
-        return _Text("", "no value; remove the row or fill it in")
+        return "no value; remove the row or fill it in"
     if isinstance(cell, float) and cell.is_integer():
-        return _Text("", f"{text} may have been a whole number; write {int(cell)}, or text")
+        return f"{text} may have been a whole number; write {int(cell)}, or text"
     if character := next((one for one in text if "\ud800" <= one <= "\udfff"), None):
-        return _Text("", f"the character U+{ord(character):04X} is half of one; save it as UTF-8")
-    if len(text) > MAX_CHARACTERS:
-        return _Text("", f"{len(text)} characters; at most {MAX_CHARACTERS}")
-    return _Text(text)
+        return f"the character U+{ord(character):04X} is half of one; save it as UTF-8"
+    return f"{len(text)} characters; at most {MAX_CHARACTERS}" * (len(text) > MAX_CHARACTERS)
 
 
 def _json_lines(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return `line N` -> the object of each line that is not empty, and of others `line N` -> the fault.
 
-    Numbers are texts, as they are written.
+    Numbers are texts, as they are written, but whole ones with a point.
     """
+
+    def number(text: str) -> str | float:
+        return float(text) if float(text).is_integer() else text
+
     records: dict[str, dict[str, Any]] = {}
     faults: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for row, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            record = strict_json(line.rstrip(), parse_float=_decimal, parse_int=str)
+            record = strict_json(line.rstrip(), parse_float=number, parse_int=str)
         except ValueError as error:
-            faults[f"line {number}"] = str(error)
+            faults[f"line {row}"] = str(error)
             continue
         if isinstance(record, dict):
-            records[f"line {number}"] = record
+            records[f"line {row}"] = record
         else:
-            faults[f"line {number}"] = "expected an object with columns"
+            faults[f"line {row}"] = "expected an object with columns"
     return records, faults
 
 
-def _decimal(text: str) -> str | float:
-    """Return a number as it is written, and as a number if it is a whole one."""
-    return float(text) if float(text).is_integer() else text
-
-
-def _parquet(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return `row N` -> the record of each row; single rows have no faults.
+def _parquet(path: Path) -> dict[str, dict[str, Any]]:
+    """Return `row N` -> the record of each row.
 
     Raises:
         StudyError: it is no Parquet file.
@@ -166,11 +166,10 @@ def _parquet(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    content = read_file(path)
     try:
-        table = pq.read_table(pa.BufferReader(read_file(path)))
+        records = pq.read_table(pa.BufferReader(content)).to_pylist()
     except (pa.ArrowException, ValueError) as error:
-        if isinstance(error, StudyError):
-            raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StudyError([f"{shown_path(path)}: not a Parquet file: {reason}"]) from error
-    return {f"row {number}": record for number, record in enumerate(table.to_pylist(), 1)}, {}
+    return {f"row {number}": record for number, record in enumerate(records, 1)}

@@ -29,8 +29,8 @@ from stapo.study.fields import (
     Temperature,
     Tokens,
     in_list,
+    off,
     unit,
-    unset,
     visible_lines,
 )
 
@@ -45,9 +45,7 @@ class TrainingSettings(Strict):
     group_size: GroupSize = Field(description="Responses per prompt, G")
     prompts_per_mini_batch: Prompts = Field(description="Prompts per optimiser step")
     micro_batch_tokens: Annotated[int, unit("tokens")] = Field(
-        ge=1,
-        le=10**9,
-        description="Tokens of one forward and backward pass, without a GPU with their padding",
+        ge=1, le=10**9, description="Tokens of one pass; without a GPU, with their padding"
     )
     learning_rate: LearningRate = Field(description="Learning rate of AdamW after the warm-up")
     warmup_steps: Annotated[int, unit("optimiser steps")] = Field(
@@ -72,56 +70,43 @@ class TrainingSettings(Strict):
         1.0e-6, ge=1e-12, le=1, description="Added to the standard deviation of a group's rewards"
     )
     statistics: Literal["behaviour", "current"] = Field(
-        "behaviour",
-        description="Policy whose probabilities and entropies select tokens",
+        "behaviour", description="Policy whose probabilities and entropies select tokens"
     )
     rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = Field(
-        None,
+    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = off(
+        "Mean |log p(vLLM) - log p(trainer)| above which a training stops; off by default",
         gt=0,
         le=100,
-        exclude_if=unset,
-        description="Mean |log p(vLLM) - log p(trainer)| of a mini-batch, in nats per token, above which the "
-        "training stops; off by default",
     )
-    rollout_correction: float | None = Field(
-        None,
+    rollout_correction: float | None = off(
+        "Upper bound of the weights p(trainer) / p(vLLM) of the tokens; off by default",
         ge=1,
         le=1000,
-        exclude_if=unset,
-        description="Multiplies the surrogate of each token by p(trainer) / p(vLLM), at most this number; "
-        "off by default, as in the paper",
     )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
     reward: Reward = Field(
         "boxed",
-        description="boxed (the last box), dapo (the last `Answer:`), FILE.py:function beside the study, "
-        "or package.module:function",
+        description="boxed (last box), dapo (last `Answer:`), FILE.py:function, package.module:function",
     )
     reward_sha256: Sha256 | None = Field(
-        None,
-        description="Expected SHA-256 of the file with the reward function, as printed by `stapo check`; "
-        "default: any",
+        None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
     )
     overlong_buffer_tokens: Buffer = None
     token_records_mb: Annotated[int, unit("MB")] = Field(
         50,
         ge=0,
         le=1000,
-        description="Size limit of a training's token records, in MB; 0 records no tokens. A change affects "
-        "trainings that start later",
+        description="Size limit of a training's token records; 0 records no tokens",
     )
     checkpoint_every: Steps = Field(
-        1,
-        description="Optimiser steps between step checkpoints; a kill loses at most this number of steps",
+        1, description="Steps between step checkpoints; a kill loses at most these"
     )
     evaluate_every: Steps | None = Field(
-        None,
-        description="Steps between weights that are kept and evaluated; always for the last step",
+        None, description="Steps between weights that are kept and evaluated, besides the last"
     )
 
 
@@ -140,8 +125,7 @@ class EngineSettings(Strict):
     """Settings of the engines on the available machines, which do not determine results."""
 
     tracker: Literal["tensorboard", "wandb", "trackio", "none"] = Field(
-        "tensorboard",
-        description="Tracker of the curves of a running training, besides metrics.jsonl",
+        "tensorboard", description="Tracker of a running training, besides metrics.jsonl"
     )
     vllm_gpu_memory: OpenUnit = Field(
         0.3, description="Share of a GPU's memory for colocated vLLM, which sleeps during updates"
@@ -177,24 +161,16 @@ class BenchmarkSettings(Strict):
     samples: Annotated[int, unit("responses")] = Field(
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
-    file: LocalFile | None = Field(
-        None,
-        exclude_if=unset,
-        description="JSON lines or Parquet with the problems; a relative path means the study's folder",
+    file: LocalFile | None = off(
+        "JSON lines or Parquet with the problems; a relative path means the study's folder"
     )
-    question: Column | None = Field(
-        None, exclude_if=unset, description="Column of the questions in `file`"
+    question: Column | None = off("Column of the questions in `file`")
+    answer: Column | None = off("Column of the answers in `file`")
+    rows: Annotated[Rows, unit("rows")] | None = off(
+        "Expected number of problems in `file`; default: any"
     )
-    answer: Column | None = Field(
-        None, exclude_if=unset, description="Column of the answers in `file`"
-    )
-    rows: Annotated[Rows, unit("rows")] | None = Field(
-        None, exclude_if=unset, description="Expected number of problems in `file`; default: any"
-    )
-    sha256: Sha256 | None = Field(
-        None,
-        exclude_if=unset,
-        description="Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any",
+    sha256: Sha256 | None = off(
+        "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
     )
 
 
@@ -267,9 +243,7 @@ class Evaluation(Strict):
         "last", description="Checkpoint in the tables: last, a step, or the best on development"
     )
     development: list[Name] = Field(
-        [],
-        max_length=1000,
-        description="Benchmarks used only to choose checkpoints; they are in no table",
+        [], max_length=1000, description="Benchmarks that only choose checkpoints; in no table"
     )
     curve: Curve | None = Field(
         None, description="More points for the figure of accuracy; they are in no table"
@@ -310,8 +284,7 @@ class Run(Strict):
         min_length=1, max_length=1000, description="Names of base models in `models`"
     )
     methods: list[Name] = Field(
-        max_length=1000,
-        description="Methods of the suite, or variants in `methods`; without any, base models are evaluated",
+        max_length=1000, description="Methods, or variants in `methods`; none: base models alone"
     )
     seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
     decodings: list[Name] = Field(
@@ -319,4 +292,24 @@ class Run(Strict):
     )
     benchmarks: list[Name] = Field(
         min_length=1, max_length=1000, description="Benchmarks in the tables, from `benchmarks`"
+    )
+
+
+class Interventions(Strict):
+    """Single updates of checkpoints with and without silencing, by `stapo run intervene`."""
+
+    seed: ClassVar[int] = 0
+    """Seed of rollouts and prompts."""
+    checkpoints: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=400)]],
+        Field(max_length=1000),
+    ] = Field(
+        [], description="size/base, size/method/seedK or size/method/seedK/stepN; default: none"
+    )
+    method: Name = Field("stapo", description="Method whose selection silences tokens")
+    repetitions: Annotated[int, Field(ge=2, le=1000), unit("rollouts")] = Field(
+        8, description="Rollouts with other prompts and seeds, with one update of each arm"
+    )
+    prompts: Annotated[Rows, unit("prompts")] = Field(
+        32, description="Prompts of a repetition on which entropy and reward are measured"
     )

@@ -15,22 +15,20 @@ from stapo.study.fields import (
     Sha256,
     Steps,
     Strict,
+    off,
     raw_or_template,
     unit,
-    unset,
 )
 
 
 class _OwnTemplate(Strict):
     """A model whose chat template a study may replace."""
 
-    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = Field(
-        None,
+    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = off(
+        "Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
+        "default: the tokenizer's chat template",
         min_length=1,
         max_length=20_000,
-        exclude_if=unset,
-        description="Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
-        "default: the tokenizer's chat template",
     )
 
 
@@ -52,9 +50,7 @@ class FolderModel(_OwnTemplate):
 
 TinyWorld = Annotated[
     Literal["tiny-arithmetic", "long-arithmetic", "wide-arithmetic"],
-    Field(
-        description="Name of the tiny world: chains of 2 to 6 operations, of 4 to 8, or of 2 to 6 modulo 100"
-    ),
+    Field(description="The tiny world: chains of 2 to 6 or 4 to 8 operations, or modulo 100"),
 ]
 
 
@@ -78,8 +74,7 @@ class TinyModel(Strict):
         96, description="Worked solutions of one update"
     )
     slip_rate: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0005,
-        description="Share of tokens of the worked solutions that are replaced by a random one",
+        0.0005, description="Share of tokens of the solutions that are replaced by a random one"
     )
     connecting_word_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.8, description="Share of steps of the worked solutions that follow a connecting word"
@@ -95,12 +90,10 @@ class HubData(Strict):
         "train", description="Split of the data set"
     )
     wrapper: Literal["strip", "keep"] = Field(
-        "strip",
-        description="Text of DAPO-Math-17k around every question: removed from every row, or kept",
+        "strip", description="Text of DAPO-Math-17k around every question: removed, or kept"
     )
     unique_prompts: Annotated[Rows, unit("prompts")] | None = Field(
-        None,
-        description="Expected number of unique prompts, including those with conflicting answers",
+        None, description="Expected number of unique prompts, also with conflicting answers"
     )
     sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of the prompts, as printed by `stapo prompts`"

@@ -1,19 +1,15 @@
 """A study: its methods, its trainings, and its cells."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import Field, PrivateAttr
 
 from stapo.methods import PARENTS, Method, compared
-from stapo.study.changed_methods import origin_of, resolve
 from stapo.study.checkpoint import Checkpoint, TrainingRun
-from stapo.study.code import function_name
-from stapo.study.fields import EndTokens, LocalFile, Name, Strict
-from stapo.study.interventions import Interventions
-from stapo.study.loader import StudyError
-from stapo.study.method_settings import AllMethods, MethodSettings
+from stapo.study.fields import EndTokens, Name, Strict
+from stapo.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
 from stapo.study.rows import RowsFile
 from stapo.study.schema import (
     BenchmarkSettings,
@@ -21,6 +17,7 @@ from stapo.study.schema import (
     Decoding,
     EngineSettings,
     Evaluation,
+    Interventions,
     Run,
     TrainingSettings,
 )
@@ -63,12 +60,6 @@ class Study(Strict):
         exclude_if=lambda given: given == Interventions(),
         description="Checkpoints at which updates with and without silencing are compared",
     )
-    places: dict[str, LocalFile] = Field(
-        {},
-        exclude_if=lambda found: not found,
-        description="Absolute paths of the files that the study names, found when it was read",
-    )
-
     _resolved: dict[str, Method] = PrivateAttr(default_factory=dict)
 
     def method(self, name: str) -> Method:
@@ -76,12 +67,6 @@ class Study(Strict):
         if name not in self._resolved:
             self._resolved[name] = self._method(name)
         return self._resolved[name]
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other settings, whose methods are resolved anew."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied._resolved = {}
-        return copied
 
     def _method(self, name: str) -> Method:
         own, shared = self.training_of(name).model_dump(), self.training.model_dump()
@@ -110,14 +95,10 @@ class Study(Strict):
         return line
 
     def _method_settings(self) -> dict[str, dict[str, Any]]:
-        found = {
+        return {
             name: settings.model_dump(exclude_none=True, exclude={"training"})
             for name, settings in self.methods.items()
         }
-        for name, settings in found.items():
-            if "selection" in settings:
-                settings["selection_path"] = self.places.get(f"methods.{name}.selection", "")
-        return found
 
     def training_of(self, method: str) -> TrainingSettings:
         """Return what a method is trained with: as all, but for what its settings and its base's say."""
@@ -128,14 +109,6 @@ class Study(Strict):
         inherited = self.training if base == method else self.training_of(base)
         own = given.training.model_dump(exclude_none=True) if given.training else {}
         return inherited.model_copy(update=own)
-
-    def job_training(self, method: str) -> TrainingSettings:
-        """Return the same for a job: a reward in a file by its absolute path, where it is known."""
-        found = self.training_of(method)
-        place = self.places.get("training.reward")
-        if place is None:
-            return found
-        return found.model_copy(update={"reward": f"{place}:{function_name(found.reward)}"})
 
     def engine_of(self, size: str) -> EngineSettings:
         """Return the engine with which a size is trained: as all, but for what its own settings say."""
@@ -217,6 +190,10 @@ class Study(Strict):
         instructed = bool(self.training.instruction)
         return own_definition(benchmark, own.rows or 0, own.sha256 or "", instructed)
 
+    def model(self, size: str) -> Model:
+        """Return the base model of a size."""
+        return self.models[size]
+
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
         rows: int = self.task(benchmark)["metadata"]["rows"]
@@ -227,38 +204,14 @@ class Study(Strict):
         own = self.benchmarks[benchmark]
         if own.file is None:
             return None
-        path = self.place_of(f"benchmarks.{benchmark}.file", own.file)
-        return RowsFile(path, own.question or "", own.answer or "", own.sha256 or "")
+        return RowsFile(Path(own.file), own.question or "", own.answer or "", own.sha256 or "")
 
     def prompts_file(self) -> RowsFile | None:
         """Return the file of the training prompts, None if they are not in a file of the study's own."""
         data = self.data
         if not isinstance(data, FileData):
             return None
-        path = self.place_of("data.file", data.file)
-        return RowsFile(path, data.question, data.answer, data.sha256 or "")
-
-    def model(self, size: str) -> Model:
-        """Return the base model of a size; that in a folder with its absolute path, where it is known."""
-        found = self.models[size]
-        place = self.places.get(f"models.{size}.path")
-        return found.model_copy(update={"path": place}) if place else found
-
-    def place_of(self, setting: str, name: str) -> Path:
-        """Return where a file that the study names lies.
-
-        Args:
-            setting: place of the setting that names it, such as `data.file`.
-            name: what the setting says.
-
-        Raises:
-            StudyError: it is unknown, as in the study of a published folder.
-        """
-        if setting not in self.places:
-            raise StudyError(
-                [f"{setting}: {name} is not here; give the study file, beside which it lies"]
-            )
-        return Path(self.places[setting])
+        return RowsFile(Path(data.file), data.question, data.answer, data.sha256 or "")
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

@@ -11,11 +11,6 @@ from stapo.study.fields import IN_WORDS
 from stapo.study.loader import Place, Problem
 from stapo.text import shorten
 
-MOVED: dict[Place, str] = {
-    ("evaluation", "end_tokens"): "it now applies to training too; move it to the top level of the "
-    "study",
-}
-"""Keys of earlier versions, with their new place."""
 MAX_SHOWN = 60
 """Maximum characters of a value in an error message."""
 
@@ -54,7 +49,7 @@ def field_problems(
         beside = [str(at[-1]) for at in missing if at[:-1] == place[:-1]]
         meant = close_name(place[-1], beside) or close_name(place[-1], _keys(raw, place, schema))
         hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
-        yield place, f"unknown key; {MOVED.get(place, hint)}"
+        yield place, f"unknown key; {hint}"
         missing.pop((*place[:-1], meant or ""), None)
     yield from missing.items()
     # A union has one error for each of its types.

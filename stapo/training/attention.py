@@ -51,9 +51,6 @@ def packed_attention(
         max_length_q: length of the longest sequence.
         scaling: factor of the attention scores.
         **others: for `sdpa`.
-
-    Returns:
-        (1, N, H, D), and no attention weights.
     """
     if cu_seq_lens_q is None or max_length_q is None:
         masked: tuple[Tensor, None] = SDPA(
@@ -63,33 +60,22 @@ def packed_attention(
     grouped = query.shape[1] != key.shape[1]
     if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.
-        rows = [table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value)]
+        q, k, v = (table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value))
         groups: dict[str, Any] = {"enable_gqa": grouped} if TAKES_GROUPS else {}
         if grouped and not TAKES_GROUPS:
             heads = query.shape[1] // key.shape[1]
-            rows[1:] = [table.repeat_interleave(heads, dim=1) for table in rows[1:]]
+            k, v = (table.repeat_interleave(heads, dim=1) for table in (k, v))
+        ends, longest, causal = cu_seq_lens_q, max_length_q, (-1, 0)
         packed = varlen_attn(
-            rows[0],
-            rows[1],
-            rows[2],
-            cu_seq_q=cu_seq_lens_q,
-            cu_seq_k=cu_seq_lens_q,
-            max_q=max_length_q,
-            max_k=max_length_q,
-            scale=scaling,
-            window_size=(-1, 0),  # Causal.
-            **groups,
+            q, k, v, ends, ends, longest, longest, scale=scaling, window_size=causal, **groups
         )
         assert isinstance(packed, Tensor)  # It has no second output unless asked.
         return packed.unsqueeze(0), None
     parts = []
     for start, end in cu_seq_lens_q.unfold(0, 2, 1).tolist():
-        own = [table[:, :, start:end] for table in (query, key, value)]
-        parts.append(
-            torch.nn.functional.scaled_dot_product_attention(
-                own[0], own[1], own[2], is_causal=True, scale=scaling, enable_gqa=grouped
-            )
-        )
+        q, k, v = (table[:, :, start:end] for table in (query, key, value))
+        attend = torch.nn.functional.scaled_dot_product_attention
+        parts.append(attend(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 

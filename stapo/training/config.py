@@ -1,53 +1,94 @@
-"""Settings of StapoTrainer: TRL's, ours, and those of the method."""
+"""Settings of StapoTrainer: TRL's and ours, and those of TRL that it does not use.
+
+TRL's own loss and advantages are not computed, so their settings would be ignored without a word.
+"""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, make_dataclass
-from difflib import get_close_matches
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
 
+import torch
+from accelerate import PartialState
 from pydantic import ValidationError, create_model
 from trl import GRPOConfig
 
-from stapo.methods import METHODS, Method
-from stapo.study.changed_methods import resolve
-from stapo.study.checks import argument_problems
-from stapo.study.loader import Problem, lines
-from stapo.study.method_settings import MethodSettings
-from stapo.study.schema import TrainingSettings
+from stapo.methods import METHODS
+from stapo.study.loader import lines
+from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.study.validation import field_problems
-from stapo.training.unused import UNUSED, default, unused_settings
 
-METHOD_SETTINGS = {
-    name: one
-    for name, one in MethodSettings.model_fields.items()
-    if name not in ("base", "title", "training") and not name.startswith("selection")
+NO_DEEPSPEED = "DeepSpeed would step in every micro-batch; use FSDP2 (workflows/accelerate)"
+CORRECTION = "set rollout_correction, the cap of each token's factor"
+NO_EFFECT = """
+    importance_sampling_level off_policy_mask_threshold use_bias_correction_kl router_aux_loss_coef
+    label_smoothing_factor average_tokens_across_devices sapo_temperature_neg sapo_temperature_pos
+    vespo_k_pos vespo_lambda_pos vespo_k_neg vespo_lambda_neg entropy_coef use_adaptive_entropy
+    entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target sync_ref_model
+    ref_model_mixup_alpha ref_model_sync_steps multi_objective_aggregation max_tool_calling_iterations
+    pad_to_multiple_of parallelism_config save_on_each_node
+"""
+"""Settings of losses, schedules and tools that do not exist here."""
+
+UNUSED: dict[str, str] = {
+    **dict.fromkeys(
+        NO_EFFECT.split(), "it would have no effect; leave it out, and choose a method"
+    ),
+    # The loss and the advantages
+    "beta": "give the trainer a method with another kl_coefficient",
+    "epsilon": "give the trainer a method with another clip_low",
+    "epsilon_high": "give the trainer a method with another clip_high",
+    "delta": "give the trainer a method with dual_clip, which is the same bound",
+    "loss_type": "set method, or give the trainer one with another aggregation",
+    "top_entropy_quantile": 'set method="20-entropy"',
+    "scale_rewards": "advantages are divided by their group's standard deviation plus advantage_epsilon",
+    # The rollout
+    "num_iterations": "every rollout is used once, in steps_per_generation mini-batches",
+    "data_seed": "prompts are shuffled by seed",
+    "train_sampling_strategy": "prompts come in data order or shuffled; set shuffle_dataset",
+    "vllm_importance_sampling_correction": CORRECTION,
+    "vllm_importance_sampling_mode": CORRECTION,
+    "vllm_importance_sampling_clip_max": CORRECTION,
+    "vllm_importance_sampling_clip_min": CORRECTION,
+    "vllm_importance_sampling_cap": CORRECTION,
+    # The pass
+    "gradient_accumulation_steps": "a step takes the whole mini-batch, ranks x "
+    "per_device_train_batch_size; set micro_batch_tokens for memory",
+    "torch_empty_cache_steps": "set PYTORCH_ALLOC_CONF=expandable_segments:True for fragmentation",
+    "fp16": "its first gradients overflow, which stops a training; set bf16",
+    "deepspeed": NO_DEEPSPEED,
+    "ds3_gather_for_generation": NO_DEEPSPEED,
+    # Checkpoints, which are written aside, sealed and renamed
+    "save_only_model": "a checkpoint is for resuming; save the weights at the end by save_model",
+    "enable_jit_checkpoint": "set save_steps; a stopped training resumes from the last checkpoint",
+    "load_best_model_at_end": "older checkpoints are removed; choose among kept weights yourself",
+    "push_to_hub": "call trainer.push_to_hub() after the training",
 }
-"""What a study may set in a method; its base is `method` here, and its batches are settings of TRL.
+"""Name -> what to set instead, or what the trainer does in any case."""
 
-A token selection of one's own is part of a `Method`, which StapoTrainer takes."""
+SAME: dict[str, tuple[Any, ...]] = {
+    "use_bias_correction_kl": (False,),
+    "vllm_importance_sampling_correction": (False,),
+    "router_aux_loss_coef": (0.0,),
+    "pad_to_multiple_of": (None,),
+}
+"""Values besides the default that say what the trainer does in any case."""
+
+OPTIMISERS = ("lomo", "adalomo", "schedule_free")
+"""Starts of the names of optimisers that TRL's training step, which is replaced, treats separately."""
 
 
-_TRL = {one.name for one in fields(GRPOConfig)}
-
-
-@dataclass
-class _Settings(GRPOConfig):  # type: ignore[misc]
+@dataclass(repr=False)
+class StapoConfig(GRPOConfig):  # type: ignore[misc]
     """TRL's settings and ours; `per_device_train_batch_size` is the part of the mini-batch of one rank.
 
-    The settings of the method, such as `clip_high` and `tau_p`, are those of `methods` in a study; None is
-    the method's own value. Settings of TRL that the update does not use are refused, with what to set
-    instead.
+    Settings of TRL that the update does not use are refused, with what to set instead. A method with other
+    settings than those of `stapo.methods` is an argument of StapoTrainer.
 
     Raises:
-        TypeError: a name is unknown.
         ValueError: settings have no effect here, or are wrong; one line each.
     """
-
-    _given: ClassVar[frozenset[str]] = frozenset()
-    """Names of the settings that were passed."""
 
     method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
     statistics: str = field(
@@ -85,98 +126,131 @@ class _Settings(GRPOConfig):  # type: ignore[misc]
         super().__post_init__()
         check(self)
 
-    def __repr__(self) -> str:
-        """Return the settings that were passed and differ from their defaults; never a token of the Hub."""
-        given = [one for one in fields(self) if one.name in self._given]
-        shown = {one.name: getattr(self, one.name) for one in given}
-        shown = {one.name: shown[one.name] for one in given if shown[one.name] != default(one)}
-        shown |= {name: "***" for name in shown if name.endswith("_token")}
-        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
-        return f"{type(self).__name__}({inside})"
-
-    __str__ = __repr__
-
-
-if TYPE_CHECKING:
-    StapoConfig = _Settings
-else:
-    # Adds a field for each setting of a method, among them the arguments of all token selections.
-    StapoConfig = make_dataclass(
-        "StapoConfig",
-        [
-            (name, one.annotation, field(default=None, metadata={"help": one.description or name}))
-            for name, one in METHOD_SETTINGS.items()
-        ],
-        bases=(_Settings,),
-        namespace={"__doc__": _Settings.__doc__, "__module__": __name__},
-        repr=False,
-    )
-    _generated = StapoConfig.__init__
-
-    @wraps(_generated)
-    def _with_hints(self: Any, *args: Any, **named: Any) -> None:
-        known = [one.name for one in fields(StapoConfig)]
-        useful = [name for name in known if name not in UNUSED]
-        unknown = [name for name in named if name not in known]
-        if unknown:
-            raise TypeError(
-                "\n".join(f"{name}: unknown setting{hint(name, useful)}" for name in unknown)
-            )
-        self._given = frozenset(signature(_generated).bind(self, *args, **named).arguments)
-        _generated(self, *args, **named)
-
-    StapoConfig.__init__ = _with_hints
+    __repr__ = GRPOConfig.__str__  # It shows no token of the Hub, unlike the one of a dataclass.
 
 
 def check(args: StapoConfig) -> None:
-    """Check the settings that StapoTrainer does not use, the method, and its settings.
+    """Check the settings that StapoTrainer does not use, ours, and the name of the method.
 
     Raises:
         ValueError: one line for each setting that is wrong or would be ignored.
     """
-    errors = [*unused_settings(args), *lines(_problems(args))]
+    errors = [
+        f"{name}: not used by StapoTrainer; {instead}"
+        for name, instead in UNUSED.items()
+        if getattr(args, name) not in (_default(name), *SAME.get(name, ()))
+    ]
+    if args.deepspeed_plugin is not None and args.deepspeed is None:
+        errors.append(f"deepspeed: asked for by the launcher; {NO_DEEPSPEED}")
+    optimiser = str(getattr(args.optim, "value", args.optim))
+    if optimiser.startswith(OPTIMISERS):
+        errors.append(f"optim: {optimiser} needs a training step of its own; choose another")
+    ours = {name: getattr(args, name) for name in _Ours.model_fields}
+    try:
+        _Ours.model_validate(ours, strict=True)
+    except ValidationError as error:
+        errors += lines(field_problems(error, ours, _Ours.model_json_schema()))
+    if args.method not in METHODS:
+        errors.append(f"method: unknown method {args.method!r}; choose from {', '.join(METHODS)}")
     if errors:
         raise ValueError("\n".join(errors))
 
 
-def given_settings(args: StapoConfig) -> dict[str, Any]:
-    """Return the settings of the method that are set."""
-    given = {name: getattr(args, name) for name in METHOD_SETTINGS}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def method_of(args: StapoConfig) -> Method:
-    """Return the method with its settings, as a study with the same ones would have it."""
-    settings = MethodSettings.model_validate(given_settings(args))
-    return resolve(args.method, {args.method: settings.model_dump(exclude_none=True)}, {})
-
-
-def hint(name: str, known: list[str]) -> str:
-    """Return the known name that resembles another, as the end of a message; empty if none does."""
-    meant = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {meant[0]}?" if meant else ""
+def _default(name: str) -> Any:
+    (one,) = [one for one in fields(GRPOConfig) if one.name == name]
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 _OURS: dict[str, Any] = {
     name: (one.annotation, one)
     for name, one in TrainingSettings.model_fields.items()
-    if name in {own.name for own in fields(_Settings)} - _TRL
+    if name in {own.name for own in fields(StapoConfig)} - {own.name for own in fields(GRPOConfig)}
 }
-"""Our settings that are also settings of a study's `training`, as fields of a model."""
-_Checked = create_model("_Checked", __base__=MethodSettings, **_OURS)
-"""The checks of a study for these and for the settings of the method."""
+_Ours = create_model("_Ours", **_OURS)
+"""Our settings that a study has too, with its checks."""
 
 
-def _problems(args: StapoConfig) -> Iterator[Problem]:
-    """Yield what a study would report of the method and of the settings."""
-    given = {name: getattr(args, name) for name in _Checked.model_fields if hasattr(args, name)}
-    try:
-        _Checked.model_validate(given, strict=True)
-    except ValidationError as error:
-        yield from field_problems(error, given, _Checked.model_json_schema())
-    if not isinstance(args.method, str) or args.method not in METHODS:
-        known = hint(str(args.method), [*METHODS]) or f"; choose from {', '.join(METHODS)}"
-        yield ("method",), f"unknown method {str(args.method)!r}{known}"
-        return
-    for name, about in argument_problems(given_settings(args), args.method):
-        yield (name,), about
+def trainer_config(
+    training: TrainingSettings,
+    engine: EngineSettings,
+    seed: int,
+    output: Path,
+    run_fingerprint: str,
+    end_token_ids: Sequence[int],
+) -> StapoConfig:
+    """Return the settings of the trainer for the settings of a study.
+
+    Raises:
+        ValueError: the mini-batch cannot be divided among this number of processes.
+    """
+    num_processes, accelerator = PartialState().num_processes, torch.cuda.is_available()
+    mini_batch = training.prompts_per_mini_batch * training.group_size
+    if mini_batch % num_processes:
+        raise ValueError(
+            f"training: a mini-batch of {mini_batch} responses cannot be divided among {num_processes} "
+            f"processes; start a number of processes that divides {mini_batch}"
+        )
+    return StapoConfig(
+        output_dir=str(output),
+        run_fingerprint=run_fingerprint,
+        seed=seed,
+        max_steps=training.steps,
+        num_train_epochs=1,
+        shuffle_dataset=False,
+        per_device_train_batch_size=mini_batch // num_processes,
+        gradient_accumulation_steps=1,
+        **{name: getattr(training, name) for name in _OURS},
+        # Optimiser
+        learning_rate=training.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=training.warmup_steps,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.gradient_clip,
+        disable_dropout=True,
+        # Rollouts
+        steps_per_generation=training.prompts_per_batch // training.prompts_per_mini_batch,
+        num_generations=training.group_size,
+        max_completion_length=training.max_response_tokens,
+        temperature=training.temperature,
+        top_p=training.top_p,
+        top_k=0,
+        repetition_penalty=1.0,
+        **({} if training.rollouts == "transformers" else _vllm(training, engine, end_token_ids)),
+        # Machine, checkpoints and logs
+        trust_remote_code=False,  # Also applies to the reference model and to vLLM.
+        bf16=accelerator,
+        use_cpu=not accelerator,
+        gradient_checkpointing=accelerator,
+        dataloader_num_workers=0,
+        ddp_find_unused_parameters=False,
+        remove_unused_columns=False,
+        save_strategy="steps",
+        save_steps=training.checkpoint_every,
+        save_total_limit=training.keep_checkpoints,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to=[] if engine.tracker == "none" else [engine.tracker],
+        disable_tqdm=True,
+    )
+
+
+def _vllm(
+    training: TrainingSettings, engine: EngineSettings, end_token_ids: Sequence[int]
+) -> dict[str, Any]:
+    """Return TRL's settings of vLLM rollouts."""
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": True,
+        "vllm_gpu_memory_utilization": engine.vllm_gpu_memory,
+        "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
+        "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
+        # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
+        "generation_kwargs": {
+            "stop_token_ids": list(end_token_ids),
+            "ignore_eos": True,
+            "detokenize": False,  # TRL reads ids and log-probs alone.
+        },
+        # That of TRL is in its loss, which is not used; ours is `rollout_correction`.
+        "vllm_importance_sampling_correction": False,
+    }

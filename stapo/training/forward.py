@@ -48,14 +48,9 @@ class Sequences:
 
 
 def padded_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | None]:
-    """Return log-probs and entropies of responses, computed row by row.
+    """Return (R, T) log-probs and entropies of responses, arbitrary behind them, computed row by row.
 
-    Args:
-        model: policy or reference model, with TRL's fused head.
-        sequences: all that is computed, R sequences.
-
-    Returns:
-        Two (R, T) tensors in nats, arbitrary behind a response; None instead of entropies for the reference.
+    The model has TRL's fused head; a reference model has no entropies.
     """
     width = sequences.width
     labels = sequences.ids.masked_fill(sequences.mask == 0, IGNORED)
@@ -73,9 +68,7 @@ def padded_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
 def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | None]:
     """Return what `padded_forward` does, 0 behind a response, without a pass over padding.
 
-    Args:
-        model: policy or reference model, with TRL's fused head and the attention `PACKED`.
-        sequences: all that is computed, R sequences.
+    The model also has the attention `PACKED`.
     """
     mask = sequences.mask.bool()
     lengths = mask.sum(dim=1)

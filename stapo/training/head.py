@@ -57,19 +57,9 @@ class Float32LogProbs(torch.autograd.Function):
         logit_scale: float = 1.0,
         outputs: tuple[str, ...] = (),
     ) -> tuple[Tensor | None, ...]:
-        """Return (N,) log-probs and, if asked for, entropies; the other outputs of TRL's are None.
+        """Return (N,) log-probs and, if `outputs` asks for it, entropies; TRL's other outputs are None.
 
-        Args:
-            ctx: for the backward pass.
-            hidden: (N, H).
-            weight: (V, H).
-            bias: (V,).
-            targets: (N,) token ids.
-            temperature: divides the logits.
-            chunk_size: words of a tile.
-            softcap: limit of the logits, where the model has one.
-            logit_scale: factor of the logits before it.
-            outputs: `log_probs`, `entropy`.
+        The tables are (N, H), (V, H), (V,) and (N,); `chunk_size` is the number of words of a tile.
 
         Raises:
             ValueError: another output is asked for.
@@ -118,14 +108,10 @@ class Float32LogProbs(torch.autograd.Function):
         given = [
             log_sum if one is None else one.float().contiguous() for one in (of_logps, of_entropies)
         ]
-        has = {
-            "HAS_LOGPROB_GRAD": of_logps is not None,
-            "HAS_ENTROPY_GRAD": of_entropies is not None,
-        }
-        fold = _kernel("backward", hidden.device)
-        for rows, words, states, own, tile in _tiles(
-            hidden, weight, bias, ctx.dtype, ctx.chunk_size
-        ):
+        has_logps, has_entropies = of_logps is not None, of_entropies is not None
+        has = {"HAS_LOGPROB_GRAD": has_logps, "HAS_ENTROPY_GRAD": has_entropies}
+        fold, tables = _kernel("backward", hidden.device), (hidden, weight, bias)
+        for rows, words, states, own, tile in _tiles(*tables, ctx.dtype, ctx.chunk_size):
             fold(len(tile), tile.shape[1])(
                 tile, tile.stride(0), targets[rows], log_sum[rows], entropies[rows],
                 given[0][rows], given[1][rows], words.start, tile.shape[1], **has, **ctx.scaling,

@@ -24,32 +24,27 @@ from stapo.bars import bar
 from stapo.files import replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method
-from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.objective import kl_k3
 from stapo.provenance import require_whole
 from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
-from stapo.records.interventions import (
-    SCHEMA,
-    TOKENS,
-    ArmRecord,
-    Intervention,
-    Repetition,
-)
+from stapo.records.interventions import SCHEMA, TOKENS, ArmRecord, Intervention, Repetition
 from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
-from stapo.study.interventions import Interventions
-from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.arms import candidates_of, drawn, kept_by_arm
+from stapo.study.schema import EngineSettings, Interventions, TrainingSettings
+from stapo.training.config import trainer_config
 from stapo.training.own_functions import traceback_kept
-from stapo.training.prompts import chat_prompt, read_prompts, without_long
+from stapo.training.prompts import chat_rows
 from stapo.training.rewards import reward_functions
 from stapo.training.rollouts import response_seed
-from stapo.training.run import trainer_config
+from stapo.training.run import policy
 from stapo.training.single_updates import (
     InterventionTrainer,
     Rollout,
+    candidates_of,
     cosine,
+    drawn,
     inner,
+    kept_by_arm,
 )
 from stapo.training.trainer import mini_batch
 
@@ -57,6 +52,8 @@ ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
 """Purposes of random numbers."""
 MOST_CHUNKS = 10**6
 """Bound of the parts in which held-out responses are generated."""
+Rows = list[dict[str, Any]]
+"""Chats and answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +66,6 @@ class InterventionJob:
     checkpoint: str
     settings: Interventions
     training: TrainingSettings
-    """Settings of the method."""
     method: Method
     """Method whose selection is S2T here."""
     model: Path
@@ -113,16 +109,12 @@ def intervene(job: InterventionJob) -> list[Path]:
     return [job.out, tokens]
 
 
-def _paths(job: InterventionJob, number: int) -> tuple[Path, Path]:
-    """Return the files of a repetition: its record and its tokens."""
-    return job.work / f"repetition-{number}.json", job.work / f"repetition-{number}.parquet"
-
-
 def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | None:
     """Return a repetition that was finished before, None if there is none or it is damaged."""
-    record, tokens = _paths(job, number)
+    path = job.work / f"repetition-{number}.json"
     try:
-        found, table = record_of(Repetition, record.read_bytes()), read_table(tokens, SCHEMA)
+        found = record_of(Repetition, path.read_bytes())
+        table = read_table(path.with_suffix(".parquet"), SCHEMA)
     except (OSError, ValueError):
         return None
     numbers = {found.repetition, *table["repetition"].unique().to_pylist()}
@@ -145,18 +137,17 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
     moments = _moments(job, trainer, records)
     with bar(job.checkpoint, len(left) * len(ARMS), "update") as shown:
         for number in left:
-            chosen = Random(f"intervention {job.settings.seed} {number}").sample(
-                records, per_rollout + held_out
-            )
+            chance = Random(f"intervention {job.settings.seed} {number}")
+            chosen = chance.sample(records, per_rollout + held_out)
             parts = chosen[:per_rollout], chosen[per_rollout:]
             record, table = _repetition(job, trainer, moments, number, parts, shown)
-            path, tokens = _paths(job, number)
+            path = job.work / f"repetition-{number}.json"
             # The record last: a repetition is done once it is there.
-            _write_table(tokens, table)
+            _write_table(path.with_suffix(".parquet"), table)
             write_json(path, asdict(record))
 
 
-def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[str, Any]]]:
+def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
     """Return the trainer of a job, and its prompts as rows of a data set.
 
     Raises:
@@ -166,18 +157,8 @@ def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[s
     training = job.training.model_copy(
         update={"prompts_per_batch": job.training.prompts_per_mini_batch, "statistics": "behaviour"}
     )
-    tokenizer = load_tokenizer(job.model, padding_side="left")
-    if tokenizer.eos_token_id is None:
-        raise StudyError([f"{job.model}: the tokenizer has no end token; choose another model"])
-    ends = end_token_ids(tokenizer, job.end_tokens)
-    model = load_model(job.model, torch.float32)
-    model.generation_config.eos_token_id = list(ends)
-    limit = training.max_prompt_tokens
-    prompts = without_long(read_prompts(job.prompts), training.instruction, tokenizer, limit)
-    records = [
-        {"prompt": chat_prompt(one["question"], training.instruction), "answer": one["answer"]}
-        for one in prompts
-    ]
+    model, tokenizer, ends = policy(job.model, job.end_tokens)
+    records, _, _ = chat_rows(job.prompts, training, tokenizer)
     engine = job.engine.model_copy(update={"tracker": "none"})
     trainer = InterventionTrainer(
         model=model,
@@ -192,13 +173,13 @@ def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, list[dict[s
     return trainer, records
 
 
-def number_of(repetition: int, purpose: int, chunk: int = 0) -> int:
+def _number(repetition: int, purpose: int, chunk: int = 0) -> int:
     """Return a number that determines the random numbers of one purpose in one repetition."""
     return (repetition * 5 + purpose) * MOST_CHUNKS + chunk
 
 
 def _moments(
-    job: InterventionJob, trainer: InterventionTrainer, records: list[dict[str, Any]]
+    job: InterventionJob, trainer: InterventionTrainer, records: Rows
 ) -> dict[str, Tensor]:
     """Return the second moments of all arms: computed once, then read from the work directory."""
     path = job.work / "moments.safetensors"
@@ -208,7 +189,7 @@ def _moments(
     per_rollout = job.training.prompts_per_mini_batch
     for number in bar("moments", MOMENT_ROLLOUTS, "rollout", over=range(MOMENT_ROLLOUTS)):
         chosen = Random(f"moments {job.settings.seed} {number}").sample(records, per_rollout)
-        rollout = trainer.respond(chosen, number_of(number, MOMENTS))
+        rollout = trainer.respond(chosen, _number(number, MOMENTS))
         trainer.gradient(rollout, rollout["completion_mask"].bool())
         # Without a learning rate, the weights stay what they are, bit for bit.
         trainer.step(0.0)
@@ -223,17 +204,23 @@ def _repetition(
     trainer: InterventionTrainer,
     moments: dict[str, Tensor],
     number: int,
-    parts: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    parts: tuple[Rows, Rows],
     shown: "tqdm[Any]",
 ) -> tuple[Repetition, pa.Table]:
     """Return the record and the tokens of one repetition; `parts` are its prompts and the held-out ones."""
+
+    def respond_held_out() -> Iterator[Rollout]:
+        """Yield responses of the current weights, in parts of the size of a mini-batch."""
+        rows, size = parts[1], job.training.prompts_per_mini_batch
+        for chunk, start in enumerate(range(0, len(rows), size)):
+            yield trainer.respond(rows[start : start + size], _number(number, HELD_OUT, chunk))
+
     trainer.restore(moments)
-    rollout = trainer.respond(parts[0], number_of(number, ROLLOUT))
-    held_out = [*_held_out(job, trainer, number, parts[1])]
+    rollout = trainer.respond(parts[0], _number(number, ROLLOUT))
+    held_out = [*respond_held_out()]
     batch = mini_batch(rollout)
-    kept = kept_by_arm(
-        batch, job.method, response_seed(job.settings.seed, number_of(number, DRAWS), 0)
-    )
+    seed = response_seed(job.settings.seed, _number(number, DRAWS), 0)
+    kept = kept_by_arm(batch, job.method, seed)
     none: dict[str, Tensor] = {}
     arms: dict[str, ArmRecord] = {}
     table = None
@@ -244,7 +231,7 @@ def _repetition(
         trainer.step(job.training.learning_rate)
         entropies = trainer.look(rollout)[1]
         changed = [trainer.look(one) for one in held_out]
-        again = [*_held_out(job, trainer, number, parts[1])]
+        again = [*respond_held_out()]
         # In double precision, since they are tiny.
         kl = [
             kl_k3(before["old_per_token_logps"].double(), logps.double())
@@ -264,12 +251,12 @@ def _repetition(
             table = _tokens(job, number, rollout, kept[SILENCED], entropies)
         shown.update()
     assert table is not None
-    candidates, positive = candidates_of(batch, job.method), (batch.advantages > 0).unsqueeze(1)
+    positive = batch.mask & (batch.advantages > 0).unsqueeze(1)
     record = Repetition(
         repetition=number,
         tokens=int(batch.mask.sum()),
-        positive=int((batch.mask & positive).sum()),
-        candidates=int(candidates.sum()),
+        positive=int(positive.sum()),
+        candidates=int(candidates_of(batch, job.method).sum()),
         rollout_reward=_reward([rollout]),
         entropy_rollout=_mean([batch.old_entropies], [rollout]),
         held_out_tokens=sum(int(one["completion_mask"].sum()) for one in held_out),
@@ -278,15 +265,6 @@ def _repetition(
         arms=arms,
     )
     return record, table
-
-
-def _held_out(
-    job: InterventionJob, trainer: InterventionTrainer, number: int, rows: list[dict[str, Any]]
-) -> Iterator[Rollout]:
-    """Yield held-out responses of the current weights, in parts of the size of a mini-batch."""
-    size = job.training.prompts_per_mini_batch
-    for chunk, start in enumerate(range(0, len(rows), size)):
-        yield trainer.respond(rows[start : start + size], number_of(number, HELD_OUT, chunk))
 
 
 def _mean(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> float:
@@ -314,7 +292,7 @@ def _tokens(
     """
     batch = mini_batch(rollout)
     advantages = batch.advantages.unsqueeze(1).expand_as(batch.mask)
-    seed = response_seed(job.settings.seed, number_of(number, TOKEN_SAMPLE), 0)
+    seed = response_seed(job.settings.seed, _number(number, TOKEN_SAMPLE), 0)
     sample = drawn(batch.mask & (advantages != 0), TOKENS, torch.Generator().manual_seed(seed))
     places = sample.nonzero()
     columns = {

@@ -65,7 +65,7 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
     """Replace this process by the launcher of a training; return only if this process is to train.
 
     Args:
-        arguments: arguments of `stapo`, beginning with `train`.
+        arguments: arguments of `stapo`.
         gpus: GPUs of the whole job; 0 for one process on the CPUs of each machine.
         nodes: number of machines, with equally many GPUs each.
 
@@ -104,11 +104,8 @@ def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str,
         StudyError: this is not a Slurm job. srun itself refuses a job with too few machines.
     """
     if "SLURM_JOB_ID" not in environment:
-        raise StudyError(
-            [
-                f"--nodes {nodes}: not inside a Slurm job; use the profile slurm, or run accelerate launch"
-            ]
-        )
+        about = "not inside a Slurm job; use the profile slurm, or run accelerate launch"
+        raise StudyError([f"--nodes {nodes}: {about}"])
     # If one machine fails, all are stopped: the others would wait for it until a timeout.
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),

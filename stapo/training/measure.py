@@ -43,7 +43,7 @@ def measure(
         statistics: (B, T) log-probs and entropies that the selection used.
         keep: (B, T) bool, tokens that contribute to the loss.
         method: method of the training.
-        counted: sums computed together with the gradient.
+        counted: sums over the mini-batch that are computed together with its gradient.
         scopes: result of `mask_scope`, None for a selection without threshold.
     """
     num_tokens = int(batch.mask.sum())
@@ -81,17 +81,10 @@ def measure(
 
 
 def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
-    """Return how far vLLM's log-probs of the response tokens are from the trainer's.
+    """Return mean and maximum of how far vLLM's log-probs are from the trainer's, and a share; or None.
 
-    Tokens without a log-prob of vLLM are left out. The share of the candidates that change sides compares
-    the selections by vLLM's and by the trainer's probabilities, both of the policy of the rollout.
-
-    Args:
-        batch: the whole mini-batch.
-        tau_p: probability below which a token with positive advantage is a candidate.
-
-    Returns:
-        Mean and maximum of the differences in nats, and the share; None if the responses are not vLLM's.
+    The share is that of the candidates which change sides, by vLLM's and by the trainer's probabilities, both
+    of the policy of the rollout. Tokens without a log-prob of vLLM are left out; None is without vLLM.
     """
     if batch.rollout_logps is None:
         return None

@@ -45,10 +45,8 @@ class MiniBatch:
     def lengths(self) -> tuple[Tensor, Tensor]:
         """Return the (B,) tokens of each prompt and of each response."""
         responses = self.mask.sum(dim=1)
-        prompts = (
-            torch.zeros_like(responses) if self.prompt_lengths is None else self.prompt_lengths
-        )
-        return prompts, responses
+        prompts = self.prompt_lengths
+        return torch.zeros_like(responses) if prompts is None else prompts, responses
 
 
 def micro_batches(
@@ -63,14 +61,9 @@ def micro_batches(
     Args:
         prompt_lengths: (B,) tokens of each prompt.
         response_lengths: (B,) tokens of each response.
-        rows: (R,) indices of the sequences to compute.
-        token_budget: upper limit of the positions that are computed; a sequence longer than this gets a
-            micro-batch of its own.
-        packed: whether the positions are the tokens alone, or those of padded sequences: rows x (longest
-            prompt + longest response).
-
-    Returns:
-        Index tensors that together contain each of `rows` once.
+        rows: (R,) indices of the sequences to compute, each of which is in one of the results.
+        token_budget: upper limit of the positions that are computed; a longer sequence is alone.
+        packed: whether the positions are the tokens alone, or rows x (longest prompt + longest response).
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     found: list[list[int]] = []
@@ -101,15 +94,7 @@ def micro_batches_by_rank(
 
     Every rank computes the whole result from the same lengths, so the ranks need not communicate. A rank
     with fewer micro-batches gets empty ones at the end: all ranks gather sharded parameters together, so
-    all of them must run the same number of passes.
-
-    Args:
-        prompt_lengths: (B,) tokens of each prompt.
-        response_lengths: (B,) tokens of each response.
-        rows: (R,) indices of the sequences to compute.
-        token_budget: as for `micro_batches`.
-        num_ranks: number of ranks.
-        packed: as for `micro_batches`.
+    all of them must run the same number of passes. The arguments are those of `micro_batches`.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]

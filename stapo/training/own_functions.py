@@ -1,4 +1,4 @@
-"""Calls of a study's own functions: what one raises becomes one line, and its traceback a file."""
+"""A study's own functions: an error becomes one line, its traceback a file."""
 
 import traceback
 from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,9 +12,10 @@ from stapo.canonical import canonical, fingerprint
 from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.arithmetic import training_problems
-from stapo.study import StudyError
+from stapo.study import Study, StudyError
 from stapo.study.rows import RowsFile
-from stapo.study.sources import Data, HubData, TinyData
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import Data, FileData, HubData, TinyData
 from stapo.text import plain
 
 DAPO_PREFIX = (
@@ -37,7 +37,7 @@ def write_prompts(
         data: source of the prompts, with their expected number and checksum.
         path: file of the prompts.
         record: file for the returned mapping.
-        file: file of the study's own with the prompts, for `FileData`.
+        file: file of the study's own, for `FileData`.
 
     Returns:
         The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
@@ -64,20 +64,25 @@ def prompt_records(
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return the prompts with a single answer, and the number of `rows` and of `unique` prompts in them.
 
-    Args:
-        data: source of the prompts.
-        file: as of `write_prompts`.
-
     Raises:
         StudyError: the prompts cannot be read, or there are too few problems.
     """
     if isinstance(data, TinyData):
-        records = list(tiny_prompts(data))
-        return records, {"rows": len(records), "unique": len(records)}
-    answers = hub_answers(data) if isinstance(data, HubData) else _file_answers(file)
+        found: Iterable[Mapping[str, str]] = tiny_prompts(data)
+    elif isinstance(data, HubData):
+        found = _hub_rows(data)
+    elif file is None:
+        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
+    else:
+        found = file.read()
+    answers: dict[str, set[str]] = {}
+    rows = 0
+    for row in found:
+        answers.setdefault(row["question"], set()).add(row["answer"])
+        rows += 1
     # With conflicting answers the reward would be random.
     records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
-    return records, {"rows": sum(map(Counter.total, answers.values())), "unique": len(answers)}
+    return records, {"rows": rows, "unique": len(answers)}
 
 
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:
@@ -115,7 +120,7 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
+def tiny_prompts(data: TinyData) -> Iterator[dict[str, str]]:
     """Yield unique prompts of the tiny arithmetic problems, in a fixed order.
 
     Raises:
@@ -129,17 +134,12 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, Any]]:
             yield {"question": problem.question, "answer": str(problem.answer)}
             if len(seen) == data.prompts:
                 return
-    raise StudyError(
-        [
-            f"data.prompts: there are only about {len(seen)} different training problems; request fewer"
-        ]
-    )
+    about = f"there are only about {len(seen)} different training problems; request fewer"
+    raise StudyError([f"data.prompts: {about}"])
 
 
-def hub_answers(data: HubData) -> dict[str, Counter[str]]:
-    """Return question -> its answers with their number of rows, in the order of the data.
-
-    The columns are question and answer, or those of DAPO-Math-17k.
+def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
+    """Yield question and answer of each row, from columns of these names or those of DAPO-Math-17k.
 
     Raises:
         StudyError: a row has no question and answer, or lacks the wrapper that is to be removed.
@@ -147,12 +147,11 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
     from datasets import load_dataset
 
     rows = with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
-    answers: dict[str, Counter[str]] = {}
     for index, row in enumerate(rows):
         place = f"data: row {index} of {data.hub} at {data.revision[:8]}"
-        plain = {"question", "answer"} <= row.keys()
+        named = {"question", "answer"} <= row.keys()
         try:
-            if plain:
+            if named:
                 question, answer = row["question"], row["answer"]
             else:
                 question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
@@ -161,19 +160,9 @@ def hub_answers(data: HubData) -> dict[str, Counter[str]]:
             raise StudyError([f"{place}: {about}; choose data of one of these layouts"]) from error
         if not (isinstance(question, str) and isinstance(answer, str)):
             raise StudyError([f"{place}: question or answer is not text; choose other data"])
-        if data.wrapper == "strip" and not plain:
+        if data.wrapper == "strip" and not named:
             question = _stripped(question, place)
-        answers.setdefault(question, Counter())[answer] += 1
-    return answers
-
-
-def _file_answers(file: RowsFile | None) -> dict[str, Counter[str]]:
-    if file is None:
-        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
-    answers: dict[str, Counter[str]] = {}
-    for row in file.read():
-        answers.setdefault(row["question"], Counter())[row["answer"]] += 1
-    return answers
+        yield {"question": question, "answer": answer}
 
 
 def _stripped(question: str, place: str) -> str:
@@ -186,24 +175,29 @@ def _stripped(question: str, place: str) -> str:
     return bare
 
 
-def without_long(
-    records: Sequence[dict[str, Any]], instruction: str, tokenizer: Any, limit: int
-) -> list[dict[str, Any]]:
-    """Return the prompts whose chat, including the instruction, has at most `limit` tokens.
+def chat_rows(
+    path: Path, training: TrainingSettings, tokenizer: Any
+) -> tuple[list[dict[str, Any]], list[int], int]:
+    """Return the prompts of a file that are short enough, as TRL takes them.
+
+    Returns:
+        Rows with chat and answer, the line of each in the file, and the number of prompts that are longer.
 
     Raises:
-        StudyError: all prompts are longer.
+        StudyError: there are no prompts, or all of them are longer.
     """
-    kept = []
-    for record in records:
-        chat = chat_prompt(record["question"], instruction)
+    rows, lines, limit = [], [], training.max_prompt_tokens
+    records = read_prompts(path)
+    for line, record in enumerate(records):
+        chat = chat_prompt(record["question"], training.instruction)
         ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         if len(ids) <= limit:
-            kept.append(record)
-    if not kept:
+            rows.append({"prompt": chat, "answer": record["answer"]})
+            lines.append(line)
+    if not rows:
         about = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
         raise StudyError([f"training.max_prompt_tokens: {about}"])
-    return kept
+    return rows, lines, len(records) - len(rows)
 
 
 def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
@@ -245,9 +239,8 @@ def check_overlap(
     Args:
         prompts: JSON lines, each with a question.
         benchmarks: name -> questions.
-        published: whether the prompts are a published data set that the paper used unchanged. Then
-            prompts that are benchmark problems are counted and reported in the tables; otherwise they
-            are an error.
+        published: whether prompts that are problems are only counted, since the paper used the published
+            data set unchanged; otherwise they are an error.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.
@@ -269,6 +262,37 @@ def check_overlap(
             name: len(sharing_words(questions, problems)) for name, problems in benchmarks.items()
         },
     }
+
+
+def check_own_overlap(study: Study) -> None:
+    """Check that no problem in a file of the study's own is one of its training prompts.
+
+    Prompts from the Hub are not at hand before the run, which counts those that are problems.
+
+    Raises:
+        StudyError: one line for each such problem, with its line in the file.
+    """
+    own = {name: file for name in study.evaluated() if (file := study.rows_file(name))}
+    if not own or isinstance(study.data, HubData):
+        return
+    about = "is also a training prompt"
+    if isinstance(study.data, FileData):
+        about += f", in {Path(study.data.file).name}; remove it from one of the files"
+    else:
+        about += f" that {study.data.builder} makes; remove it from this file"
+    records, _ = prompt_records(study.data, study.prompts_file())
+    prompts = [record["question"] for record in records]
+    errors = []
+    for name, file in own.items():
+        questions = {place: row["question"] for place, row in file.placed().items()}
+        shared = set(overlap(prompts, questions.values()))
+        errors += [
+            f"benchmarks.{name}.file: {file.path.name}, {place}: {question[:60]!r} {about}"
+            for place, question in questions.items()
+            if question in shared
+        ]
+    if errors:
+        raise StudyError(errors)
 
 
 def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:

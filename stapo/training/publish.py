@@ -47,10 +47,12 @@ def finished(
 def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
     """Publish finished files and directories of weights in the results; return their paths.
 
+    Files of directories become hard links, or copies on another file system.
+
     Args:
         trained: output directory of the training.
         out: directory of the results.
-        names: names to publish; files of directories become hard links, or copies on another file system.
+        names: names to publish.
 
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType
 from torch import Tensor
 
@@ -21,14 +21,8 @@ def whole_rollout(
 ) -> dict[str, Tensor]:
     """Return the tensors of a rollout with the rows of all ranks, in the order of the data.
 
-    Args:
-        accelerator: Accelerator of the training.
-        rollout: (b, P) prompts padded on the left, (b, T) responses padded on the right; P and T may
-            differ between ranks.
-        pad_token_id: padding of token ids; all other tensors are padded with 0.
-
-    Returns:
-        The same names with (B, longest P) and (B, longest T), B = ranks x b.
+    Prompts (b, P) are padded on the left, responses (b, T) on the right; P and T may differ between ranks.
+    The results are (B, longest P) and (B, longest T), B = ranks x b.
     """
     if accelerator.num_processes == 1:
         return rollout
@@ -46,72 +40,59 @@ def whole_rollout(
 
 
 class Ranks:
-    """The operations on ranks that an update needs, here for a single rank.
+    """The operations on ranks that an update needs: on the processes of an Accelerator, or on a single rank.
 
-    Attributes:
-        index: index of this rank, from 0.
-        number: number of ranks.
+    Args:
+        accelerator: Accelerator of the training; None for a single rank.
+        model: policy, as wrapped by the Accelerator.
     """
 
     index, number = 0, 1
 
-    def sum(self, values: Tensor) -> Tensor:
-        """Return the sum of a tensor of the same shape on every rank."""
-        return values
-
-    def largest(self, value: int) -> int:
-        """Return the largest of the ranks' numbers."""
-        return value
-
-    def backward(self, loss: Tensor) -> None:
-        """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks."""
-        torch.autograd.backward(loss)
-
-    def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of one of several passes with gradient; after the last they agree."""
-        return nullcontext()
-
-
-class AcceleratorRanks(Ranks):
-    """The processes of an Accelerator.
-
-    Args:
-        accelerator: Accelerator of the training.
-        model: policy, as wrapped by the Accelerator.
-    """
-
-    def __init__(self, accelerator: Accelerator, model: Any) -> None:
+    def __init__(self, accelerator: Accelerator | None = None, model: Any = None) -> None:
         self.accelerator, self.model = accelerator, model
-        self.index, self.number = accelerator.process_index, accelerator.num_processes
+        if accelerator is not None:
+            self.index, self.number = accelerator.process_index, accelerator.num_processes
 
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum of a tensor of the same shape on every rank."""
-        if self.number == 1:
+        if self.accelerator is None or self.number == 1:
             return values
         total: Tensor = self.accelerator.reduce(values, reduction="sum")
         return total
 
     def largest(self, value: int) -> int:
-        """Return the largest value of all ranks."""
-        if self.number == 1:
+        """Return the largest of the ranks' numbers."""
+        if self.accelerator is None or self.number == 1:
             return value
         one = torch.tensor([value], device=self.accelerator.device)
         return int(self.accelerator.gather(one).max())
 
     def backward(self, loss: Tensor) -> None:
-        """Accumulate the gradient of this rank's loss, times the number of ranks.
+        """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks.
 
-        Accelerate averages gradients over ranks; the factor turns the mean into a sum.
+        Accelerate averages gradients over ranks; a factor turns the mean into a sum.
         """
-        self.accelerator.backward(loss * self.number)
+        if self.accelerator is None:
+            torch.autograd.backward(loss)
+        else:
+            self.accelerator.backward(loss * self.number)
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of one backward pass; replicas exchange gradients only in the last one.
+        """Return the context of one of several passes with gradient; after the last they agree.
 
-        Sharded gradients are exchanged in every pass, since unsharded ones would not fit into memory.
+        Replicas exchange gradients only in the last one. Sharded gradients are exchanged in every pass, since
+        unsharded ones would not fit into memory.
         """
         replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
-        if last or self.accelerator.distributed_type not in replicated:
+        kind = None if self.accelerator is None else self.accelerator.distributed_type
+        if self.accelerator is None or last or kind not in replicated:
             return nullcontext()
         context: AbstractContextManager[Any] = self.accelerator.no_sync(self.model)
         return context
+
+
+def say(line: str) -> None:
+    """Print a line on the main process only."""
+    if PartialState().is_main_process:
+        print(line, flush=True)  # noqa: T201

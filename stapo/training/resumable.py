@@ -9,7 +9,7 @@ import torch
 from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.api import CheckpointException
-from transformers import Trainer, TrainerState
+from transformers import Trainer
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
@@ -88,16 +88,6 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
 
     # Resuming
 
-    def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
-        """Train as the Trainer does.
-
-        Raises:
-            UnreadableCheckpointError: a rank cannot load its part; raised on all ranks.
-        """
-        if isinstance(resume_from_checkpoint, str):
-            self._load(resume_from_checkpoint, lambda: _check_state(Path(resume_from_checkpoint)))
-        return super().train(resume_from_checkpoint, *args, **named)
-
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         load = super()._load_from_checkpoint
         self._load(resume_from_checkpoint, lambda: load(resume_from_checkpoint, model))
@@ -149,9 +139,3 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
             "num_processes": self.accelerator.num_processes,
         }
-
-
-def _check_state(checkpoint: Path) -> None:
-    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-    if state.global_step != step_of(checkpoint):
-        raise ValueError(f"trainer_state.json is of step {state.global_step}")

@@ -1,16 +1,20 @@
-"""Resuming a training from its newest step checkpoint that is complete and can be loaded."""
+"""Attempts to train: each resumes from the newest step checkpoint that is complete and can be loaded."""
 
-from collections.abc import Mapping
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 
-from stapo.files import replace_file
-from stapo.paths import METRICS_FILE, TOKENS_LOG
-from stapo.provenance import damaged_file
-from stapo.training.record import attempt
+from stapo.files import append_jsonl, read_jsonl, replace_file
+from stapo.provenance import damaged_file, energy_joules
+from stapo.training.ranks import say
 from stapo.training.step_checkpoints import (
     UnreadableCheckpointError,
     newest_whole,
@@ -19,8 +23,7 @@ from stapo.training.step_checkpoints import (
 )
 from stapo.training.trainer import StapoTrainer
 
-LOGS = (METRICS_FILE, TOKENS_LOG)
-"""Logs of the completed steps, which every checkpoint contains as they were after its step."""
+ATTEMPTS = "attempts.jsonl"
 
 
 def train_from_newest(
@@ -32,16 +35,16 @@ def train_from_newest(
         trainer: trainer of the run.
         work: directory of the run.
         kept: step -> directory of the weights that are kept after it.
-        study: the resolved study, for the record of attempts.
+        study: the resolved study, for the record of attempts; the command names its file, which is not kept.
 
     Raises:
         RuntimeError: there are complete checkpoints, but none of them can be loaded.
     """
     resume = _newest(trainer, work, before=_step_to_repeat(kept, work))
     while True:
-        _announce(resume, work, trainer.args.max_steps)
+        _restore_logs(trainer.logs, resume, work, trainer.args.max_steps)
         try:
-            with attempt(work, step_of(resume) if resume else 0, study):
+            with _attempt(work, step_of(resume) if resume else 0, study):
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             return
         except UnreadableCheckpointError as error:
@@ -84,31 +87,63 @@ def _newest(trainer: StapoTrainer, work: Path, before: int | None) -> Path | Non
     return found[0]
 
 
-def _announce(resume: Path | None, work: Path, steps: int) -> None:
+def _restore_logs(logs: tuple[Path, ...], resume: Path | None, work: Path, steps: int) -> None:
     """Print the step after which the training continues, and remove the records of later steps."""
     if not PartialState().is_main_process:
         return
+    for log in logs:
+        # A checkpoint has none of what is recorded only since a later step.
+        if resume and (resume / log.name).exists():
+            with replace_file(log, "wb") as stream:
+                stream.write((resume / log.name).read_bytes())
+        else:
+            log.unlink(missing_ok=True)
     if resume is None:
-        for name in LOGS:
-            (work / name).unlink(missing_ok=True)
         if step_checkpoints(work):
             say("no checkpoint can be used: training starts at step 0")
         return
-    for name in LOGS:
-        if (resume / name).exists():
-            with replace_file(work / name, "wb") as stream:
-                stream.write((resume / name).read_bytes())
-        else:  # Tokens are recorded only since a later step.
-            (work / name).unlink(missing_ok=True)
-    done = step_of(resume)
-    say(
-        f"resuming after step {done} of {steps}"
-        if done < steps
-        else f"all {done} steps were done before: nothing to train, publishing the result"
-    )
+    done, all_done = step_of(resume), step_of(resume) >= steps
+    nothing = f"all {done} steps were done before: nothing to train, publishing the result"
+    say(nothing if all_done else f"resuming after step {done} of {steps}")
 
 
-def say(line: str) -> None:
-    """Print a line on the main process only."""
-    if PartialState().is_main_process:
-        print(line, flush=True)  # noqa: T201
+@contextmanager
+def _attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterator[None]:
+    """Record an attempt to train: a line at the start, and another with time and energy at the end.
+
+    An attempt that is killed leaves only the first line.
+    """
+    state = PartialState()
+    started, before = time.monotonic(), energy_joules()
+    record: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "after_step": first_step,
+        "command": [Path(sys.executable).name, "-m", "stapo", *sys.argv[1:]],
+        "host": os.uname().nodename,
+        "processes": state.num_processes,
+        **({} if study is None else {"study": study}),
+    }
+    if state.is_main_process:
+        attempts(work)  # Report a damaged line now, not after the last step.
+        append_jsonl(work / ATTEMPTS, record)
+    yield
+    after = energy_joules()
+    used = None if before is None or after is None else after - before
+    everywhere: list[float | None] = gather_object([used])
+    if state.is_main_process:
+        joules = [part for part in everywhere if part is not None]
+        record["seconds"] = time.monotonic() - started
+        # With one rank without an energy meter, the sum would be too small.
+        record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
+        append_jsonl(work / ATTEMPTS, record)
+
+
+def attempts(work: Path) -> list[dict[str, Any]]:
+    """Return one record for each attempt; attempts that were killed have no `seconds`."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in read_jsonl(
+        work / ATTEMPTS,
+        "remove this line; its attempt is then not counted, and `stapo verify` may report it as missing",
+    ):
+        found[f"{record['started']} {record['after_step']}"] = record
+    return list(found.values())

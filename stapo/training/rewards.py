@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import load, path_of, sha256_of
+from stapo.study.code import found_path, load, path_of, sha256_of
 from stapo.study.schema import TrainingSettings
 from stapo.training.own_functions import own_function
 
@@ -35,10 +34,6 @@ def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> l
     r"""Return +1 if the last \boxed{...} at the end of a response is the answer, else -1.
 
     The content is compared as a string: no symbolic mathematics in the training reward.
-
-    Args:
-        completions: the responses.
-        answer: the ground truth of each response's prompt.
 
     Source: the strict box of JustRL's and veRL's `math_dapo.py`: the last 100 characters of the last 300.
     """
@@ -64,10 +59,6 @@ def dapo_reward(completions: Completions, answer: Sequence[str], **_: Any) -> li
     """Return +1 if the last `Answer: ...` of a response is the answer, both normalised, else -1.
 
     It is meant for the wrapper of DAPO-Math-17k, which asks for such a line (`wrapper: keep`).
-
-    Args:
-        completions: the responses.
-        answer: the ground truth of each response's prompt.
 
     Source: veRL's `math_dapo.py` as DAPO (arXiv 2503.14476) used it, without a later revision's fallback to
     a box; the normalisation is that of Minerva (arXiv 2206.14858, appendix D.1).
@@ -134,12 +125,7 @@ BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward, "dapo": dapo_reward}
 def reward_functions(
     training: TrainingSettings, tokenizer: Any, end_token_ids: Sequence[int]
 ) -> list[Reward]:
-    """Return the reward functions of a training; TRL adds their values.
-
-    Args:
-        training: settings with the reward and the buffer of the penalty for overlong responses, if any.
-        tokenizer: tokenizer of the responses.
-        end_token_ids: ids that end a response.
+    """Return the reward functions of a training, with that for overlong responses; TRL adds their values.
 
     Raises:
         StudyError: there is no such function, or its file has another checksum.
@@ -189,10 +175,9 @@ def own_reward(training: TrainingSettings) -> Reward:
     if fault := reward_fault(training):
         raise StudyError([fault])
     reference = training.reward
-    path = path_of(reference, Path(reference.rpartition(":")[0]))
-    assert path is not None  # Otherwise, there was a fault.
+    path = found_path(reference)
     try:
-        function: Reward = load(reference, path, training.reward_sha256 or "")
+        function: Reward = load(reference, training.reward_sha256 or "")
     except StudyError as error:
         raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
 
@@ -214,7 +199,7 @@ def reward_fault(training: TrainingSettings) -> str | None:
     if training.reward in BUILT_IN:
         return None
     module = training.reward.rpartition(":")[0]
-    path = path_of(training.reward, Path(module))
+    path = path_of(training.reward)
     if path is None:
         about = f"module {module} not found"
         return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"

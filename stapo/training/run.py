@@ -1,7 +1,7 @@
-"""One training run: trains a base model on prompts and publishes weights and metrics."""
+"""One training run: trains a base model on prompts and publishes weights, metrics and token records."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,26 +12,39 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from stapo.bars import only_ours
 from stapo.canonical import fingerprint
-from stapo.files import append_jsonl, link_or_copy, replace_directory, replace_file, write_json
+from stapo.files import (
+    append_jsonl,
+    link_or_copy,
+    read_jsonl,
+    replace_directory,
+    replace_file,
+    write_json,
+)
 from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE, TOKENS_LOG
-from stapo.provenance import file_sha256, require_whole, sums_of, write_sums
-from stapo.records.step import StepRecord, as_line
+from stapo.provenance import (
+    checksums,
+    environment,
+    file_sha256,
+    require_whole,
+    sums_of,
+    write_sums,
+)
+from stapo.records.step import PHASES, StepRecord, as_line, from_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.config import StapoConfig
-from stapo.training.kept_tokens import KeptTokens
+from stapo.training.callbacks import KeepWeights, KeptTokens, Progress, StopBetweenSteps
+from stapo.training.config import trainer_config
 from stapo.training.own_functions import traceback_kept
-from stapo.training.progress import Progress, StopBetweenSteps
-from stapo.training.prompts import chat_prompt, prompt_order, read_prompts, without_long
-from stapo.training.record import run_provenance
-from stapo.training.resume import say, train_from_newest
+from stapo.training.prompts import chat_rows, prompt_order
+from stapo.training.ranks import say
+from stapo.training.resume import attempts, train_from_newest
 from stapo.training.rewards import reward_functions
 from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
@@ -46,9 +59,7 @@ class TrainingJob:
     config: dict[str, Any]
     """Everything that determines the result; `work` can only be used with this configuration."""
     training: TrainingSettings
-    """Settings that all methods share."""
     method: Method
-    """Method of the run."""
     seed: int
     """Seed of everything random."""
     base: Path
@@ -56,11 +67,11 @@ class TrainingJob:
     prompts: Path
     """JSON lines with question and answer."""
     work: Path
-    """Directory of the step checkpoints, used by this run alone."""
+    """Directory of logs and step checkpoints, used by this run alone."""
     model_path: Path
     """Output directory of the final weights, created by one rename."""
     metrics_path: Path
-    """Output file of the metrics, written before the weights."""
+    """Output file of the metrics, written before the weights; the token records are beside it."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
@@ -71,145 +82,9 @@ class TrainingJob:
     """The resolved study as JSON, for the record of attempts."""
 
     @property
-    def metrics(self) -> Path:
-        """File with the records of the completed steps."""
-        return self.work / METRICS_FILE
-
-    @property
-    def tokens(self) -> Path:
-        """File with the token records of the completed steps."""
-        return self.work / TOKENS_LOG
-
-    @property
-    def tokens_path(self) -> Path:
-        """Output file of the token records, beside the metrics."""
-        return self.metrics_path.with_name(TOKENS_FILE)
-
-    @property
     def kept(self) -> dict[int, Path]:
         """Step -> directory in which its weights are kept until they are published."""
         return {step: self.work / "weights" / f"step{step}" for step in self.kept_steps}
-
-
-def trainer_config(
-    training: TrainingSettings,
-    engine: EngineSettings,
-    seed: int,
-    output: Path,
-    run_fingerprint: str,
-    end_token_ids: Sequence[int],
-) -> StapoConfig:
-    """Return the settings of the trainer for the settings of a study.
-
-    Args:
-        training: settings that all methods share.
-        engine: settings of the engine, which do not determine the result.
-        seed: seed of everything random.
-        output: directory of the step checkpoints.
-        run_fingerprint: fingerprint of everything that determines the result.
-        end_token_ids: ids of the tokens that end a response.
-
-    Raises:
-        ValueError: the mini-batch cannot be divided among this number of processes.
-    """
-    num_processes = PartialState().num_processes
-    mini_batch = training.prompts_per_mini_batch * training.group_size
-    if mini_batch % num_processes:
-        raise ValueError(
-            f"training: a mini-batch of {mini_batch} responses cannot be divided among {num_processes} "
-            f"processes; start a number of processes that divides {mini_batch}"
-        )
-    return StapoConfig(
-        output_dir=str(output),
-        run_fingerprint=run_fingerprint,
-        seed=seed,
-        max_steps=training.steps,
-        num_train_epochs=1,
-        shuffle_dataset=False,
-        per_device_train_batch_size=mini_batch // num_processes,
-        gradient_accumulation_steps=1,
-        statistics=training.statistics,
-        micro_batch_tokens=training.micro_batch_tokens,
-        advantage_epsilon=training.advantage_epsilon,
-        rollout_mismatch_limit=training.rollout_mismatch_limit,
-        rollout_correction=training.rollout_correction,
-        token_records_mb=training.token_records_mb,
-        disable_dropout=True,
-        trust_remote_code=False,  # Also applies to the reference model and to vLLM.
-        save_strategy="steps",
-        save_steps=training.checkpoint_every,
-        save_total_limit=training.keep_checkpoints,
-        **_optimiser(training),
-        **_rollouts(training),
-        **_vllm(training, engine, end_token_ids),
-        **_launch(engine),
-    )
-
-
-def _optimiser(training: TrainingSettings) -> dict[str, Any]:
-    """Return the Trainer's settings of the optimiser and its schedule."""
-    return {
-        "learning_rate": training.learning_rate,
-        "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": training.warmup_steps,
-        "weight_decay": training.weight_decay,
-        "decayed": training.decayed,
-        "max_grad_norm": training.gradient_clip,
-    }
-
-
-def _rollouts(training: TrainingSettings) -> dict[str, Any]:
-    """Return TRL's settings of rollouts that do not depend on the engine."""
-    return {
-        "steps_per_generation": training.prompts_per_batch // training.prompts_per_mini_batch,
-        "num_generations": training.group_size,
-        "max_completion_length": training.max_response_tokens,
-        "temperature": training.temperature,
-        "top_p": training.top_p,
-        "top_k": 0,
-        "repetition_penalty": 1.0,
-    }
-
-
-def _launch(engine: EngineSettings) -> dict[str, Any]:
-    """Return the Trainer's settings of machine and logging."""
-    accelerator = torch.cuda.is_available()
-    return {
-        "bf16": accelerator,
-        "use_cpu": not accelerator,
-        "gradient_checkpointing": accelerator,
-        "dataloader_num_workers": 0,
-        "ddp_find_unused_parameters": False,
-        "remove_unused_columns": False,
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "report_to": [] if engine.tracker == "none" else [engine.tracker],
-        "disable_tqdm": True,
-    }
-
-
-def _vllm(
-    training: TrainingSettings, engine: EngineSettings, end_token_ids: Sequence[int]
-) -> dict[str, Any]:
-    """Return TRL's settings of vLLM rollouts."""
-    if training.rollouts == "transformers":
-        return {}
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_enable_sleep_mode": True,
-        "vllm_gpu_memory_utilization": engine.vllm_gpu_memory,
-        "vllm_tensor_parallel_size": engine.vllm_tensor_parallel,
-        "vllm_max_model_length": training.max_prompt_tokens + training.max_response_tokens,
-        # Responses end as in evaluation: by the end tokens of the study, not those of the checkpoint.
-        "generation_kwargs": {
-            "stop_token_ids": list(end_token_ids),
-            "ignore_eos": True,
-            "detokenize": False,  # TRL reads ids and log-probs alone.
-        },
-        # That of TRL is in its loss, which is not used; ours is `rollout_correction`.
-        "vllm_importance_sampling_correction": False,
-    }
 
 
 def train(job: TrainingJob) -> None:
@@ -236,8 +111,13 @@ def train(job: TrainingJob) -> None:
         # A file for each rank: rewards of their own responses may fail for different reasons.
         stack.enter_context(traceback_kept(job.work / f"traceback-rank{state.process_index}.txt"))
         stop = StopBetweenSteps()
-        records, too_long = _records(job)
-        trainer = _trainer(job, records, stop)
+        model, tokenizer, ends = policy(job.base, job.end_tokens)
+        rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
+        limit = job.training.max_prompt_tokens
+        say(f"{len(rows)} prompts; {too_long} left out, longer than {limit} tokens")
+        order = _order(len(rows), job.training, job.seed)
+        trainer = _trainer(job, model, tokenizer, ends, Dataset.from_list(rows).select(order))
+        trainer.add_callback(stop)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
         if stop.asked and done < steps:
@@ -247,15 +127,13 @@ def train(job: TrainingJob) -> None:
                 f"the training ended after step {done} of {steps} for an unknown reason; "
                 "nothing was published"
             )
-        published = _publish(trainer, job, records)
+        published = _publish(trainer, job, [lines[index] for index in order])
         if state.is_main_process:
-            record = run_provenance(
-                job.config, job.base, job.prompts, job.work, published, too_long
-            )
-            # It differs between one GPU and several.
-            dtype = residual_dtype(trainer.model, trainer.accelerator)
-            record["residual_stream"] = str(dtype).removeprefix("torch.")
-            write_json(job.metrics_path.with_name(RECORD_FILE), record)
+            # The type of the residual stream differs between one GPU and several.
+            dtype = str(residual_dtype(trainer.model, trainer.accelerator)).removeprefix("torch.")
+            record = _provenance(job, published) | {"prompts_too_long": too_long}
+            path = job.metrics_path.with_name(RECORD_FILE)
+            write_json(path, record | {"residual_stream": dtype})
 
 
 def leave() -> None:
@@ -265,68 +143,57 @@ def leave() -> None:
     state.destroy_process_group()
 
 
-def _trainer(
-    job: TrainingJob, records: Sequence[dict[str, Any]], stop: StopBetweenSteps
-) -> StapoTrainer:
-    """Return the trainer of a job.
-
-    Args:
-        job: the training.
-        records: its prompts.
-        stop: callback that stops it after a signal.
+def policy(path: Path, end_tokens: Sequence[str]) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return a model that ends its responses as in evaluation, its tokenizer, and the ids that end them.
 
     Raises:
         StudyError: the tokenizer has no end token.
     """
-    training = job.training
-    # With checksums, since the same configuration may give a base model or prompts with other bits.
-    made_from = [job.config, sums_of(job.base), file_sha256(job.prompts)]
-    tokenizer = load_tokenizer(job.base, padding_side="left")
+    tokenizer = load_tokenizer(path, padding_side="left")
     if tokenizer.eos_token_id is None:  # TRL needs it.
-        raise StudyError([f"{job.base}: the tokenizer has no end token; choose another model"])
-    ends = end_token_ids(tokenizer, job.end_tokens)
-    model = load_model(job.base, torch.float32)
+        raise StudyError([f"{path}: the tokenizer has no end token; choose another model"])
+    ends = end_token_ids(tokenizer, end_tokens)
+    model = load_model(path, torch.float32)
     # TRL ends responses at the end tokens of the generation configuration, and masks what follows.
     model.generation_config.eos_token_id = list(ends)
+    return model, tokenizer, ends
+
+
+def _trainer(
+    job: TrainingJob, model: Any, tokenizer: Any, ends: Sequence[int], rows: Dataset
+) -> StapoTrainer:
+    """Return the trainer of a job, for the rows of its prompts in their order."""
+    training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG
+    # With checksums, since the same configuration may give a base model or prompts with other bits.
+    made_of = fingerprint([job.config, sums_of(job.base), file_sha256(job.prompts)])
     progress = Progress(job.method.title)
 
     def on_metrics(record: StepRecord) -> None:
-        append_jsonl(job.metrics, as_line(record))
+        append_jsonl(metrics, as_line(record))
         progress.show(record)
 
-    made_of = fingerprint(made_from)
     trainer = StapoTrainer(
         model=model,
         args=trainer_config(training, job.engine, job.seed, job.work, made_of, ends),
         reward_funcs=reward_functions(training, tokenizer, ends),
-        train_dataset=_dataset(records, training, job.seed),
+        train_dataset=rows,
         processing_class=tokenizer,
-        callbacks=[progress, stop, KeptTokens(job.method.selection)],
+        callbacks=[progress, KeptTokens(job.method.selection)],
         method=job.method,
         on_metrics=on_metrics,
-        on_tokens=partial(append_jsonl, job.tokens),
+        on_tokens=partial(append_jsonl, tokens),
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.logs = (job.metrics, job.tokens)
-    trainer.add_callback(KeepWeights(trainer, job.kept))
+    trainer.logs = (metrics, tokens)
+    trainer.add_callback(KeepWeights(partial(_write_weights, trainer), job.kept))
     return trainer
 
 
-class KeepWeights(TrainerCallback):  # type: ignore[misc]
-    """Writes the weights after certain steps, before the checkpoint of the step is written.
-
-    Args:
-        trainer: trainer of the run.
-        paths: step -> directory of its weights.
-    """
-
-    def __init__(self, trainer: StapoTrainer, paths: Mapping[int, Path]) -> None:
-        self.trainer, self.paths = trainer, paths
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write the weights if they are kept after this step; all ranks must call this."""
-        if state.global_step in self.paths:
-            _write_weights(self.trainer, self.paths[state.global_step])
+def _order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
+    """Return the indices of the prompts of all rollouts, in the order of the training."""
+    # Rounded up, since the steps may need only a part of the last rollout.
+    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
+    return prompt_order(prompts, rollouts * training.prompts_per_batch, seed)
 
 
 def _write_weights(trainer: StapoTrainer, path: Path) -> None:
@@ -344,60 +211,51 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
             write_sums(aside)
 
 
-def _publish(
-    trainer: StapoTrainer, job: TrainingJob, records: Sequence[dict[str, Any]]
-) -> list[Path]:
-    """Write metrics, tokens and weights to their output paths on the main process; return the paths."""
+def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) -> list[Path]:
+    """Write metrics, tokens and weights to their output paths on the main process; return the paths.
+
+    Args:
+        trainer: trainer of the run.
+        job: the training.
+        prompts: line in the file of prompts of each prompt of the training, in its order.
+    """
+    training, tokens = job.training, job.metrics_path.with_name(TOKENS_FILE)
     steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
     if trainer.accelerator.is_main_process:
         for target, path in steps.items():
             with replace_directory(target) as aside:
                 shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
         with replace_file(job.metrics_path) as stream:
-            stream.write(job.metrics.read_text())
-        training = job.training
-        write_tokens(
-            job.tokens,
-            job.tokens_path,
-            trainer.processing_class,
-            [records[i]["line"] for i in _order(records, training, job.seed)],
-            training.prompts_per_mini_batch,
-            training.group_size,
-            training.token_records_mb * 10**6,
-        )
+            stream.write((job.work / METRICS_FILE).read_text())
+        sizes = training.prompts_per_mini_batch, training.group_size
+        log, limit = job.work / TOKENS_LOG, training.token_records_mb * 10**6
+        write_tokens(log, tokens, trainer.processing_class, prompts, *sizes, limit)
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-    return [job.model_path, job.metrics_path, job.tokens_path, *steps]
+    return [job.model_path, job.metrics_path, tokens, *steps]
 
 
-def _records(job: TrainingJob) -> tuple[list[dict[str, Any]], int]:
-    """Return the prompts that are short enough, with their lines in the file, and how many are not."""
-    found = [{**record, "line": line} for line, record in enumerate(read_prompts(job.prompts))]
-    limit = job.training.max_prompt_tokens
-    tokenizer = load_tokenizer(job.base, padding_side="left")
-    kept = without_long(found, job.training.instruction, tokenizer, limit)
-    too_long = len(found) - len(kept)
-    say(f"{len(kept)} prompts; {too_long} left out, longer than {limit} tokens")
-    return kept, too_long
-
-
-def _order(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> list[int]:
-    """Return the indices of the prompts of all rollouts, in the order of the training."""
-    # Rounded up, since the steps may need only a part of the last rollout.
-    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
-    return prompt_order(len(records), rollouts * training.prompts_per_batch, seed)
-
-
-def _dataset(records: Sequence[dict[str, Any]], training: TrainingSettings, seed: int) -> Dataset:
-    rows = [
-        {
-            "prompt": chat_prompt(record["question"], training.instruction),
-            "answer": record["answer"],
-        }
-        for record in records
-    ]
-    return Dataset.from_list(rows).select(_order(records, training, seed))
+def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
+    """Return a run's inputs, environment, costs, and checksums of outputs, relative to their directory."""
+    metrics = [from_line(line) for line in read_jsonl(job.work / METRICS_FILE)]
+    seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
+    environment_now, tried = environment(), attempts(job.work)
+    known = [record["joules"] for record in tried if record.get("joules") is not None]
+    return {
+        "fingerprint": fingerprint(job.config),
+        "config": job.config,
+        "environment": environment_now,
+        "base": checksums([job.base], job.base),
+        "prompts": file_sha256(job.prompts),
+        "outputs": checksums(outputs, outputs[0].parent),
+        "attempts": tried,
+        "steps": len(metrics),
+        # Only of steps in the result; steps that were lost by a kill count only in the attempts.
+        "seconds": seconds,
+        "gpu_seconds": seconds * PartialState().num_processes if environment_now["gpus"] else 0.0,
+        "joules": sum(known) if known and len(known) == len(tried) else None,
+    }

@@ -30,10 +30,8 @@ def sum_in_float32(accelerator: Accelerator) -> None:
     """Make FSDP2 reduce gradients in float32 and return the model's outputs as they are.
 
     By default, Accelerate does both in the type of the computation: log-probs and entropies would be
-    rounded to bfloat16, which has 8 bits, and so would be each rank's gradient and the sum of two.
-
-    Args:
-        accelerator: Accelerator of the training, before it has prepared a model.
+    rounded to bfloat16, which has 8 bits, and so would be each rank's gradient and the sum of two. This must
+    come before any model is prepared.
     """
     if (precision := _precision(accelerator)) is not None:
         accelerator.state.fsdp_plugin.mixed_precision_policy = replace(
@@ -64,7 +62,7 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     Args:
         policy: policy before its first update, not yet prepared.
         accelerator: Accelerator of the training.
-        **head: arguments of TRL's fused head, such as the temperature.
+        **head: arguments of TRL's fused head.
     """
     model = load_again(policy, residual_dtype(policy, accelerator))
     model.set_attn_implementation(policy.config._attn_implementation)
@@ -80,10 +78,7 @@ def reshard(model: Any) -> None:
 
     FSDP2 keeps embedding, last norm and head gathered after a forward pass, for the backward pass that
     follows. After a pass without gradient, none does: the optimiser would skip these parameters, and TRL
-    could not transfer them to vLLM.
-
-    Args:
-        model: policy, as wrapped by the Accelerator; nothing happens without FSDP2.
+    could not transfer them to vLLM. Nothing happens without FSDP2.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -16,9 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stapo.records.arms import MOMENT_ROLLOUTS
+from stapo.methods import TAU_P, Method
+from stapo.objective import at_resolution, spurious_candidates
+from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
+from stapo.training.minibatch import MiniBatch
 from stapo.training.rollouts import response_seed
 from stapo.training.trainer import StapoTrainer
+from stapo.training.update import select
 
 Rollout = dict[str, Tensor]
 """Responses with TRL's names, old log-probs and entropies, rewards and advantages."""
@@ -45,11 +49,9 @@ class InterventionTrainer(StapoTrainer):
 
     def restore(self, moments: dict[str, Tensor] | None) -> None:
         """Return to the first weights, with second moments of an optimiser, or without any moments."""
-        with torch.no_grad():
-            for name, parameter in self._trained():
-                parameter.copy_(self._start[name])
         self.optimizer.state.clear()
         for name, parameter in self._trained():
+            parameter.detach().copy_(self._start[name])
             if moments is not None:
                 self.optimizer.state[parameter] = {
                     "step": torch.tensor(float(MOMENT_ROLLOUTS), device=parameter.device),
@@ -65,7 +67,7 @@ class InterventionTrainer(StapoTrainer):
         return {name: state[p]["exp_avg_sq"].detach().cpu().clone() for name, p in self._trained()}
 
     def respond(self, rows: Sequence[dict[str, Any]], number: int) -> Rollout:
-        """Generate the responses to some prompts with the current weights.
+        """Generate the responses to some chats with the current weights.
 
         Args:
             rows: chats and answers, one for each prompt.
@@ -78,13 +80,7 @@ class InterventionTrainer(StapoTrainer):
 
     def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Return (B, T) log-probs and entropies of the current weights at the tokens of some responses."""
-        logps, entropies, _ = self._get_per_token_logps_and_entropies(
-            self.model,
-            torch.cat([rollout["prompt_ids"], rollout["completion_ids"]], dim=1),
-            torch.cat([rollout["prompt_mask"], rollout["completion_mask"]], dim=1),
-            rollout["completion_ids"].shape[1],
-        )
-        return logps, entropies
+        return self._scored(self.model, rollout)
 
     def gradient(self, rollout: Rollout, keep: Tensor) -> dict[str, Tensor]:
         """Compute the gradient of a mini-batch in which some tokens contribute; return it, on the CPU."""
@@ -111,3 +107,58 @@ def cosine(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
         return 1.0
     norms = (inner(one, one) * inner(other, other)) ** 0.5
     return max(-1.0, min(1.0, inner(one, other) / norms)) if norms else 0.0
+
+
+def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
+    """Return the (B, T) bool mask of tokens with A > 0 and a probability below the method's tau_p."""
+    tau_p = float(method.arguments.get("tau_p", TAU_P.default))
+    return spurious_candidates(batch.old_logps, batch.advantages, batch.mask, tau_p)
+
+
+def kept_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor]:
+    """Return the (B, T) bool mask of the tokens that each arm of `ARMS` keeps.
+
+    S2T's threshold is strict: it silences no candidate with the entropy of the threshold, so that it may
+    silence fewer than the quantile says. The other arms silence exactly as many tokens as S2T does. Of equal
+    entropies, `high_entropy` silences the first ones in row-major order.
+
+    Args:
+        batch: the first mini-batch of a rollout, so that the behaviour policy is the current one.
+        method: method whose selection is S2T here; it silences candidates only.
+        seed: seed of the random sets.
+    """
+    statistics = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
+    silenced = batch.mask & ~select(method, *statistics, seed)
+    count = int(silenced.sum())
+    candidates = candidates_of(batch, method)
+    positive = batch.mask & (batch.advantages > 0).unsqueeze(1)
+    generator = torch.Generator().manual_seed(seed)
+    entropies = at_resolution(batch.old_entropies)[candidates]
+    highest = torch.sort(entropies, descending=True, stable=True).indices
+    sets = {
+        NOTHING: torch.zeros_like(silenced),
+        SILENCED: silenced,
+        "random_candidates": drawn(candidates, count, generator),
+        "random_positive": drawn(positive, count, generator),
+        "high_entropy": _some(candidates, highest[:count]),
+    }
+    return {arm: batch.mask & ~sets[arm] for arm in ARMS}
+
+
+def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them.
+
+    Args:
+        among: (B, T) bool.
+        count: number of positions.
+        generator: generator on the CPU, so that every device draws the same.
+    """
+    order = torch.randperm(int(among.sum()), generator=generator)
+    return _some(among, order[:count].to(among.device))
+
+
+def _some(among: Tensor, which: Tensor) -> Tensor:
+    """Return the mask of some true positions of a mask, given by their numbers in row-major order."""
+    found = torch.zeros_like(among)
+    found.view(-1)[among.flatten().nonzero().flatten()[which]] = True
+    return found

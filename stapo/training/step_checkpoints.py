@@ -120,7 +120,7 @@ def newest_whole(
     Args:
         directory: directory with checkpoints `checkpoint-N`.
         identity: as for `seal`, of the run to resume.
-        say: called for each skipped checkpoint with a line that contains the reason.
+        say: called with a line for each skipped checkpoint.
         before: step; its checkpoint and later ones are ignored.
 
     Raises:

@@ -1,6 +1,7 @@
 """The published token records of a training, decoded from the log of its steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,6 @@ from stapo.canonical import canonical
 from stapo.files import read_jsonl, replace_file
 from stapo.records.tokens import CHARACTERS, METADATA_KEY, SCHEMA, VERSION
 
-OF_STEP = ("step", "entropy_threshold")
-"""Columns with one value per step in the log."""
 SORTED = ("step", "prompt", "response", "position")
 
 
@@ -32,17 +31,21 @@ def write_tokens(
     Args:
         log: log of the steps, with ids; a missing one has no tokens.
         path: output file.
-        tokenizer: tokenizer of the policy.
+        tokenizer: that of the policy.
         prompts: line in the file of prompts of each prompt of the training, in its order.
         prompts_per_step: prompts of a mini-batch.
         group_size: responses per prompt.
         limit: maximum bytes of the file.
     """
-    lines = read_jsonl(log)
-    texts = _Texts(tokenizer)
-    rows = [
-        row for line in lines for row in _rows(line, texts, prompts, prompts_per_step, group_size)
-    ]
+    # Ids as they are, special tokens included.
+    decode = partial(
+        tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False
+    )
+    token = cache(lambda token_id: decode([token_id]))
+    lines, rows = read_jsonl(log), []
+    for line in lines:
+        own = prompts[(line["step"] - 1) * prompts_per_step :]
+        rows += _rows(line, decode, token, own, group_size)
     rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
     about = {"version": VERSION, "vocab_size": lines[-1]["vocab_size"] if lines else None}
     schema = SCHEMA.with_metadata({METADATA_KEY: canonical(about).encode()})
@@ -56,48 +59,22 @@ def write_tokens(
         stream.write(data)
 
 
-class _Texts:
-    """Decodes ids as they are, special tokens included."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer, self.known = tokenizer, dict[int, str]()
-
-    def __call__(self, ids: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(
-            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        return text
-
-    def token(self, token_id: int) -> str:
-        """Return the text of one token."""
-        if token_id not in self.known:
-            self.known[token_id] = self([token_id])
-        return self.known[token_id]
-
-
 def _rows(
     line: Mapping[str, Any],
-    texts: _Texts,
+    decode: Callable[[Sequence[int]], str],
+    token: Callable[[int], str],
     prompts: Sequence[int],
-    prompts_per_step: int,
     group_size: int,
 ) -> list[dict[str, Any]]:
-    """Return the rows of the tokens of one step."""
-    start = (line["step"] - 1) * prompts_per_step
+    """Return the rows of the tokens of one step; `prompts` begins with those of the step."""
     found = []
     for index, row in enumerate(line["row"]):
-        values: dict[str, Any] = {
-            name: line[name] if name in OF_STEP else None for name in SCHEMA.names
-        }
-        values |= {
-            name: line[name][index] for name in SCHEMA.names if isinstance(line.get(name), list)
-        }
-        values["prompt"] = prompts[start + row // group_size]
-        values["response"] = row % group_size
-        values["token"] = texts.token(values["token_id"])
-        values["before"], values["after"] = texts(values["before"]), texts(values["after"])
+        values = {k: v[index] if isinstance(v, list) else v for k, v in line.items()}
+        values["prompt"], values["response"] = prompts[row // group_size], row % group_size
+        values["token"] = token(values["token_id"])
+        values["before"], values["after"] = decode(values["before"]), decode(values["after"])
         if values["top_tokens"] is not None:
-            values["top_tokens"] = [texts.token(one) for one in values["top_tokens"]]
+            values["top_tokens"] = [token(one) for one in values["top_tokens"]]
         found.append(values)
     return found
 

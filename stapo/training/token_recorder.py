@@ -1,35 +1,102 @@
-"""The record of the sampled tokens of one optimiser step: a line of `tokens.jsonl` in the work directory.
+"""The record of a sample of the tokens of one optimiser step: a line of `tokens.jsonl` in the work directory.
+
+The sample is stratified by what S2T does with the tokens. It follows from the selection, seed and step alone:
+it is the same on every rank, for any number of ranks and for any micro-batches.
 
 What the current policy computes at these tokens comes from the passes with gradient that the update does
 anyway: log-probs and entropies from the head, and the last hidden states, from which the whole logits of
 these few positions are computed once, after the last pass.
 
-B sequences of the mini-batch, R of one pass, n sampled tokens, k of them on this rank, V logits.
+B sequences of the mini-batch, T response positions, R sequences of one pass, n sampled tokens, k of them on
+this rank, V logits; entropies in nats.
 """
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stapo.methods import Method
-from stapo.objective import clipped_surrogate
+from stapo.methods import Method, s2t_arguments
+from stapo.objective import (
+    at_resolution,
+    clipped_surrogate,
+    spurious_candidates,
+    spurious_threshold,
+)
 from stapo.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
-from stapo.records.tokens import TOKENS_AFTER, TOKENS_BEFORE, TOP
+from stapo.objective.selection import Scope
+from stapo.records.tokens import KINDS, TOKENS_AFTER, TOKENS_BEFORE, TOP, Kind, sample_sizes
 from stapo.training.forward import Sequences, first_predicting
 from stapo.training.head import whole_logits
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
-from stapo.training.token_sample import TokenSample, sample_tokens, token_kinds
 
 CHUNK = 64
 """Positions whose whole logits exist at once."""
 TOLERANCE = 1e-3
 """Largest difference, in nats, between a log-prob of the pass and the same from the recomputed logits. Both
 are sums in float32 of the same products, in another order."""
+
+
+def token_kinds(
+    method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
+) -> tuple[dict[Kind, Tensor], float | None]:
+    """Return the tokens of each kind, and the threshold of S2T.
+
+    Args:
+        method: method of the training, whose arguments are used if its selection has them.
+        logps: (B, T) log-probs that select tokens.
+        entropies: (B, T) entropies that select tokens.
+        advantages: (B,) advantages.
+        mask: (B, T) bool, response tokens.
+
+    Returns:
+        Kind -> (B, T) bool, which together are `mask`; the threshold in nats, None without a candidate.
+    """
+    args = s2t_arguments(method)
+    rounded = at_resolution(entropies)
+    candidates = spurious_candidates(logps, advantages, mask, float(args["tau_p"]))
+    scope: Scope = "all" if args["scope"] == "all" else "candidates"
+    threshold = spurious_threshold(rounded, candidates, mask, float(args["quantile"]), scope)
+    silenced = torch.zeros_like(mask) if threshold is None else candidates & (rounded < threshold)
+    kinds: dict[Kind, Tensor] = {
+        "silenced": silenced,
+        "retained": candidates & ~silenced,
+        "other": mask & ~candidates,
+    }
+    return kinds, None if threshold is None else threshold.item()
+
+
+def sample_tokens(
+    kinds: dict[Kind, Tensor], size: int, seed: int, step: int
+) -> tuple[Tensor, Tensor, list[Kind], list[float]]:
+    """Return a uniform sample of each kind, without replacement.
+
+    Args:
+        kinds: tokens of each kind, (B, T) bool.
+        size: number of tokens of all kinds, at most.
+        seed: seed of the training.
+        step: optimiser step, from 1.
+
+    Returns:
+        Sequence and position of each of n tokens, on the CPU, their kinds, and their weights: the number of
+        tokens that each stands for, those of its kind in the mini-batch / sampled ones.
+    """
+    counts = {kind: int(kinds[kind].sum()) for kind in KINDS}
+    sizes = sample_sizes(counts, size)
+    found = []
+    for kind in KINDS:
+        # Python's generator, which is the same for all versions of torch and devices.
+        random = Random(f"tokens {seed} {step} {kind}")
+        chosen = sorted(random.sample(range(counts[kind]), sizes[kind]))
+        found.append(kinds[kind].nonzero().cpu()[torch.tensor(chosen, dtype=torch.long)])
+    rows, positions = torch.cat(found).unbind(dim=1)
+    sampled = [kind for kind in KINDS for _ in range(sizes[kind])]
+    return rows, positions, sampled, [counts[kind] / sizes[kind] for kind in sampled]
 
 
 @dataclass
@@ -58,9 +125,12 @@ class TokenRecorder:
     temperature: float
     autocast: Callable[[], Any] = nullcontext
     """Context of the forward pass."""
-    sample: TokenSample | None = None
-    statistics: tuple[Tensor, Tensor, Tensor] | None = None
-    """(n,) log-probs and entropies of the selection, and whether the tokens are kept."""
+    rows: Tensor = field(init=False)
+    """(n,) sequence of each sampled token, on the CPU."""
+    positions: Tensor = field(init=False)
+    """(n,) position in the response, on the CPU."""
+    known: dict[str, Any] = field(default_factory=dict)
+    """Columns that follow from the selection."""
     own: list[int] = field(default_factory=list)
     """k indices into the sample."""
     current: list[Tensor] = field(default_factory=list)
@@ -72,9 +142,28 @@ class TokenRecorder:
         """Sample tokens of the mini-batch."""
         batch = self.batch
         kinds, threshold = token_kinds(self.method, logps, entropies, batch.advantages, batch.mask)
-        self.sample = sample_tokens(kinds, threshold, self.size, self.seed, self.step)
-        places = self.sample.rows, self.sample.positions
-        self.statistics = logps[places], entropies[places], keep[places]
+        self.rows, self.positions, sampled, weights = sample_tokens(
+            kinds, self.size, self.seed, self.step
+        )
+        rows, places = self.rows, (self.rows, self.positions)
+        of_tokens = {
+            "row": rows,
+            "position": self.positions,
+            "length": batch.mask[rows].sum(dim=1),
+            "probability": logps[places].double().exp(),
+            "entropy": entropies[places],
+            "kept": keep[places],
+            "advantage": batch.advantages[rows],
+            "reward": self.rewards[rows],
+        }
+        self.known = {
+            "step": self.step,
+            "vocab_size": self._vocab_size(),
+            "entropy_threshold": threshold,
+            "kind": sampled,
+            "weight": weights,
+            **{name: values.tolist() for name, values in of_tokens.items()},
+        }
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the result of the forward pass; with gradient, keep what the record needs of it."""
@@ -100,51 +189,18 @@ class TokenRecorder:
             outputs: (2, R, W) log-probs and entropies.
             states: (1, tokens, hidden size) if packed, otherwise (R, length, hidden size).
         """
-        assert self.sample is not None
-        place = {row: index for index, row in enumerate(rows.tolist())}
-        sampled = [
-            (i, place[row]) for i, row in enumerate(self.sample.rows.tolist()) if row in place
-        ]
-        if not sampled:
-            return
-        own, at = (list(one) for one in zip(*sampled, strict=True))
-        positions = self.sample.positions[own].to(rows.device)
-        index = torch.tensor(at, device=rows.device)
+        own, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
+        positions, index = self.positions[own].to(rows.device), index.to(rows.device)
         first = first_predicting(
             *self.batch.take(rows).lengths(), outputs.shape[2], states.shape[1], self.packed
         )
-        self.own += own
+        self.own += own.tolist()
         self.current.append(outputs[:, index, positions])
         self.hidden.append(states.flatten(0, 1)[first[index] + positions])
 
     def line(self, ranks: Ranks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
-        assert self.sample is not None
-        assert self.statistics is not None
-        found = self._of_all_ranks(ranks)
-        rows, positions = self.sample.rows, self.sample.positions
-        advantages, lengths = self.batch.advantages[rows], self.batch.mask[rows].sum(dim=1)
-        logps, entropies, kept = self.statistics
-        of_tokens = {
-            "row": rows,
-            "position": positions,
-            "length": lengths,
-            "probability": logps.double().exp(),
-            "entropy": entropies,
-            "kept": kept,
-            "advantage": advantages,
-            "reward": self.rewards[rows],
-        }
-        return {
-            "step": self.step,
-            "vocab_size": self._vocab_size(),
-            "entropy_threshold": self.sample.threshold,
-            "kind": self.sample.kinds,
-            "weight": self.sample.weights,
-            **{name: values.tolist() for name, values in of_tokens.items()},
-            **self._texts(),
-            **self._of_current_policy(found),
-        }
+        return {**self.known, **self._texts(), **self._of_current_policy(self._of_all_ranks(ranks))}
 
     def _vocab_size(self) -> int:
         size: int = self.model.get_output_embeddings().weight.shape[0]
@@ -152,16 +208,11 @@ class TokenRecorder:
 
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
-        assert self.sample is not None
         ids: dict[str, list[Any]] = {"token_id": [], "before": [], "after": []}
         prompts, _ = self.batch.lengths()
-        starts = prompts[self.sample.rows.to(prompts.device)].tolist()
-        sampled = zip(
-            self.sample.rows.tolist(), self.sample.positions.tolist(), starts, strict=True
-        )
-        for row, position, start in sampled:
+        for row, position in zip(self.rows.tolist(), self.positions.tolist(), strict=True):
             text = self.sequences.ids[row][self.sequences.mask[row].bool()].tolist()
-            at = start + position
+            at = int(prompts[row]) + position
             ids["token_id"].append(text[at])
             ids["before"].append(text[max(at - TOKENS_BEFORE, 0) : at])
             ids["after"].append(text[at + 1 : at + 1 + TOKENS_AFTER])
@@ -175,9 +226,8 @@ class TokenRecorder:
             (n, 5 + 2 TOP): whether there was a pass, log-prob, entropy, whether the logits agree with them,
             collision, probabilities and ids of the most likely tokens.
         """
-        assert self.sample is not None
         device = self.batch.mask.device
-        found = torch.zeros(len(self.sample.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
+        found = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
         if ranks.largest(len(self.own)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
@@ -189,12 +239,10 @@ class TokenRecorder:
 
     def _fill(self, found: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         """Write the rows of this rank's tokens into `found`."""
-        assert self.sample is not None
         own = torch.tensor(self.own, device=found.device)
         current, hidden = torch.cat(self.current, dim=1), torch.cat(self.hidden)
         ids = self.sequences.ids.to(found.device)
-        rows, positions = self.sample.rows[self.own], self.sample.positions[self.own]
-        tokens = ids[rows, ids.shape[1] - self.sequences.width + positions]
+        tokens = ids[:, -self.sequences.width :][self.rows[self.own], self.positions[self.own]]
         found[own, 0] = 1.0
         found[own, 1], found[own, 2] = current.double()
         for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
@@ -219,40 +267,34 @@ class TokenRecorder:
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        assert self.sample is not None
-        passed = found[:, 0] > 0
+        passed, agrees = found[:, 0] > 0, found[:, 3] > 0
         logps, entropies, collision = found[:, 1], found[:, 2], found[:, 4]
-        rows, positions = self.sample.rows, self.sample.positions
-        old = self.batch.old_logps[rows, positions].double()
+        old = self.batch.old_logps[self.rows, self.positions].double()
         weights = self._weights(logps, old).where(passed, 0.0)
         # Exact numbers may not be negative, which rounding could make them where p is nearly 1.
         arguments = weights.unsqueeze(1), logps.unsqueeze(1)
         exact = logit_gradient_norm_sq(*arguments, collision.unsqueeze(1)).squeeze(1).clamp(min=0)
         bounds = gradient_norm_bounds(*arguments, entropies.unsqueeze(1), self._vocab_size())
-        agrees = found[:, 3] > 0
-        known = agrees | (weights == 0)
-        top_ids = found[:, 5 + TOP :].long().tolist()
 
-        def where(condition: Tensor, values: list[Any]) -> list[Any]:
-            return [v if c else None for c, v in zip(condition.tolist(), values, strict=True)]
+        def where(condition: Tensor, values: Tensor) -> list[Any]:
+            pairs = zip(condition.tolist(), values.tolist(), strict=True)
+            return [value if there else None for there, value in pairs]
 
         return {
-            "ratio": where(passed, (logps - old).clamp(max=80).exp().tolist()),
-            "current_probability": where(passed, logps.exp().tolist()),
-            "current_entropy": where(passed, entropies.tolist()),
-            "collision": where(agrees, collision.tolist()),
-            "top_tokens": where(agrees, top_ids),
-            "top_probabilities": where(agrees, found[:, 5 : 5 + TOP].tolist()),
-            "gradient_norm_sq": where(known, exact.tolist()),
+            "ratio": where(passed, (logps - old).clamp(max=80).exp()),
+            "current_probability": where(passed, logps.exp()),
+            "current_entropy": where(passed, entropies),
+            "collision": where(agrees, collision),
+            "top_tokens": where(agrees, found[:, 5 + TOP :].long()),
+            "top_probabilities": where(agrees, found[:, 5 : 5 + TOP]),
+            "gradient_norm_sq": where(agrees | (weights == 0), exact),
             "lower_bound": bounds[0].squeeze(1).tolist(),
             "upper_bound": bounds[1].squeeze(1).tolist(),
         }
 
     def _weights(self, logps: Tensor, old: Tensor) -> Tensor:
         """Return (n,) ratio * A, 0 where clipped: the derivative of the surrogate by the log-prob."""
-        assert self.sample is not None
-        rows, positions = self.sample.rows, self.sample.positions
-        method, advantages = self.method, self.batch.advantages[rows].double()
+        method, advantages = self.method, self.batch.advantages[self.rows].double()
         with torch.enable_grad():
             logps = logps.detach().requires_grad_()
             values = clipped_surrogate(
@@ -260,7 +302,7 @@ class TokenRecorder:
                 method.clip_low, method.clip_high, method.dual_clip,
             ).squeeze(1)  # fmt: skip
             if self.batch.importance is not None:
-                values = values * self.batch.importance[rows, positions]
+                values = values * self.batch.importance[self.rows, self.positions]
             (weights,) = torch.autograd.grad(values.sum(), logps)
         return weights
 

@@ -18,15 +18,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.methods import Method
+from stapo.methods import METHODS, Method
 from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
-from stapo.training.config import StapoConfig, check, given_settings, method_of
+from stapo.training.config import StapoConfig, check
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
-from stapo.training.ranks import AcceleratorRanks, whole_rollout
+from stapo.training.ranks import Ranks, whole_rollout
 from stapo.training.resumable import ResumableTrainer
 from stapo.training.rollouts import response_seed, seeded
 from stapo.training.sharding import reference_model, reshard, sum_in_float32
@@ -46,14 +46,14 @@ class StapoTrainer(ResumableTrainer):
     """Trains with any method of `stapo.methods`; otherwise used like TRL's GRPOTrainer.
 
     Args:
-        model: as for GRPOTrainer, a path or a model.
-        reward_funcs: as for GRPOTrainer.
+        model: a path or a model.
+        reward_funcs: as for GRPOTrainer, like the other arguments.
         args: settings.
-        *others: as for GRPOTrainer, from `train_dataset` on.
-        method: overrides `args.method`, for a method that has no name.
+        *others: from `train_dataset` on.
+        method: overrides `args.method`: one with other settings, or of one's own.
         on_metrics: called on the main process with the record of every optimiser step.
         on_tokens: called before that with the record of the step's sampled tokens, if tokens are recorded.
-        **named: as for GRPOTrainer.
+        **named: further arguments.
 
     Raises:
         ValueError: the update does not support the settings.
@@ -73,9 +73,7 @@ class StapoTrainer(ResumableTrainer):
         if not isinstance(args, StapoConfig):
             raise TypeError(f"args: expected a StapoConfig, found {type(args).__name__}")
         check(args)  # Again: they may have been changed.
-        if method is not None and given_settings(args):
-            raise ValueError(f"{', '.join(given_settings(args))}: set them in the method itself")
-        self.method = method or method_of(args)
+        self.method = method or METHODS[args.method]
         self.on_metrics, self.on_tokens = on_metrics, on_tokens
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
@@ -102,12 +100,8 @@ class StapoTrainer(ResumableTrainer):
         # In args it stays 0: TRL would load and shard a reference model in its own way.
         self.beta = self.method.kl_coefficient
         if self.beta:
-            self.ref_model = reference_model(
-                self.model,
-                self.accelerator,
-                temperature=args.temperature,
-                cast_lm_head_to_fp32=args.cast_lm_head_to_fp32,
-            )
+            head = {name: getattr(args, name) for name in ("temperature", "cast_lm_head_to_fp32")}
+            self.ref_model = reference_model(self.model, self.accelerator, **head)
         if self.use_vllm and self.vllm_mode == "colocate":
             engine = self.vllm_generation.llm
             engine.generate = seeded(engine.generate, self._response_seeds)
@@ -149,18 +143,11 @@ class StapoTrainer(ResumableTrainer):
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
         if ignored := output.keys() - {*TAKEN, *REPLACED}:
             names = ", ".join(sorted(ignored))
-            raise ValueError(
-                f"no update with tools, environments or images; the rollout has {names}"
-            )
+            about = "no update with tools, environments or images"
+            raise ValueError(f"{about}; the rollout has {names}")
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
-            with torch.no_grad():
-                output["old_per_token_logps"], _, _ = self._get_per_token_logps_and_entropies(
-                    self.model,
-                    torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1),
-                    torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1),
-                    output["completion_ids"].size(1),
-                )
+            output["old_per_token_logps"], _ = self._scored(self.model, output)
         output["old_entropies"] = self._behaviour_entropies
         if not self.model.training:
             return output
@@ -190,6 +177,14 @@ class StapoTrainer(ResumableTrainer):
         self._seconds["reward"] = perf_counter() - start
         return per_function
 
+    def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies (b, T) of the responses of a rollout, without gradient."""
+        sequences = _sequences(rollout)
+        logps, entropies, _ = self._get_per_token_logps_and_entropies(
+            model, sequences.ids, sequences.mask, sequences.width
+        )
+        return logps, entropies
+
     def _get_per_token_logps_and_entropies(
         self,
         model: Any,
@@ -205,16 +200,15 @@ class StapoTrainer(ResumableTrainer):
         policy are kept, for the token selection.
         """
         start = perf_counter()
-        responses = attention_mask[:, -logits_to_keep:].sum(dim=1)
-        prompts = attention_mask[:, :-logits_to_keep].sum(dim=1)
-        rows = torch.arange(len(responses), device=input_ids.device)
-        budget, packed = self.args.micro_batch_tokens, self.args.packed
-        parts = micro_batches(prompts, responses, rows, budget, packed)
-        ranks = AcceleratorRanks(self.accelerator, model)
+        mask = attention_mask[:, -logits_to_keep:]
+        lengths = attention_mask[:, :-logits_to_keep].sum(dim=1), mask.sum(dim=1)
+        rows = torch.arange(len(mask), device=input_ids.device)
+        parts = micro_batches(*lengths, rows, self.args.micro_batch_tokens, self.args.packed)
+        ranks = Ranks(self.accelerator, model)
         parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
         sequences = Sequences(input_ids, attention_mask, logits_to_keep)
         forward = partial(self._forward, model, sequences)
-        logps, entropies = without_gradient(forward, parts, attention_mask[:, -logits_to_keep:])
+        logps, entropies = without_gradient(forward, parts, mask)
         if model is self.model:
             self._behaviour_entropies = entropies
             self._seconds["old_logps"] = perf_counter() - start
@@ -299,13 +293,9 @@ class StapoTrainer(ResumableTrainer):
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
-        sequences = Sequences(
-            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
-            batch.mask.shape[1],
-        )
+        sequences = _sequences(inputs)
         forward = partial(self._forward, model, sequences)
-        ranks = AcceleratorRanks(self.accelerator, model)
+        ranks = Ranks(self.accelerator, model)
         tokens = self._token_recorder(forward, batch, sequences, inputs["rewards"])
         loss, record = update(
             tokens.forward if tokens else forward,
@@ -342,10 +332,9 @@ class StapoTrainer(ResumableTrainer):
         self, forward: Forward, batch: MiniBatch, sequences: Sequences, rewards: Tensor
     ) -> TokenRecorder | None:
         """Return what records tokens of this step, None if no tokens are recorded."""
-        if self.on_tokens is None:
+        if self.on_tokens is None:  # Then the training may have no steps.
             return None
-        size = rows_per_step(self.args.token_records_mb, self.state.max_steps)
-        if size == 0:
+        if (size := rows_per_step(self.args.token_records_mb, self.state.max_steps)) == 0:
             return None
         return TokenRecorder(
             model=self.accelerator.unwrap_model(self.model),
@@ -378,19 +367,23 @@ class StapoTrainer(ResumableTrainer):
                     self.on_tokens(tokens)
                 if self.on_metrics is not None:
                     self.on_metrics(record)
-            curves = {name: getattr(record, name) for name in (*NUMBERS, *COUNTS, *OF_VLLM)}
-            del curves["step"]
-            logs |= {f"stapo/{name}": v for name, v in curves.items() if v is not None}
+            for name in (*NUMBERS, *COUNTS, *OF_VLLM):
+                if name != "step" and (value := getattr(record, name)) is not None:
+                    logs[f"stapo/{name}"] = value
         super().log(logs, start_time)
 
 
-def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:
-    """Return the input of the update for a mini-batch with TRL's names.
+def _sequences(inputs: dict[str, Tensor]) -> Sequences:
+    """Return prompts and responses of tensors with TRL's names."""
+    ids, mask = (
+        torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)
+        for name in ("ids", "mask")
+    )
+    return Sequences(ids, mask, inputs["completion_ids"].shape[1])
 
-    Args:
-        inputs: tensors of the whole mini-batch.
-        correction: cap of the importance weights of vLLM's tokens, None for no weights.
-    """
+
+def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:
+    """Return the input of the update for tensors with TRL's names; `correction` caps importance weights."""
     old, rollout = inputs["old_per_token_logps"], inputs.get("sampling_per_token_logps")
     importance = None
     if rollout is not None and correction is not None:

@@ -7,20 +7,23 @@ ranks as four operations.
 B sequences, T response positions; log-probs and entropies in nats.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from stapo.methods import Method
-from stapo.objective import at_resolution, clipped_surrogate, kl_k3
+from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
+from stapo.study.code import SEED, found_path, load
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
+from stapo.training.own_functions import own_function
 from stapo.training.ranks import Ranks
-from stapo.training.selections import selection_of
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
@@ -102,9 +105,12 @@ def update(
     counted = Counted(*sums.tolist())
     scopes = None
     if method.spec.has_threshold:
-        scopes = mask_scope(
-            kept, batch.mask, keep, _scopes(batch, ranks, micro_batch_tokens, packed)
-        )
+        rows = torch.arange(len(batch.mask), device=batch.mask.device)
+        parts_of = {
+            "micro_batch": micro_batches(*batch.lengths(), rows, micro_batch_tokens, packed),
+            "rank": list(rows.chunk(ranks.number)),
+        }
+        scopes = mask_scope(kept, batch.mask, keep, parts_of)
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
 
@@ -131,15 +137,7 @@ def select(
     """Return the (R, T) mask of tokens that a method keeps in a mini-batch of these rows alone.
 
     Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
-    equal ones.
-
-    Args:
-        method: method with the selection.
-        logps: (R, T) log-probs for the selection.
-        entropies: (R, T) entropies for the selection.
-        advantages: (R,) advantages.
-        mask: (R, T) bool, response tokens.
-        seed: seed for a random selection.
+    equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
     """
     chosen, draws = selection_of(method)
     drawn = {"seed": seed} if draws else {}
@@ -148,17 +146,45 @@ def select(
     )
 
 
+def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
+    """Return the token selection of a method, and whether it takes the seed of the step.
+
+    Raises:
+        StudyError: a function of the study's own is missing or has changed.
+    """
+    if not method.is_own:
+        return SELECTIONS[method.selection], method.spec.draws
+    return _own(method.selection, method.selection_sha256)
+
+
+@cache
+def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
+    function, place = load(reference, sha256), found_path(reference)
+
+    def select(
+        logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
+    ) -> Tensor:
+        # Copies: a function that changes its arguments must not change the trainer's tables.
+        tables = (table.clone() for table in (logps, entropies, advantages, mask))
+        with own_function(reference, place):
+            keep = function(*tables, **arguments)
+        found = type(keep).__name__
+        if isinstance(keep, Tensor):
+            found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
+        if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
+            raise ValueError(f"{reference}: expected {wanted}, found {found}; fix the function")
+        assert isinstance(keep, Tensor)
+        if (keep & ~mask).any():
+            raise ValueError(f"{reference}: keeps positions outside mask; return `mask & ...`")
+        return keep
+
+    return select, SEED in inspect.signature(function).parameters
+
+
 def without_gradient(
     forward: Forward, parts: list[Tensor], like: Tensor, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the rows in `parts`, 0 for all other rows.
-
-    Args:
-        forward: forward pass of the policy or of the reference model.
-        parts: micro-batches, (R,) rows each.
-        like: (B, T) tensor with the shape and device of the result.
-        dtype: data type of the result.
-    """
+    """Return log-probs and entropies of the rows in `parts`, 0 for all other rows, in the shape of `like`."""
     logps = torch.zeros(like.shape, dtype=dtype, device=like.device)
     entropies = torch.zeros_like(logps)
     with torch.no_grad():
@@ -214,16 +240,15 @@ def _accumulate(
 def micro_batch_loss(
     logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of some sequences; the sum over all micro-batches and ranks is the loss of the batch.
+    """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
+
+    The sum over all micro-batches and ranks is the loss of the mini-batch.
 
     Args:
         logps: (R, W) current log-probs, with gradient.
         batch: the same sequences, (R, W) or wider.
         weights: their rows of `token_weights` of the whole mini-batch, (R, W) or wider.
         method: clip, KL coefficient.
-
-    Returns:
-        The loss, and (NUM_SUMS,) sums in double precision without gradient.
     """
     width = logps.shape[1]
     mask, old_logps, advantages = (
@@ -252,12 +277,3 @@ def micro_batch_loss(
         (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
     ]
     return loss, torch.stack([value.double() for value in sums])
-
-
-def _scopes(batch: MiniBatch, ranks: Ranks, budget: int, packed: bool) -> dict[str, list[Tensor]]:
-    """Return the parts of the mini-batch for `mask_scope`: its micro-batches, and the rows of each rank."""
-    rows = torch.arange(len(batch.mask), device=batch.mask.device)
-    return {
-        "micro_batch": micro_batches(*batch.lengths(), rows, budget, packed),
-        "rank": list(rows.chunk(ranks.number)),
-    }

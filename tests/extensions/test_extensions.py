@@ -45,7 +45,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         "stapo/analysis/figures/kept.py": (
             "",
             '"""Kept tokens."""\nfrom stapo.exhibits import Exhibit\nEXHIBIT = Exhibit(title="Kept tokens")\n'
-            "def make(artefacts):\n    from stapo.analysis.steps import over_steps\n"
+            "def make(artefacts):\n    from stapo.analysis.curves import over_steps\n"
             '    return over_steps(artefacts, "reward", EXHIBIT.title, "reward again")\n',
         )
     },

@@ -1,27 +1,22 @@
 """Our update beside TRL's on identical rollouts, in one process: `make bench`.
 
-Prints times of one optimiser step's forward and backward passes as ratios, peak memory, and how far the
-gradients are apart. TRL's update is `GRPOTrainer._compute_loss` with its "dapo" loss, micro-batch by
-micro-batch, padded to the longest response of the rollout as its trainer hands them over. "Sorted" is the
-same loss fed with our micro-batches (sorted by length, trimmed), so what is left is what leaving out
-sequences of zero advantage brings. No test: nothing here is asserted, shared machines are noisy.
+Prints times of one optimiser step's forward and backward passes as ratios, and how far the gradients are
+apart; `tests/gpu/loop.py` measures memory too. TRL's update is `GRPOTrainer._compute_loss` with its "dapo"
+loss, micro-batch by micro-batch, padded to the longest response of the rollout as its trainer hands them
+over. "Sorted" is the same loss fed with our micro-batches (sorted by length, trimmed), so what is left is
+what leaving out sequences of zero advantage brings. Nothing is asserted: shared machines are noisy.
 """
 
 import argparse
 import copy
-import ctypes
-import gc
 import math
-import re
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from datasets import Dataset
@@ -31,9 +26,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from stapo.methods import METHODS
 from stapo.models.tiny import build_tokenizer
-from stapo.training import update as update_module
 from stapo.training.config import StapoConfig
 from stapo.training.minibatch import micro_batches
 from stapo.training.trainer import StapoTrainer
@@ -185,57 +178,22 @@ def gradient(model: Any) -> Tensor:
     return torch.cat([p.grad.detach().float().flatten() for p in model.parameters()])
 
 
-class Peak:
-    """Peak memory above what is held at the start, in MiB: allocated on a GPU, resident on a CPU."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-
-    def start(self) -> None:
-        """Forget earlier peaks."""
-        gc.collect()
-        if self.device != "cpu":
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            self.held = torch.cuda.memory_allocated() / 2**20
-            return
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
-        self.held = self._resident("VmRSS")
-
-    def stop(self) -> float:
-        """Return the peak since `start`."""
-        if self.device != "cpu":
-            torch.cuda.synchronize()
-            return torch.cuda.max_memory_allocated() / 2**20 - self.held
-        return self._resident("VmHWM") - self.held
-
-    @staticmethod
-    def _resident(field: str) -> float:
-        (found,) = re.findall(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        return int(found) / 1024
-
-
 def measure(
-    updates: dict[str, tuple[Any, Callable[[], Any]]], rounds: int, peak: Peak
-) -> dict[str, tuple[float, float, Tensor]]:
-    """Return median seconds, peak memory and gradient of each update, taken in turns."""
+    updates: dict[str, tuple[Any, Callable[[], Any]]], rounds: int, device: str
+) -> dict[str, tuple[float, Tensor]]:
+    """Return median seconds and gradient of each update, taken in turns."""
     times: dict[str, list[float]] = {name: [] for name in updates}
-    memory: dict[str, list[float]] = {name: [] for name in updates}
     gradients: dict[str, Tensor] = {}
     for _ in range(rounds):
         for name, (model, update) in updates.items():
             model.zero_grad()
-            peak.start()
             start = perf_counter()
             update()
-            memory[name].append(peak.stop())
+            if device != "cpu":
+                torch.cuda.synchronize()
             times[name].append(perf_counter() - start)
             gradients[name] = gradient(model)
-    return {
-        name: (statistics.median(times[name]), max(memory[name]), gradients[name])
-        for name in updates
-    }
+    return {name: (statistics.median(times[name]), gradients[name]) for name in updates}
 
 
 def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
@@ -244,14 +202,7 @@ def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
     trl.model.train()
     ours.model.train()
     table = Table(title=f"One update of {scale.num_sequences} responses on {device}")
-    for column in (
-        "groups without variance",
-        "update",
-        "seconds",
-        "TRL / update",
-        "peak MiB",
-        "gradient",
-    ):
+    for column in ("groups without variance", "update", "seconds", "TRL / update", "gradient"):
         table.add_column(column, justify="left" if column == "update" else "right")
     for share in (0.5, 0.0):
         batch = rollout(scale, device, share)
@@ -259,26 +210,20 @@ def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
         rows = torch.arange(scale.num_sequences, device=device)
         lengths = (batch["prompt_mask"].sum(dim=1), batch["completion_mask"].sum(dim=1))
         by_length = micro_batches(*lengths, rows, scale.micro_batch_tokens)
-        updates = {
+        updates: dict[str, tuple[Any, Callable[[], Any]]] = {
             f"TRL, {size} rows": (
-                trl.model,
-                partial(trl_update, trl, batch, rows.split(size), False),
+                trl.model, partial(trl_update, trl, batch, rows.split(size), False)
             )
             for size in scale.trl_micro_batches
-        }
-        updates["TRL's loss, sorted"] = (
-            trl.model,
-            partial(trl_update, trl, batch, by_length, True),
-        )
-        updates["ours"] = (ours.model, partial(ours._accumulate_gradients, ours.model, batch))
-        found = measure(updates, rounds, Peak(device))
-        baseline, _, expected = next(iter(found.values()))
-        for name, (seconds, mebibytes, own) in found.items():
+        }  # fmt: skip
+        updates["TRL's loss, sorted"] = trl.model, partial(trl_update, trl, batch, by_length, True)
+        updates["ours"] = ours.model, partial(ours._accumulate_gradients, ours.model, batch)
+        found = measure(updates, rounds, device)
+        baseline, expected = next(iter(found.values()))
+        for name, (seconds, own) in found.items():
             apart = ((own - expected).norm() / expected.norm()).item()
-            table.add_row(
-                f"{share:.0%}", name, f"{seconds:.2f}", f"{baseline / seconds:.2f}x",
-                f"{mebibytes:.0f}", f"{apart:.1e}",
-            )  # fmt: skip
+            ratio = f"{baseline / seconds:.2f}x"
+            table.add_row(f"{share:.0%}", name, f"{seconds:.2f}", ratio, f"{apart:.1e}")
     console.print(table)
 
 
@@ -293,64 +238,8 @@ def with_statistics(trainer: StapoTrainer, batch: dict[str, Tensor]) -> None:
     batch["old_per_token_logps"], batch["old_entropies"] = logps, entropies
 
 
-def cost_of_selection(scale: Scale, device: str, rounds: int, console: Console) -> None:
-    """Print what S2T costs: whole updates in turns, and the selection's own time within one."""
-    _, trainer = trainers(scale, device)
-    trainer.model.train()
-    batch = rollout(scale, device, 0.0)
-    with_statistics(trainer, batch)
-    spent: list[float] = []
-
-    def timed(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            start = perf_counter()
-            result = original(*args)
-            if device != "cpu":
-                torch.cuda.synchronize()
-            spent.append(perf_counter() - start)
-            return result
-
-        return call
-
-    seconds: dict[str, list[float]] = {"justrl": [], "stapo": []}
-    shares = []
-    for _ in range(rounds):
-        for name, times in seconds.items():
-            # Random tokens are rare ones: all of positive advantage are candidates at this tau_p.
-            trainer.method = METHODS[name]
-            trainer.model.zero_grad()
-            spent.clear()
-            with (
-                patch.object(update_module, "select", timed(update_module.select)),
-                patch.object(update_module, "mask_scope", timed(update_module.mask_scope)),
-            ):
-                start = perf_counter()
-                trainer._accumulate_gradients(trainer.model, batch)
-                if device != "cpu":
-                    torch.cuda.synchronize()
-                times.append(perf_counter() - start)
-            if name == "stapo":
-                shares.append(
-                    max(spent) / times[-1] if len(spent) == 1 else _outer(spent) / times[-1]
-                )
-    ratios = [b / a for a, b in zip(seconds["justrl"], seconds["stapo"], strict=True)]
-    record = trainer._record
-    assert record is not None
-    console.print(
-        f"S2T with its mask-scope meter, {record.num_candidates} candidates, {record.num_silenced} of "
-        f"{record.num_tokens} tokens silenced; medians of {rounds} pairs:\n"
-        f"  update with STAPO / update with JustRL: {statistics.median(ratios):.3f}\n"
-        f"  selection and meter within the update: {statistics.median(shares):.2%}"
-    )
-
-
-def _outer(spent: list[float]) -> float:
-    """Return selection plus meter: the first call, and the last, which contains those between."""
-    return spent[0] + spent[-1]
-
-
 def main() -> None:
-    """Run both comparisons on the CPU, and on a GPU where there is one."""
+    """Compare on the CPU, and on a GPU where there is one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="repetitions, medians are shown")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
@@ -360,7 +249,6 @@ def main() -> None:
     for device in [arguments.device] if arguments.device else devices:
         scale = CPU if device == "cpu" else GPU
         compare(scale, device, arguments.rounds, console)
-        cost_of_selection(scale, device, 3 * arguments.rounds, console)
         console.print(
             f"{device}: {torch.get_num_threads()} threads, torch {torch.__version__}, {scale}"
         )

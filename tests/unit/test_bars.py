@@ -2,9 +2,6 @@
 
 import re
 
-from huggingface_hub.utils import are_progress_bars_disabled
-from transformers.utils import logging as transformers_logging
-
 from stapo import bars
 
 
@@ -21,14 +18,3 @@ def test_in_a_log_each_state_is_a_line(monkeypatch, capsys):
     first, *_, last = said.splitlines()
     assert first.startswith("generating: 1 of 4 responses, ")
     assert re.fullmatch(r"generating: 3 of 4 responses, +[\d.,]+response/s, b, [\d:]+ left", last)
-
-
-def test_transformers_shows_no_bars_of_files(monkeypatch, capfd):
-    monkeypatch.setattr(transformers_logging, "_tqdm_active", True)
-    for shown_by_default in (True, False):
-        with transformers_logging.tqdm(["file"], desc="Writing model shards") as shown:
-            assert [*shown] == ["file"]
-        assert ("Writing model shards" in capfd.readouterr().err) == shown_by_default
-        bars.only_ours()
-    # A download of gigabytes without a word would look dead.
-    assert not are_progress_bars_disabled()

@@ -8,7 +8,6 @@ import pytest
 from stapo.files import (
     DamagedFileError,
     append_jsonl,
-    read_json,
     read_jsonl,
     read_published,
     replace_directory,
@@ -78,13 +77,6 @@ def test_a_file_written_atomically_has_no_unfinished_line_and_every_field(tmp_pa
     ):
         read_published(path, ["a"])
     assert read_published(tmp_path / "absent") == []
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"a": 1'])
-def test_a_damaged_json_file_is_one_line(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(DamagedFileError, match=r"config\.json: truncated or corrupt"):
-        read_json(tmp_path / "config.json")
 
 
 def test_a_work_directory_of_another_configuration_is_refused(tmp_path):

@@ -104,11 +104,3 @@ def test_a_hub_that_cannot_be_reached_is_not_asked(online, waits, capsys):
     said = capsys.readouterr().err
     assert said.startswith("http://127.0.0.1:9 cannot be reached ([Errno 111]")
     assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", [OFFLINE[0], PROXIES[0]])
-def test_with_a_proxy_or_offline_nothing_is_looked_at(online, waits, name):
-    online.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    online.setenv(name, "1")
-    offline_if_unreachable()
-    assert (waits, hub.os.environ[OFFLINE[1]]) == ([], "")

@@ -1,6 +1,8 @@
 """Imports point one way."""
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -54,3 +56,8 @@ def test_the_objective_knows_torch_and_nothing_else():
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 assert name.split(".")[0] in ("torch", "math", "typing", "collections", "stapo")
+
+
+def test_study_and_program_start_without_torch():
+    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,11 +1,11 @@
 """The search for the miniature's regime: what it may train, and that it goes on from its log."""
 
 import importlib.util
-import json
 
 import pytest
 import yaml
 
+from stapo.files import write_jsonl
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
 from stapo.study import read_study
@@ -28,57 +28,31 @@ def elsewhere(tmp_path, monkeypatch):
     def train(path, cores):
         study = read_study(path)
         trained.append(study.name)
+        quarter = study.training.steps // 4
+        seconds = {"rollout": 15 / quarter, "generate": 9.0, "update": 30 / quarter}
+        shared = {"candidate_fraction": 0.001, "seconds": seconds}
         for run in study.runs():
-            metrics = tmp_path / f"results/{study.name}/runs/{run}/metrics.jsonl"
-            metrics.parent.mkdir(parents=True, exist_ok=True)
-            quarter = study.training.steps // 4
             steps = [
-                {
-                    "entropy": entropy,
-                    "reward": reward,
-                    "candidate_fraction": 0.001,
-                    "seconds": {"rollout": 15 / quarter, "generate": 9.0, "update": 30 / quarter},
-                }
+                {"entropy": entropy, "reward": reward, **shared}
                 for entropy, reward in ((0.4, -0.5), (0.4, 0.0), (0.8, 0.5), (0.1, 0.25))
                 for _ in range(quarter)
             ]
-            metrics.write_text("".join(json.dumps(step) + "\n" for step in steps))
+            write_jsonl(tmp_path / f"results/{study.name}/runs/{run}/metrics.jsonl", steps)
         return True
 
     monkeypatch.setattr(regimes, "train", train)
     return trained
 
 
-@pytest.mark.parametrize("name", SEARCH["regimes"])
-def test_a_regime_is_a_study_of_the_two_baselines_on_seeds_that_are_not_reported(
-    name, elsewhere, tmp_path
-):
-    study, reported = (
-        read_study(regimes.write_study(SEARCH, name)),
-        read_study(STUDIES / "miniature.yaml"),
-    )
-    assert {run.method for run in study.runs()} == {"grpo", "justrl"}
-    assert {run.seed for run in study.runs()}.isdisjoint(reported.run.seeds)
-    assert study.training.steps == reported.training.steps
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "learning_rate"), [("fast", 0.8, 1e-3), ("few-words", 0.1, 3e-4)]
-)
-def test_a_regime_changes_what_it_says_of_the_first_one(name, words, learning_rate, elsewhere):
-    study = read_study(regimes.write_study(SEARCH, name))
-    assert study.models["0.25M"].connecting_word_rate == words
-    assert study.models["0.25M"].slip_rate == 0.01
-    assert study.training.learning_rate == learning_rate
-
-
-def test_regimes_differ_from_one_another(elsewhere):
-    runs = [
-        jobs_of(study).one("train", run).fingerprint
-        for study in (read_study(regimes.write_study(SEARCH, name)) for name in SEARCH["regimes"])
-        for run in study.runs()
-    ]
-    assert len(set(runs)) == len(runs)
+def test_regimes_differ_and_are_of_the_two_baselines_on_seeds_that_are_not_reported(elsewhere):
+    reported, fingerprints = read_study(STUDIES / "miniature.yaml"), []
+    for name in SEARCH["regimes"]:
+        study = read_study(regimes.write_study(SEARCH, name))
+        assert {run.method for run in study.runs()} == {"grpo", "justrl"}
+        assert {run.seed for run in study.runs()}.isdisjoint(reported.run.seeds)
+        assert study.training.steps == reported.training.steps
+        fingerprints += [jobs_of(study).one("train", run).fingerprint for run in study.runs()]
+    assert len({*fingerprints}) == len(fingerprints)
 
 
 def test_the_log_has_a_row_for_each_training_and_the_search_goes_on_from_it(elsewhere):
@@ -86,15 +60,12 @@ def test_the_log_has_a_row_for_each_training_and_the_search_goes_on_from_it(else
     assert elsewhere == [f"regime-{name}" for name in SEARCH["regimes"]]
     rows = regimes.logged()
     assert len(rows) == len(SEARCH["regimes"]) * len(SEARCH["methods"]) * len(SEARCH["seeds"])
-    first = rows[0]
-    assert (first["reward_first"], first["reward_best"], first["reward_last"]) == (
-        "-0.5",
-        "0.5",
-        "0.25",
-    )
-    assert (first["entropy_first"], first["entropy_last"]) == ("0.4", "0.1")
-    assert (first["lowest_entropy"], first["highest_entropy"]) == ("0.25", "2.0")
-    assert (first["candidates_percent"], first["minutes"]) == ("0.1", "3.0")
+    expected = {
+        "reward_first": "-0.5", "reward_best": "0.5", "reward_last": "0.25", "entropy_first": "0.4",
+        "entropy_last": "0.1", "lowest_entropy": "0.25", "highest_entropy": "2.0",
+        "candidates_percent": "0.1", "minutes": "3.0",
+    }  # fmt: skip
+    assert rows[0].items() >= expected.items()
 
     del elsewhere[:]
     lines = regimes.LOG.read_text().splitlines(keepends=True)
@@ -102,9 +73,3 @@ def test_the_log_has_a_row_for_each_training_and_the_search_goes_on_from_it(else
     assert regimes.main() == 0
     assert elsewhere == [f"regime-{list(SEARCH['regimes'])[-1]}"]
     assert regimes.LOG.read_text() == "".join(lines)
-
-
-def test_a_regime_that_failed_is_not_in_the_log(elsewhere, monkeypatch):
-    monkeypatch.setattr(regimes, "train", lambda path, cores: False)
-    assert regimes.main() == 1
-    assert regimes.logged() == []

@@ -6,7 +6,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from stapo.text import markdown, plain, refused, shorten, visible
+from stapo.text import markdown, plain, refused, visible
 
 HIDDEN = [
     *"\x00\x07\x08\x0b\r\x1b\x7f\x85\xa0\xad",  # Controls, and what looks like a space or like nothing.
@@ -36,11 +36,6 @@ def test_a_line_of_a_log_is_short_and_has_no_colours():
     assert len(plain("z" * 1000)) == 161
 
 
-def test_a_shortened_text_says_that_there_is_more():
-    assert shorten("abc", 3) == "abc"
-    assert shorten("abcd", 3) == "abc…"
-
-
 def test_what_a_setting_may_not_hold_is_named():
     assert refused("Größe 字 ✅\u200d \xa0") is None
     for character in "\n\x1b\ud800\u202e\u200b\u2028\u2029":
@@ -67,15 +62,3 @@ def test_markdown_shows_markup_as_it_is_written(text):
     assert "://" not in markdown(text)
     assert "www." not in markdown(text).lower()
     assert "$" not in markdown(text).replace(r"\$", "")
-
-
-def test_a_definition_of_a_link_is_none_behind_spaces_either():
-    assert markdown("  [a]: b") == r"  \[a]: b"
-
-
-def test_ordinary_sentences_are_left_alone():
-    for text in (
-        "mean over sizes: -2.13 % [-4.82, +0.48] (tiny -2.13 % over JustRL), 20-Entropy: avg@4.",
-        "v4 and v5 [read in a primary text]: the entropy collapses.",
-    ):
-        assert markdown(text) == text

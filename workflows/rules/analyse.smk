@@ -84,7 +84,10 @@ rule report:
 
 rule provenance:
     input:
-        JOBS.one("provenance", "").inputs,
+        # Not what the evidence is made from: thousands of files, which Snakemake would look up once more.
+        sorted(
+            {*JOBS.one("provenance", "").inputs} - {*JOBS.one("evidence", "").inputs}
+        ),
     output:
         at(paths.PROVENANCE),
         at(paths.CHECKSUMS),

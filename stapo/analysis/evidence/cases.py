@@ -1,87 +1,64 @@
 """Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand.
 
 Of each method and size: the silenced tokens with the largest gradient norms, and a random sample of all
-silenced tokens of its trainings (a token is drawn with a probability proportional to its weight, by a hash
-of its place). Under methods that silence nothing, these are tokens that S2T would have silenced.
+silenced tokens of its trainings. Under methods that silence nothing, these are tokens that S2T would have
+silenced.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stapo.analysis.evidence.categories import TITLES, category_of
-from stapo.analysis.evidence.cells import literal, top_text
-from stapo.analysis.evidence.recorded import Recorded, order_of
+from stapo.analysis.evidence.recorded import Recorded
 
 LARGEST, RANDOM = 3, 3
 """Number of cases of each choice, per method and size; our choice."""
 BEFORE, AFTER = 60, 20
 """Characters of the context that the table shows."""
+WHITE = {" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"}
+"""White space -> the sign that stands for it where a token is shown alone."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A silenced token."""
+def cases(one: Recorded) -> Iterator[SimpleNamespace]:
+    """Yield the cases of one method and size: those of the largest norms first.
 
-    size: str
-    title: str
-    chosen: str
-    seed: int
-    step: int
-    context: str
-    """Text around the token, which is in brackets."""
-    token: str
-    probability: float
-    entropy: float
-    advantage: float
-    norm: float
-    top: str
-    """Most likely tokens with their probabilities in percent."""
-    category: str
-    kept: bool
-
-
-def cases(one: Recorded) -> Iterator[Case]:
-    """Yield the cases of one method and size: those of the largest norms first."""
-    silenced = np.flatnonzero(one.silenced)
-    norms = np.where(one.measured, one.norm, 0.0)[silenced]
-    largest = silenced[np.lexsort((order_of(one.frame)[silenced], -norms))][:LARGEST]
-    others = [place for place in drawn_in_order(one, silenced) if place not in largest]
-    yield from _cases(one, largest, "largest norm")
-    yield from _cases(one, others[:RANDOM], "random")
+    Each is a namespace of the columns of the records, and of size, title (of the method), chosen (how),
+    norm, context (with the token in brackets), top (the most likely tokens, in percent) and category.
+    """
+    norms = np.where(one.silenced & one.measured, one.norm, 0.0)
+    shuffled = one.shuffled(one.silenced)
+    largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
+    others = [place for place in one.drawn(one.silenced) if place not in largest][:RANDOM]
+    places = [*largest, *others]
+    rows = one.frame.iloc[places].assign(
+        size=one.size,
+        title=one.title,
+        chosen=["largest norm"] * len(largest) + ["random"] * len(others),
+        norm=one.norm[places],
+    )
+    for found in rows.to_dict("records"):
+        row = SimpleNamespace(**{str(name): value for name, value in found.items()})
+        row.context = context_of(row.before, row.token, row.after)
+        row.top = top_text(row.top_tokens, row.top_probabilities)
+        row.category = TITLES[category_of(row.token, row.top_tokens)]
+        row.token = literal(row.token)
+        yield row
 
 
-def drawn_in_order(one: Recorded, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return tokens in the order of random draws with probabilities proportional to their weights."""
-    uniform = (order_of(one.frame)[places].astype(float) + 1) / 2.0**64
-    drawn: NDArray[np.int64] = places[
-        np.argsort(-np.log(uniform) / one.sample.weight[places], kind="stable")
-    ]
-    return drawn
+def literal(token: str) -> str:
+    """Return a token with signs for its white space, so that every token can be seen."""
+    return "".join(WHITE.get(character, character) for character in token)
 
 
-def _cases(one: Recorded, places: Iterable[int], chosen: str) -> Iterator[Case]:
-    norms = one.norm
-    for place in places:
-        record = one.frame.iloc[int(place)]
-        yield Case(
-            size=one.size,
-            title=one.title,
-            chosen=chosen,
-            seed=int(record["seed"]),
-            step=int(record["step"]),
-            context=context_of(record["before"], record["token"], record["after"]),
-            token=literal(record["token"]),
-            probability=float(record["probability"]),
-            entropy=float(record["entropy"]),
-            advantage=float(record["advantage"]),
-            norm=float(norms[place]),
-            top=top_text(record["top_tokens"], record["top_probabilities"]),
-            category=TITLES[category_of(record["token"], record["top_tokens"])],
-            kept=bool(record["kept"]),
-        )
+def top_text(tokens: Any, probabilities: Any) -> str:
+    """Return the most likely tokens with their probabilities in percent; empty if they are unknown."""
+    if tokens is None or probabilities is None:
+        return ""
+    pairs = zip(tokens, probabilities, strict=True)
+    return ", ".join(f"{literal(token)} {100 * float(p):.3g}" for token, p in pairs)
 
 
 def context_of(before: str, token: str, after: str) -> str:

@@ -100,16 +100,12 @@ def variance(sample: Sample, contributions: Array) -> float:
     """Return the variance of the weighted sum of the tokens' contributions (n,)."""
     weighted = sample.weight * contributions
     if sample.trainings > 1:
-        sums = _sums(sample.training, weighted, sample.trainings)
+        sums = np.bincount(sample.training, weighted, minlength=sample.trainings).astype(float)
         return _spread(sums, np.zeros(sample.trainings, np.int64), sample.trainings)
     if not len(weighted):
         return 0.0
-    return _spread(_sums(sample.prompt, weighted), sample.step, sample.prompts_per_step)
-
-
-def _sums(group: Indices, values: Array, groups: int = 0) -> Array:
-    """Return the sum of the values of each group, of at least `groups` groups."""
-    return np.bincount(group, values, minlength=groups).astype(float)
+    sums = np.bincount(sample.prompt, weighted).astype(float)
+    return _spread(sums, sample.step, sample.prompts_per_step)
 
 
 def _spread(sums: Array, group: Indices, size: int) -> float:
@@ -122,24 +118,23 @@ def _spread(sums: Array, group: Indices, size: int) -> float:
     """
     there = np.bincount(group)
     units = np.maximum(there, size)
-    means = _sums(group, sums) / units
-    squares = _sums(group, (sums - means[group]) ** 2) + (units - there) * means**2
+    means = np.bincount(group, sums) / units
+    squares = np.bincount(group, (sums - means[group]) ** 2) + (units - there) * means**2
     # The variance of a single unit is unknown: its square is too large rather than too small.
-    alone = _sums(group, sums**2)
+    alone = np.bincount(group, sums**2)
     parts = np.where(units > 1, squares * units / np.maximum(units - 1, 1), alone)
     return fsum(parts.tolist())
 
 
 def count(sample: Sample, part: Mask, possible: Mask | None = None) -> Estimate:
     """Return the number of tokens of a class, per training; arguments as for `share`."""
-    everything, trainings = np.ones(len(part), bool), sample.trainings
-    tokens = total(sample, everything)
-    if not tokens:
+    everything = np.ones(len(part), bool)
+    if not (tokens := total(sample, everything) / sample.trainings):
         return Estimate(0.0, 0.0, 0.0, 0)
-    spread = variance(sample, part / tokens)
+    spread = variance(sample, part / (tokens * sample.trainings))
     found = _share(sample, part, everything, spread, possible)
-    low, high = (end * tokens / trainings for end in (found.low, found.high))
-    return Estimate(total(sample, part) / trainings, low, high, found.records)
+    value = total(sample, part) / sample.trainings
+    return Estimate(value, tokens * found.low, tokens * found.high, found.records)
 
 
 def share(sample: Sample, part: Mask, whole: Mask, possible: Mask | None = None) -> Estimate:
@@ -151,8 +146,7 @@ def share(sample: Sample, part: Mask, whole: Mask, possible: Mask | None = None)
         whole: (n,) tokens of the class that contains it.
         possible: (n,) tokens of the strata in which the class can occur; None for all.
     """
-    size = total(sample, whole)
-    if not size:
+    if not (size := total(sample, whole)):
         return Estimate(nan, nan, nan, 0)
     value = total(sample, part) / size
     return _share(sample, part, whole, variance(sample, (part - value * whole) / size), possible)
@@ -167,14 +161,10 @@ def _share(
     if spread > 0 and 0 < value < 1:
         low, high = _clopper_pearson(value, spread, sample.trainings)
         return Estimate(value, min(low, value), max(high, value), records)
-    unit = UNSEEN * _largest(sample, whole if possible is None else possible) / size
+    weights = sample.weight[whole if possible is None else possible]
+    unit = UNSEEN * float(weights.max(initial=1.0)) / size
     low = max(value - unit, 0.0) if value == 1 else value
     return Estimate(value, low, min(value + unit, 1.0) if value == 0 else value, records)
-
-
-def _largest(sample: Sample, of: Mask) -> float:
-    """Return the largest weight in some strata; 1 without a recorded token."""
-    return float(sample.weight[of].max(initial=1.0))
 
 
 def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float, float]:

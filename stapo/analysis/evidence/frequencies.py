@@ -12,7 +12,7 @@ only these words are known here, so that "not known" says nothing about a token.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.evidence.cells import literal
+from stapo.analysis.evidence.cases import literal
 from stapo.analysis.evidence.estimates import Estimate, share
 from stapo.analysis.evidence.recorded import Recorded
 from stapo.reference import confidence, paper

@@ -1,28 +1,33 @@
-"""Quadrants of probability and entropy of the tokens of correct answers (A > 0).
+"""Quadrants of tokens by probability and entropy: 4 of tokens with A > 0, 4 more of those with A < 0.
 
-Of each quadrant: its tokens per training; its density, the share in all tokens with A > 0; the mean norm of
-the surrogate's gradient at the logits of a token, without the loss's divisor (0 where the ratio is
-clipped), and by how many percent it exceeds that of the quadrant of high probability and high entropy; its
-share in the sum of squared norms over all tokens with A > 0. Thresholds are those of `recorded`.
+v4 and v5 of the paper have the four classes with A > 0, v1 to v3 all eight; tokens with A = 0 have no
+gradient and belong to none. Thresholds are those of `recorded`. Gradient norms are those of the surrogate
+at the logits of a token, without the loss's divisor (0 where the ratio is clipped).
+
+The predicted entropy change is the lemma of v4 and v5 (Xi et al.) per token,
+
+    -p (log p - E log p) (A - E A) = -p (log p + H) (A - E A),
+
+up to a positive factor that the lemma leaves open, such as the learning rate. The expectation of log p over
+the policy at a position is -H, exactly. E A is taken as 0 (our choice): it is the expectation of the
+advantage over the continuations of a position, which was not measured; over the responses to a prompt, it
+is 0 by the normalisation within the group. p and H are those of the token selection.
+
+The learning potential of v1 to v3 is not computed: its formula is not known here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import nan
 
 import numpy as np
 
-from stapo.analysis.evidence.estimates import (
-    Array,
-    Estimate,
-    Mask,
-    Sample,
-    count,
-    mean,
-    ratio,
-    relative,
-    share,
-)  # fmt: skip
-from stapo.analysis.evidence.recorded import Recorded
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.estimates import Estimate, Mask, count, mean, ratio, relative, share
+from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
+from stapo.analysis.interventions import predicted_change
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.reference import confidence, paper
 
 NAMES = (
@@ -39,56 +44,89 @@ class Quadrant:
 
     size: str
     title: str
-    name: str
-    tokens: Estimate
-    """Number per training."""
-    density: Estimate
-    """Share in the tokens with A > 0."""
-    norm: Estimate
-    against: Estimate
-    """Percent by which the norm exceeds that of the last quadrant; nan for this one."""
-    gradient_share: Estimate
-    """Share in the sum of squared norms of the tokens with A > 0."""
+    of: Recorded
+    whole: Mask
+    """(n,) tokens of all quadrants that are looked at."""
+    advantage: str
+    """Sign of A, "> 0" or "< 0"."""
+    rare: bool
+    sure: bool
+
+    @property
+    def name(self) -> str:
+        """One of `NAMES`."""
+        return NAMES[2 * (not self.rare) + (not self.sure)]
+
+    @property
+    def kind(self) -> str:
+        """Kind of its tokens, by what S2T does with them."""
+        if self.advantage == "< 0" or not self.rare:
+            return "other"
+        return "silenced" if self.sure else "retained"
+
+    @cached_property
+    def mask(self) -> Mask:
+        """Its tokens, (n,)."""
+        signs = self.of.numbers("advantage") * (1 if self.advantage == "> 0" else -1) > 0
+        found: Mask = signs & (self.of.rare == self.rare) & (self.of.sure == self.sure)
+        return found
+
+    @property
+    def tokens(self) -> Estimate:
+        """Number per training."""
+        return count(self.of.sample, self.mask, self.of.is_kind(self.kind))
+
+    @cached_property
+    def share(self) -> Estimate:
+        """Share in the tokens of all quadrants that are looked at."""
+        return share(self.of.sample, self.mask, self.whole, self.of.is_kind(self.kind))
+
+    @cached_property
+    def norm(self) -> Estimate:
+        """Mean norm of the gradient."""
+        return mean(self.of.sample, self.of.known_norm, self.mask & self.of.measured)
+
+    @cached_property
+    def against(self) -> Estimate:
+        """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
+        if self.name == NAMES[-1]:
+            return Estimate(nan, nan, nan, 0)
+        other, known = replace(self, rare=False, sure=False), self.of.measured
+        return relative(self.of.sample, self.of.known_norm, self.mask & known, other.mask & known)
+
+    @cached_property
+    def gradient_share(self) -> Estimate:
+        """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
+        squares = np.where(self.whole, self.of.known_norm**2, 0.0)
+        found = ratio(self.of.sample, np.where(self.mask, squares, 0.0), squares)
+        if not self.mask.any():
+            return replace(found, low=nan, high=nan)
+        return replace(found, high=min(found.high, 1.0))
+
+    @cached_property
+    def entropy_change(self) -> Estimate:
+        """Mean of the predicted entropy change."""
+        of = self.of
+        logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))
+        change = predicted_change(logps, of.numbers("entropy"), of.numbers("advantage"))
+        return mean(of.sample, change, self.mask)
 
 
-def masks(one: Recorded) -> list[Mask]:
-    """Return the tokens of each quadrant, in the order of `NAMES`."""
+def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
+    """Return the quadrants of one method and size, in the order of `NAMES` for each sign of A."""
+    advantages = one.numbers("advantage")
+    whole: Mask = advantages != 0 if len(signs) > 1 else advantages > 0
     return [
-        one.correct & (one.rare == rare) & (one.sure == sure)
+        Quadrant(one.size, one.title, one, whole, sign, rare, sure)
+        for sign in signs
         for rare in (True, False)
         for sure in (True, False)
     ]
 
 
-def quadrants(one: Recorded) -> list[Quadrant]:
-    """Return the quadrants of one method and size."""
-    sample, found, known = one.sample, masks(one), one.measured
-    kinds = (one.silenced, one.retained, one.is_kind("other"), one.is_kind("other"))
-    norm = np.where(known, one.norm, 0.0)
-    squares = np.where(one.correct, norm**2, 0.0)
-    return [
-        Quadrant(
-            size=one.size,
-            title=one.title,
-            name=name,
-            tokens=count(sample, part, kind),
-            density=share(sample, part, one.correct, kind),
-            norm=mean(sample, norm, part & known),
-            against=relative(sample, norm, part & known, found[-1] & known)
-            if name != NAMES[-1]
-            else Estimate(nan, nan, nan, 0),
-            gradient_share=_part_of(sample, squares, part),
-        )
-        for name, part, kind in zip(NAMES, found, kinds, strict=True)
-    ]
-
-
-def _part_of(sample: Sample, squares: Array, part: Mask) -> Estimate:
-    """Return the share of a class in a sum; its interval ends at 1, and a class without a record has none."""
-    found = ratio(sample, np.where(part, squares, 0.0), squares)
-    if not part.any():
-        return replace(found, low=nan, high=nan)
-    return replace(found, high=min(found.high, 1.0))
+def masks(one: Recorded) -> list[Mask]:
+    """Return the tokens of each quadrant with A > 0, in the order of `NAMES`."""
+    return [quadrant.mask for quadrant in quadrants(one)]
 
 
 def paper_note() -> str:
@@ -98,4 +136,41 @@ def paper_note() -> str:
         f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
         f"({confidence(stated['confidence'])})."
+    )
+
+
+UNKNOWN = (
+    "The paper's own labels of the classes, in words, are not known here; of them only that tokens of low "
+    "probability and low entropy in correct answers are the spurious ones."
+)
+CAPTION = (
+    "Shares, gradient norms and predicted entropy changes are estimated from the recorded tokens, with 95 "
+    "% intervals. The entropy change is that of the lemma of v4 and v5, -p (log p + H) A, up to a positive "
+    "factor (the expectation of A is taken as 0)."
+)
+ROLES = {"silenced": "silenced: spurious", "retained": "retained", "other": "no candidate"}
+LEVELS = {True: "low", False: "high"}
+ADVANTAGE: Column[Quadrant] = Column("Advantage", lambda row: row.advantage, text=True)
+COLUMNS: list[Column[Quadrant]] = [
+    SIZE,
+    METHOD,
+    Column("Probability", lambda row: LEVELS[row.rare], text=True),
+    ADVANTAGE,
+    Column("Entropy", lambda row: LEVELS[row.sure], text=True),
+    Column("By S2T", lambda row: ROLES[row.kind], text=True),
+    Column("Recorded", lambda row: row.share.records, ",d"),
+    estimated("Share [%]", lambda row: row.share, unit=100),
+    estimated("Mean gradient norm", lambda row: row.norm),
+    estimated("Predicted entropy change", lambda row: row.entropy_change, "+.2g"),
+]
+
+
+def class_table(artefacts: Artefacts, signs: Sequence[str], what: str, *notes: str) -> Table:
+    """Return the table of the classes, with a column for the sign of the advantage if there are several."""
+    found = recorded(artefacts)
+    return Table(
+        columns=[one for one in COLUMNS if one is not ADVANTAGE or len(signs) > 1],
+        rows=[row for one in found for row in quadrants(one, signs)],
+        caption=f"{what} {CAPTION}",
+        notes=[UNKNOWN, *notes, *notes_of(found)],
     )

@@ -18,11 +18,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.estimates import Array, Mask, Sample, sample_of
+from stapo.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
 from stapo.methods import s2t_arguments
+from stapo.study import TrainingRun
 
 PERCENTILE = 0.8
 """Level of the entropies that is tau_h in a training without a candidate: that of v1 to v3."""
@@ -83,6 +83,11 @@ class Recorded:
         """Tokens whose gradient norm is known."""
         return ~np.isnan(self.norm)
 
+    @cached_property
+    def known_norm(self) -> Array:
+        """The norm, 0 where unknown."""
+        return np.where(self.measured, self.norm, 0.0)
+
     def numbers(self, column: str) -> Array:
         """Return a column as numbers, nan where it is null."""
         return self.frame[column].to_numpy(dtype=float, na_value=np.nan)
@@ -92,76 +97,63 @@ class Recorded:
         found: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
         return found
 
+    @cached_property
+    def _hash(self) -> Array:
+        """A number in (0, 1] for each token, by its place: always the same, in whatever order records are."""
+        keys = self.frame[["seed", "step", "prompt", "response", "position"]].astype("int64")
+        hashes = np.asarray(pd.util.hash_pandas_object(keys, index=False), np.uint64)
+        return (hashes.astype(float) + 1) / 2.0**64
+
+    def shuffled(self, of: Mask) -> Indices:
+        """Return the indices of some tokens in a random order, which is always the same."""
+        places = np.flatnonzero(of)
+        found: Indices = places[np.argsort(self._hash[places], kind="stable")]
+        return found
+
+    def drawn(self, of: Mask) -> Indices:
+        """Return the indices of some tokens in the order of random draws in proportion to their weights."""
+        places = np.flatnonzero(of)
+        keys = -np.log(self._hash[places]) / self.sample.weight[places]
+        found: Indices = places[np.argsort(keys, kind="stable")]
+        return found
+
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
-    """Return the recorded tokens of each size and method, in the order of the study.
-
-    Raises:
-        DamagedFileError: token records are missing or damaged; one line for each file.
-    """
+    """Return the recorded tokens of each size and method, in the order of the study."""
     study, found = artefacts.study, []
-    frames = artefacts.of_runs(artefacts.tokens)
+    tokens = artefacts.of_runs(artefacts.tokens)
     for size in study.run.sizes:
         for name in study.run.methods:
-            method = study.method(name)
-            runs = {
-                run.seed: frame
-                for run, frame in frames.items()
-                if (run.size, run.method) == (size, name)
-            }
-            tau_p = float(s2t_arguments(method)["tau_p"])
-            prompts = study.training_of(name).prompts_per_mini_batch
-            found.append(_recorded(size, name, method.title, tau_p, prompts, runs))
+            method, prompts = study.method(name), study.training_of(name).prompts_per_mini_batch
+            runs = (TrainingRun(size, name, seed) for seed in study.run.seeds)
+            frames = [tokens[run].assign(seed=run.seed) for run in runs]
+            found.append(
+                Recorded(
+                    size=size,
+                    method=name,
+                    title=method.title,
+                    tau_p=float(s2t_arguments(method)["tau_p"]),
+                    frame=pd.concat(frames, ignore_index=True),
+                    sample=sample_of(frames, prompts),
+                    tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
+                )
+            )
     return tuple(found)
-
-
-def _recorded(
-    size: str, method: str, title: str, tau_p: float, prompts: int, runs: dict[int, pd.DataFrame]
-) -> Recorded:
-    frames = [frame.assign(seed=seed) for seed, frame in runs.items()]
-    return Recorded(
-        size=size,
-        method=method,
-        title=title,
-        tau_p=tau_p,
-        frame=pd.concat(frames, ignore_index=True),
-        sample=sample_of(frames, prompts),
-        tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
-    )
 
 
 def _thresholds(frame: pd.DataFrame) -> Array:
     """Return tau_h for each token of a training."""
     given: Array = frame["entropy_threshold"].to_numpy(dtype=float, na_value=np.nan)
     missing = np.isnan(given)
-    if not missing.any():
-        return given
-    if missing.all():
-        entropies, weights = (frame[name].to_numpy(dtype=float) for name in ("entropy", "weight"))
-        return np.full(len(given), weighted_quantile(entropies, weights, PERCENTILE))
-    _, first = np.unique(frame["step"].to_numpy()[~missing], return_index=True)
-    return np.where(missing, np.median(given[~missing][first]), given)
-
-
-def weighted_quantile(values: Array, weights: Array, level: float) -> float:
-    """Return the smallest value up to which a share `level` of the weight lies; nan without values."""
-    if not len(values):
-        return float("nan")
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    place = int(np.searchsorted(reached, level * reached[-1]))
-    return float(values[order][min(place, len(values) - 1)])
-
-
-def order_of(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """Return a number for each token that orders them at random, and always in the same way.
-
-    It is a hash of seed, step, prompt, response and position, so the order of the records does not matter.
-    """
-    keys = ["seed", "step", "prompt", "response", "position"]
-    hashes = pd.util.hash_pandas_object(frame[keys].astype("int64"), index=False)
-    return np.asarray(hashes, np.uint64)
+    if not missing.all():
+        _, first = np.unique(frame["step"].to_numpy()[~missing], return_index=True)
+        return np.where(missing, np.median(given[~missing][first]), given)
+    # The smallest entropy up to which that share of the weight lies.
+    ordered = frame.sort_values("entropy", kind="stable")
+    reached = ordered["weight"].to_numpy(float).cumsum()
+    place = np.searchsorted(reached, PERCENTILE * reached[-1:])
+    return np.full(len(given), ordered["entropy"].to_numpy(float)[place])
 
 
 def notes_of(found: Iterable[Recorded]) -> list[str]:

@@ -1,23 +1,20 @@
 """Accuracy of intermediate checkpoints."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.curves import accuracies, accuracy_label, curves_of, shares_of
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-
-EXHIBIT = Exhibit(order=30, title="Accuracy", sources=frozenset({"scores"}), needs="checkpoints")
+EXHIBIT = Exhibit(order=30, title="Accuracy", needs="checkpoints")
 
 
-def make(artefacts: "Artefacts") -> Any:
+def make(artefacts: Artefacts) -> Any:
     """Return accuracy over steps, with the base model as step 0: a panel per decoding and size.
 
     Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
     """
-    from stapo.analysis import charts
-    from stapo.analysis.curves import accuracies, accuracy_label, curves_of, shares_of
-
     study, panels = artefacts.study, []
     group, x = charts.colours(artefacts.titles()), charts.step_axis()
     for decoding, benchmarks in curves_of(study):

@@ -1,16 +1,15 @@
 """Policy entropy over the steps."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=10, title="Policy entropy")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(
-        artefacts, "entropy", EXHIBIT.title, "policy entropy [nats per token]", log=True
-    )
+make = partial(
+    over_steps,
+    name="entropy",
+    title=EXHIBIT.title,
+    label="policy entropy [nats per token]",
+    log=True,
+)

@@ -1,34 +1,27 @@
 """Entropy change of tokens that the lemma predicts, against what was measured."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.interventions import changes, lemma_correlation, ranks_of, title_of
+from stapo.analysis.table import with_interval
+from stapo.evaluation.statistics import mean_of_seeds
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-
 EXHIBIT = Exhibit(
-    order=130,
-    title="Entropy change of tokens: predicted and measured",
-    sources=frozenset({"interventions"}),
-    needs="interventions",
+    order=130, title="Entropy change of tokens: predicted and measured", needs="interventions"
 )
 
 BINS = 10
 """Parts of the predicted percentiles, of which means are drawn."""
 
 
-def make(artefacts: "Artefacts") -> Any:
-    """Return predicted against measured entropy change of tokens, both as ranks within their repetition.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
-    from stapo.analysis import charts
-    from stapo.analysis.interventions import changes, lemma_correlation, ranks_of, title_of
-    from stapo.analysis.table import with_interval
-
+def make(artefacts: Artefacts) -> Any:
+    """Return predicted against measured entropy change of tokens, both as ranks within their repetition."""
     study, panels = artefacts.study, []
     each = charts.MAX_POINTS // max(len(study.intervened()), 1)
     group = charts.colours(["token", "mean"])
@@ -56,24 +49,19 @@ def make(artefacts: "Artefacts") -> Any:
 
 def _tokens(ranks: Sequence[Any], number: int) -> list[dict[str, Any]]:
     """Return evenly spaced tokens of all repetitions."""
-    import numpy as np
-
     both = [np.concatenate([pair[axis] for pair in ranks]) for axis in (0, 1)]
     every = -(-len(both[0]) // number) or 1
     places = zip(*(values[::every] for values in both), strict=True)
-    return [{"x": float(x), "y": float(y), "group": "token"} for x, y in places]
+    return [{"x": x, "y": y, "group": "token"} for x, y in places]
 
 
 def _means(ranks: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the mean measured percentile in equal parts of the predicted ones."""
-    from stapo.evaluation.statistics import mean_of_seeds
-
     rows = []
     for part in range(BINS):
         low, high = 100 * part / BINS, 100 * (part + 1) / BINS
         inside = [y[(x > low) & (x <= high)] for x, y in ranks]
         if means := [float(values.mean()) for values in inside if len(values)]:
-            one = mean_of_seeds(means)
-            ends = {"low": one.low, "high": one.high}
-            rows.append({"x": (low + high) / 2, "y": one.value, "group": "mean", **ends})
+            found = charts.interval(mean_of_seeds(means))
+            rows.append({"x": (low + high) / 2, "group": "mean", **found})
     return rows

@@ -1,27 +1,23 @@
 """Quantiles of the token entropies of each mini-batch over the steps."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from stapo import paths
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.curves import Values, lines_of, rows_of_size
 from stapo.exhibits import Exhibit
-
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.study import TrainingRun
+from stapo.files import AGAIN, DamagedFileError
+from stapo.reference import paper
+from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=60, title="Entropy of the tokens by quantile")
 
 
-def make(artefacts: "Artefacts") -> Any:
-    """Return the quantiles over steps: a row per size, a panel per level.
-
-    Raises:
-        DamagedFileError: metrics are missing or damaged, or a quantile is not a number; one line for each
-        file.
-    """
-    from stapo.analysis import charts
-    from stapo.analysis.curves import lines_of, rows_of_size
-    from stapo.reference import paper
-
+def make(artefacts: Artefacts) -> Any:
+    """Return the quantiles over steps: a row per size, a panel per level."""
     study, stated = artefacts.study, paper()["entropy_quantiles"]
     quantiles = artefacts.of_runs(lambda run: _quantiles(artefacts, run))
     levels = sorted(set.intersection(*(set(one) for one in quantiles.values())), key=float)
@@ -43,13 +39,8 @@ def make(artefacts: "Artefacts") -> Any:
     return charts.grid(panels, caption, columns=max((len(levels) + 1) // 2, 1))
 
 
-def _quantiles(artefacts: "Artefacts", run: "TrainingRun") -> dict[str, Any]:
+def _quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[str, Values]:
     """Return level -> (steps,) quantiles of a training."""
-    import numpy as np
-
-    from stapo import paths
-    from stapo.files import AGAIN, DamagedFileError
-
     records = artefacts.metrics(run)
     try:
         levels = set.intersection(*(set(record["entropy_quantiles"]) for record in records))

@@ -1,36 +1,28 @@
 """Entropy and accuracy of JustRL and of JustRL-FullMask."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.curves import (
+    accuracies,
+    accuracy_label,
+    lines_of,
+    rows_of_size,
+    shares_of,
+    values_of,
+)
+from stapo.analysis.stability import late_curve
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-
-EXHIBIT = Exhibit(
-    order=70,
-    title="JustRL and JustRL-FullMask",
-    sources=frozenset({"metrics", "scores"}),
-    needs="full-mask",
-)
+EXHIBIT = Exhibit(order=70, title="JustRL and JustRL-FullMask", needs="full-mask")
 
 
-def make(artefacts: "Artefacts") -> Any:
+def make(artefacts: Artefacts) -> Any:
     """Return entropy and accuracy of both over steps, on two axes: a panel per size.
 
     Without intermediate checkpoints there is only the entropy.
     """
-    from stapo.analysis import charts
-    from stapo.analysis.curves import (
-        accuracies,
-        accuracy_label,
-        lines_of,
-        rows_of_size,
-        shares_of,
-        values_of,
-    )
-    from stapo.analysis.stability import late_curve
-
     study, curve = artefacts.study, late_curve(artefacts.study)
     both = [study.method(name).title for name in ("justrl", "full-mask")]
     group = charts.colours(artefacts.titles(), both)

@@ -1,14 +1,9 @@
 """Norm of the gradient of each step, before clipping."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=160, title="Gradient norm")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(artefacts, "gradient_norm", EXHIBIT.title, "gradient norm")
+make = partial(over_steps, name="gradient_norm", title=EXHIBIT.title, label="gradient norm")

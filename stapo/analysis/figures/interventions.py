@@ -1,35 +1,24 @@
 """What single updates with silencing change, minus what the update without it changes."""
 
+from collections.abc import Iterable
 from math import floor, isfinite, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.interventions import QUANTITIES, arm_title, caption_of, difference, title_of
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
+from stapo.records.arms import ARMS, NOTHING
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.evaluation.statistics import Interval
-
-EXHIBIT = Exhibit(
-    order=140,
-    title="One update with and without silencing",
-    sources=frozenset({"interventions"}),
-    needs="interventions",
-)
+EXHIBIT = Exhibit(order=140, title="One update with and without silencing", needs="interventions")
 
 SHOWN = ("entropy", "entropy_rollout", "reward", "gradient_norm", "cosine", "kl")
 """Quantities of the figure, a panel each."""
 
 
-def make(artefacts: "Artefacts") -> Any:
-    """Return what each arm changes, minus what the update without silencing changes.
-
-    Raises:
-        DamagedFileError: results of interventions are missing, damaged or outdated.
-    """
-    from stapo.analysis import charts
-    from stapo.analysis.interventions import QUANTITIES, arm_title, caption_of, difference, title_of
-    from stapo.records.arms import ARMS, NOTHING
-
+def make(artefacts: Artefacts) -> Any:
+    """Return what each arm changes, minus what the update without silencing changes."""
     study, panels = artefacts.study, []
     arms = [arm for arm in ARMS if arm != NOTHING]
     titles = {one: title_of(study, one) for one in study.intervened()}
@@ -41,15 +30,9 @@ def make(artefacts: "Artefacts") -> Any:
             for done in [artefacts.intervention(checkpoint).numbers.repetitions]
             for arm in arms
         }
-        scale, unit = scaled(QUANTITIES[name].unit, [*found.values()])
+        scale, unit = scaled(QUANTITIES[name].unit, found.values())
         rows = [
-            {
-                "x": one.value / scale,
-                "y": arm,
-                "group": title,
-                "low": one.low / scale,
-                "high": one.high / scale,
-            }
+            {"group": title, **charts.interval(one, 1 / scale, axis="x"), "y": arm}
             for (title, arm), one in found.items()
         ]
         label = f"difference in {QUANTITIES[name].title}{unit}"
@@ -58,7 +41,7 @@ def make(artefacts: "Artefacts") -> Any:
     return charts.grid(panels, caption_of(study), columns=2)
 
 
-def scaled(unit: str, found: "list[Interval]") -> tuple[float, str]:
+def scaled(unit: str, found: Iterable[Interval]) -> tuple[float, str]:
     """Return the power of ten that makes numbers easy to read, and their unit after division by it."""
     ends = [abs(end) for one in found for end in (one.low, one.value, one.high) if isfinite(end)]
     largest = max(ends, default=0.0)

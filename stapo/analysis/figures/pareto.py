@@ -1,24 +1,21 @@
 """Accuracy of every training against the stability of its entropy."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.averages import of_trainings, shown_benchmarks
+from stapo.analysis.curves import accuracy_label, smoothing
+from stapo.analysis.stability import entropies, warm_up_steps
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
+from stapo.study import TrainingRun
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-
-EXHIBIT = Exhibit(
-    order=40, title="Accuracy and stability", sources=frozenset({"metrics", "scores"})
-)
+EXHIBIT = Exhibit(order=40, title="Accuracy and stability")
 
 
-def make(artefacts: "Artefacts") -> Any:
+def make(artefacts: Artefacts) -> Any:
     """Return accuracy against entropy stability: a panel per decoding and size, a point per training."""
-    from stapo.analysis import charts
-    from stapo.analysis.averages import of_trainings, shown_benchmarks
-    from stapo.analysis.curves import accuracy_label, smoothing
-    from stapo.analysis.stability import warm_up_steps
-
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     group = charts.colours(artefacts.titles())
     x = charts.x_axis("spread of the entropy [%], less is more stable", low=0)
@@ -36,14 +33,13 @@ def make(artefacts: "Artefacts") -> Any:
     return charts.grid(panels, caption, columns=len(study.run.sizes), share_y=True)
 
 
-def _rows(artefacts: "Artefacts", size: str, accuracy: dict[Any, Any]) -> list[dict[str, Any]]:
-    from stapo.analysis.stability import entropies
-    from stapo.study import TrainingRun
-
+def _rows(
+    artefacts: Artefacts, size: str, accuracy: dict[TrainingRun, Interval]
+) -> list[dict[str, Any]]:
     study, rows = artefacts.study, []
     for method in study.run.methods:
         for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True):
-            found = accuracy[TrainingRun(size, method, seed)]
-            place = {"x": 100 * one.spread, "y": found.value, "low": found.low, "high": found.high}
-            rows.append({"group": study.method(method).title, "seed": seed, **place})
+            found = charts.interval(accuracy[TrainingRun(size, method, seed)])
+            row = {"group": study.method(method).title, "seed": seed, "x": 100 * one.spread}
+            rows.append(row | found)
     return rows

@@ -1,25 +1,21 @@
 """Recorded tokens of correct answers by probability and entropy."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.quadrants import NAMES, Quadrant, paper_note, quadrants
+from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.evidence.quadrants import Quadrant
-    from stapo.analysis.evidence.recorded import Recorded
-
-EXHIBIT = Exhibit(
-    order=90, title="Probability and entropy of tokens", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=90, title="Probability and entropy of tokens")
 
 
-def make(artefacts: "Artefacts") -> Any:
+def make(artefacts: Artefacts) -> Any:
     """Return probability and entropy of recorded tokens by quadrant: a panel per size and method."""
-    from stapo.analysis import charts
-    from stapo.analysis.evidence.quadrants import NAMES, paper_note
-    from stapo.analysis.evidence.recorded import notes_of, recorded
-
     found = recorded(artefacts)
     each = charts.MAX_POINTS // (len(NAMES) * max(len(found), 1))
     group = charts.colours(NAMES)
@@ -33,28 +29,23 @@ def make(artefacts: "Artefacts") -> Any:
     return charts.grid([_panel(one, each, group) for one in found], caption, columns=2)
 
 
-def _panel(one: "Recorded", each: int, group: dict[str, Any]) -> Any:
+def _panel(one: Recorded, each: int, group: Mapping[str, Any]) -> Any:
     """Return a panel, with space above and below the points for the numbers of the quadrants."""
-    import numpy as np
-
-    from stapo.analysis import charts
-    from stapo.analysis.evidence.quadrants import masks, quadrants
-    from stapo.analysis.evidence.recorded import order_of
-
     probabilities = np.maximum(one.numbers("probability"), np.finfo(np.float32).tiny)
-    entropies = one.numbers("entropy")
+    entropies, tokens = one.numbers("entropy"), one.frame["token"]
     top = float(np.max(entropies, initial=0.0)) or 1.0
     left = min(float(np.min(probabilities, initial=1.0)), one.tau_p / 100) / 2
     x = charts.x_axis("probability", log=True, low=left, high=2.0)
     y = charts.y_axis("entropy [nats]", low=-0.25 * top, high=1.25 * top)
-    order = np.argsort(order_of(one.frame), kind="stable")
     rows, corners = [], []
-    for i, (quadrant, part) in enumerate(zip(quadrants(one), masks(one), strict=True)):
-        for place in order[part[order]][:each]:
+    for quadrant in quadrants(one):
+        for place in one.shuffled(quadrant.mask)[:each]:
             at = {"x": probabilities[place], "y": entropies[place], "group": quadrant.name}
-            rows.append(at | {"text": str(one.frame["token"].iloc[place])})
-        rare, sure = i < 2, i % 2 == 0
-        at = {"x": 1.2 * (left if rare else one.tau_p), "y": (-0.17 if sure else 1.15) * top}
+            rows.append(at | {"text": tokens.iloc[place]})
+        at = {
+            "x": 1.2 * (left if quadrant.rare else one.tau_p),
+            "y": (-0.17 if quadrant.sure else 1.15) * top,
+        }
         corners.append(at | {"group": quadrant.name, "text": _label(quadrant)})
     layers = [*charts.points(rows, x, y, group), *charts.rule(one.tau_p, "tau_p", vertical=True)]
     if len(one.tau_h):
@@ -63,9 +54,9 @@ def _panel(one: "Recorded", each: int, group: dict[str, Any]) -> Any:
     return charts.panel(layers, f"{one.size}, {one.title}", height=260)
 
 
-def _label(quadrant: "Quadrant") -> str:
-    if not quadrant.density.value > 0:
+def _label(quadrant: Quadrant) -> str:
+    if not quadrant.share.value > 0:
         return "no token"
     against = quadrant.against.value
     norm = "" if against != against else f", norm {against:+.0f} %"
-    return f"{100 * quadrant.density.value:.3g} %{norm}"
+    return f"{100 * quadrant.share.value:.3g} %{norm}"

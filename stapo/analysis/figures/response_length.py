@@ -1,14 +1,11 @@
 """Mean length of the responses of each step."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=150, title="Response length")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(artefacts, "response_length", EXHIBIT.title, "response length [tokens]")
+make = partial(
+    over_steps, name="response_length", title=EXHIBIT.title, label="response length [tokens]"
+)

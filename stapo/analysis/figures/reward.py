@@ -1,14 +1,9 @@
 """Mean reward of the responses of each step."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=20, title="Reward")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(artefacts, "reward", EXHIBIT.title, "mean reward [-1 to 1]")
+make = partial(over_steps, name="reward", title=EXHIBIT.title, label="mean reward [-1 to 1]")

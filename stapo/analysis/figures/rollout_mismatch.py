@@ -1,19 +1,14 @@
 """By how much the log-probabilities of vLLM and of the trainer differ."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=170, title="Mismatch of vLLM and trainer", needs="vllm")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(
-        artefacts,
-        "rollout_mismatch",
-        EXHIBIT.title,
-        "mean |log p(vLLM) - log p(trainer)| [nats per token]",
-    )
+make = partial(
+    over_steps,
+    name="rollout_mismatch",
+    title=EXHIBIT.title,
+    label="mean |log p(vLLM) - log p(trainer)| [nats per token]",
+)

@@ -1,21 +1,16 @@
 """Share of the tokens of each step that are silenced."""
 
-from typing import Any
+from functools import partial
 
+from stapo.analysis.curves import over_steps
 from stapo.exhibits import PAPER_SILENCED, Exhibit
 
 EXHIBIT = Exhibit(order=50, title="Silenced candidates")
-
-
-def make(artefacts: Any) -> Any:
-    """Return the chart."""
-    from stapo.analysis.steps import over_steps
-
-    return over_steps(
-        artefacts,
-        "silenced_fraction",
-        EXHIBIT.title,
-        "silenced [% of tokens]",
-        log=True,
-        reference=(PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
-    )
+make = partial(
+    over_steps,
+    name="silenced_fraction",
+    title=EXHIBIT.title,
+    label="silenced [% of tokens]",
+    log=True,
+    reference=(PAPER_SILENCED, "paper: below 0.01 % nearly throughout"),
+)

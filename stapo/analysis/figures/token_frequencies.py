@@ -1,21 +1,20 @@
 """The most frequent silenced and retained tokens."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from stapo.analysis import charts
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.frequencies import KINDS, SHOWN, Frequency, frequencies, paper_text
+from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.exhibits import Exhibit
+from stapo.text import shorten, visible
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-
-EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 
 
-def make(artefacts: "Artefacts") -> Any:
+def make(artefacts: Artefacts) -> Any:
     """Return the shares of the most frequent tokens as bars: a panel per size, method and kind."""
-    from stapo.analysis import charts
-    from stapo.analysis.evidence.frequencies import KINDS, SHOWN, frequencies, paper_text
-    from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-
     found, group, panels = recorded(artefacts), charts.colours(KINDS), []
     for one in found:
         for kind in KINDS:
@@ -31,16 +30,13 @@ def make(artefacts: "Artefacts") -> Any:
     return charts.grid(panels, caption + missing, columns=2)
 
 
-def _rows(found: list[Any], kind: str) -> list[dict[str, Any]]:
+def _rows(found: Sequence[Frequency], kind: str) -> list[dict[str, Any]]:
     """Return the rows of the bars: tokens in quotation marks, shortened and all different."""
-    from stapo.text import shorten, visible
-
     rows: list[dict[str, Any]] = []
     for one in found:
         token = one.token.translate({0x2423: " ", 0x21B5: "\\n", 0x21E5: "\\t"})
         name = f'"{shorten(visible(token), 16)}"'
         name += "" if one.cloud == "not known" else f" (paper: {one.cloud})"
         name += f" #{one.rank}" if name in {row["y"] for row in rows} else ""
-        value, low, high = (100 * end for end in (one.share.value, one.share.low, one.share.high))
-        rows.append({"x": value, "y": name, "low": low, "high": high, "group": kind})
+        rows.append({**charts.interval(one.share, 100, axis="x"), "y": name, "group": kind})
     return rows

@@ -1,14 +1,14 @@
 """The responses of the report: a bounded choice of every checkpoint's, failures included."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, read_tables
-from stapo.records.responses import AnsweredProblem, read_responses
-from stapo.study import Checkpoint, Study
+from stapo.records.responses import read_responses
+from stapo.study import Checkpoint
 from stapo.text import visible
 
 MAX_BYTES = 2_500_000
@@ -21,21 +21,10 @@ KINDS = 3
 """Verdicts that a cell usually has; the number per cell follows from it."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The responses that a page shows."""
+def response_choice(artefacts: Artefacts) -> tuple[list[dict[str, Any]], str]:
+    """Return the first responses of each verdict, and the rule of the choice as a sentence.
 
-    rows: list[dict[str, Any]]
-    rule: str
-    """How they were chosen, as a sentence."""
-
-
-def response_choice(artefacts: Artefacts) -> Choice:
-    """Return the first responses of each verdict, for each checkpoint, decoding and benchmark of the tables.
-
-    Raises:
-        DamagedFileError: a file of responses is truncated or corrupt.
-        StaleScoreError: scores do not belong to this study in its current state.
+    They are of each checkpoint, decoding and benchmark of the tables.
     """
     study = artefacts.study
     cells = [
@@ -44,17 +33,17 @@ def response_choice(artefacts: Artefacts) -> Choice:
         for checkpoint in shown_checkpoints(artefacts, decoding)
         for benchmark in study.run.benchmarks
     ]
-    each = max(FEWEST, min(MOST, MAX_BYTES // (len(cells) * KINDS * _size_of(study))))
-    rows: list[dict[str, Any]] = []
-    for decoding, checkpoint, benchmark in cells:
-        rows += _rows(artefacts, decoding, checkpoint, benchmark, each)
+    # Four characters per token, and the problem.
+    size = 500 + min(START + END, 4 * study.evaluation.max_response_tokens)
+    each = max(FEWEST, min(MOST, MAX_BYTES // (len(cells) * KINDS * size)))
+    rows = [row for cell in cells for row in _rows(artefacts, *cell, each)]
     number = "response" if each == 1 else f"{each} responses"
     rule = (
         f"Of every checkpoint in the tables, every decoding and every benchmark: the first {number} of each "
         "verdict, in the order of problems and samples. Nothing else was chosen. Of a response longer than "
         f"{START + END} characters, the middle is left out."
     )
-    return Choice(rows, rule)
+    return rows, rule
 
 
 def shown_checkpoints(artefacts: Artefacts, decoding: str) -> list[Checkpoint]:
@@ -67,23 +56,25 @@ def shown_checkpoints(artefacts: Artefacts, decoding: str) -> list[Checkpoint]:
     ]
 
 
-def _size_of(study: Study) -> int:
-    """Return an upper estimate of the bytes of a response: four characters per token, and its problem."""
-    return 500 + min(START + END, 4 * study.evaluation.max_response_tokens)
-
-
 def _rows(
     artefacts: Artefacts, decoding: str, checkpoint: Checkpoint, benchmark: str, each: int
 ) -> Iterator[dict[str, Any]]:
-    study, root = artefacts.study, artefacts.root
+    """Yield the first responses of each verdict of a cell."""
+    study, root, seen = artefacts.study, artefacts.root, Counter[str]()
     tables, _ = read_tables(study, decoding, [(checkpoint, benchmark)], root)
     path = paths.COMPLETIONS.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )
     problems = {problem.problem: problem for problem in read_responses(root / path)}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    for score in _chosen(tables[checkpoint, benchmark].to_pylist(), problems, each):
-        problem, sample = problems[score["problem"]], score["sample"]
+    scores = tables[checkpoint, benchmark].to_pylist()
+    for score in sorted(scores, key=lambda one: (one["problem"], one["sample"])):
+        problem, sample = problems.get(score["problem"]), score["sample"]
+        if problem is None or sample >= len(problem.responses):
+            continue
+        seen[score["verdict"]] += 1
+        if seen[score["verdict"]] > each:
+            continue
         yield {
             "size": checkpoint.size,
             "method": study.title(checkpoint.method or "base"),
@@ -102,20 +93,6 @@ def _rows(
             "answer": _shown(score["answer"] or ""),
             "response": _shown(problem.responses[sample]),
         }
-
-
-def _chosen(
-    scores: Iterable[dict[str, Any]], problems: dict[int, AnsweredProblem], each: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the first scores of each verdict whose responses are there."""
-    seen: dict[str, int] = {}
-    for score in sorted(scores, key=lambda one: (one["problem"], one["sample"])):
-        problem, verdict = problems.get(score["problem"]), score["verdict"]
-        if problem is None or score["sample"] >= len(problem.responses):
-            continue
-        seen[verdict] = seen.get(verdict, 0) + 1
-        if seen[verdict] <= each:
-            yield score
 
 
 def _shown(text: str) -> str:

@@ -1,31 +1,20 @@
 """Accuracy and stability of methods that differ in one argument of their token selection."""
 
-from typing import TYPE_CHECKING
-
+from stapo.analysis.ablation import LABELS, Point, points
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.averages import shown_benchmarks
+from stapo.analysis.curves import accuracy_label
+from stapo.analysis.stability import ONE_SEED
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
+from stapo.study import Study
+from stapo.study.families import families
 
-if TYPE_CHECKING:
-    from stapo.analysis.ablation import Point
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.study import Study
-
-EXHIBIT = Exhibit(
-    order=30,
-    title="Ablation and sensitivity",
-    sources=frozenset({"scores", "metrics"}),
-    needs="ablation",
-)
+EXHIBIT = Exhibit(order=30, title="Ablation and sensitivity", needs="ablation")
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of the same numbers as the figure, a row per size, argument and method."""
-    from stapo.analysis.ablation import points
-    from stapo.analysis.averages import shown_benchmarks
-    from stapo.analysis.curves import accuracy_label
-    from stapo.analysis.stability import ONE_SEED
-    from stapo.study.families import families
-
     study = artefacts.study
     rows = [
         point
@@ -43,10 +32,8 @@ def make(artefacts: "Artefacts") -> Table:
     )
 
 
-def _columns(study: "Study") -> "list[Column[Point]]":
-    from stapo.analysis.ablation import LABELS
-
-    def of(decoding: str) -> "Column[Point]":
+def _columns(study: Study) -> list[Column[Point]]:
+    def of(decoding: str) -> Column[Point]:
         heading = f"Accuracy, {study.decodings[decoding].title}"
         return estimated(heading, lambda row: row.accuracy[decoding], ".2f")
 

@@ -6,11 +6,12 @@ from stapo.analysis.table import METHOD, SIZE, Column, Table
 from stapo.exhibits import Exhibit
 
 if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.evidence.cases import Case
+    from types import SimpleNamespace
 
-EXHIBIT = Exhibit(order=80, title="Silenced tokens in context", sources=frozenset({"tokens"}))
-COLUMNS: "list[Column[Case]]" = [
+    from stapo.analysis.artefacts import Artefacts
+
+EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
+COLUMNS: "list[Column[SimpleNamespace]]" = [
     SIZE,
     METHOD,
     Column("Seed", lambda row: row.seed),

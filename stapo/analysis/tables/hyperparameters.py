@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
 from stapo.reference import confidence, paper
+from stapo.study import Study
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.study import Study
-
-EXHIBIT = Exhibit(order=100, title="Hyperparameters", sources=frozenset())
+EXHIBIT = Exhibit(order=100, title="Hyperparameters")
 LABELS = {
     "steps": "optimiser steps",
     "prompts_per_batch": "prompts per rollout",
@@ -90,7 +88,7 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of hyperparameters."""
     study = artefacts.study
     return Table(
@@ -104,7 +102,7 @@ def make(artefacts: "Artefacts") -> Table:
     )
 
 
-def _of_trainings(study: "Study") -> Iterator[Setting]:
+def _of_trainings(study: Study) -> Iterator[Setting]:
     training = {name: study.training_of(name) for name in study.run.methods}
     for one in paper()["hyperparameters"]["training"]:
         name, known = one["setting"], (one["value"], one["confidence"], one.get("elsewhere", ""))
@@ -113,7 +111,7 @@ def _of_trainings(study: "Study") -> Iterator[Setting]:
             yield Setting(_label(name), titles, ours, *known)
 
 
-def _grouped(study: "Study", values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _grouped(study: Study, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the titles of the methods with each value, and the value."""
     for value in dict.fromkeys(values.values()):
         names = [name for name, own in values.items() if own == value]
@@ -121,34 +119,28 @@ def _grouped(study: "Study", values: Mapping[str, Any]) -> Iterator[tuple[str, A
         yield "all" if everyone else ", ".join(study.method(name).title for name in names), value
 
 
-def _of_methods(study: "Study") -> Iterator[Setting]:
+def _of_methods(study: Study) -> Iterator[Setting]:
     """Yield the settings of methods: a row for all with the same value here and in the paper."""
-    methods = {name: study.method(name) for name in study.run.methods}
-    arguments = dict.fromkeys(key for method in methods.values() for key in method.arguments)
-    elsewhere = paper()["hyperparameters"]["elsewhere"]
-    for setting in (*OF_METHODS, *arguments):
-        values = {
-            name: _pair(study, name, setting)
-            for name, method in methods.items()
-            if setting in OF_METHODS or setting in method.arguments
-        }
-        for titles, (ours, stated, letter) in _grouped(study, values):
-            about = elsewhere.get(setting, "")
-            yield Setting(_label(setting), titles, ours, stated, letter, about)
+    known = paper()["hyperparameters"]
+    own = {
+        name: {key: getattr(study.method(name), key) for key in OF_METHODS}
+        | dict(study.method(name).arguments)
+        for name in study.run.methods
+    }
+    for setting in dict.fromkeys(key for settings in own.values() for key in settings):
+        values = {}
+        for name, settings in own.items():
+            stated = known["methods"].get(study.origin_of(name), {})
+            letter = "L" if setting in stated.get("inferred", ()) else stated.get("confidence", "")
+            if setting in settings:
+                paper_says = (stated[setting], letter) if setting in stated else (None, "")
+                values[name] = (settings[setting], *paper_says)
+        for titles, (ours, says, letter) in _grouped(study, values):
+            about = known["elsewhere"].get(setting, "")
+            yield Setting(_label(setting), titles, ours, says, letter, about)
 
 
-def _pair(study: "Study", name: str, setting: str) -> tuple[Any, Any, str]:
-    """Return a method's setting here, in the paper (None if it is not stated), and how sure that is."""
-    method = study.method(name)
-    ours = method.arguments[setting] if setting in method.arguments else getattr(method, setting)
-    stated = paper()["hyperparameters"]["methods"].get(study.origin_of(name), {})
-    if setting not in stated:
-        return ours, None, ""
-    inferred = setting in stated.get("inferred", ())
-    return ours, stated[setting], "L" if inferred else stated["confidence"]
-
-
-def _of_evaluations(study: "Study") -> Iterator[Setting]:
+def _of_evaluations(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for one in known["evaluation"]:
         name, ours = one["setting"], getattr(study.evaluation, one["setting"])

@@ -9,16 +9,14 @@ if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
     from stapo.analysis.evidence.quadrants import Quadrant
 
-EXHIBIT = Exhibit(
-    order=40, title="Quadrants of probability and entropy", sources=frozenset({"tokens"})
-)
+EXHIBIT = Exhibit(order=40, title="Quadrants of probability and entropy")
 COLUMNS: "list[Column[Quadrant]]" = [
     SIZE,
     METHOD,
     Column("Quadrant", lambda row: row.name, text=True),
     Column("Recorded", lambda row: row.tokens.records, ",d"),
     estimated("Tokens", lambda row: row.tokens, ",.0f"),
-    estimated("Density [%]", lambda row: row.density, unit=100),
+    estimated("Density [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
     estimated("Against high/high [%]", lambda row: row.against, "+.1f"),
     estimated("Of the squared gradient [%]", lambda row: row.gradient_share, unit=100),

@@ -8,12 +8,12 @@ from stapo.exhibits import Exhibit
 if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
 
-EXHIBIT = Exhibit(order=50, title="Classes of tokens (v4 and v5)", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=50, title="Classes of tokens (v4 and v5)")
 
 
 def make(artefacts: "Artefacts") -> Table:
     """Return the classes of v4 and v5."""
-    from stapo.analysis.evidence.taxonomy import class_table
+    from stapo.analysis.evidence.quadrants import class_table
 
     what = "The four classes of v4 and v5: tokens of correct answers (advantage > 0)."
     return class_table(artefacts, ["> 0"], what)

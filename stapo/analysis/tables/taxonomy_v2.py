@@ -8,12 +8,12 @@ from stapo.exhibits import Exhibit
 if TYPE_CHECKING:
     from stapo.analysis.artefacts import Artefacts
 
-EXHIBIT = Exhibit(order=60, title="Classes of tokens (v1 to v3)", sources=frozenset({"tokens"}))
+EXHIBIT = Exhibit(order=60, title="Classes of tokens (v1 to v3)")
 
 
 def make(artefacts: "Artefacts") -> Table:
     """Return the classes of v1 to v3."""
-    from stapo.analysis.evidence.taxonomy import class_table
+    from stapo.analysis.evidence.quadrants import class_table
 
     what = "The eight classes of v1 to v3: tokens with an advantage other than 0."
     unknown = (

@@ -1,18 +1,13 @@
 """The most frequent silenced and retained candidates."""
 
-from typing import TYPE_CHECKING
-
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.frequencies import KINDS, SHOWN, Frequency, frequencies, paper_text
+from stapo.analysis.evidence.recorded import notes_of, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.evidence.frequencies import Frequency
-
-EXHIBIT = Exhibit(
-    order=70, title="Most frequent silenced and retained tokens", sources=frozenset({"tokens"})
-)
-COLUMNS: "list[Column[Frequency]]" = [
+EXHIBIT = Exhibit(order=70, title="Most frequent silenced and retained tokens")
+COLUMNS: list[Column[Frequency]] = [
     SIZE,
     METHOD,
     Column("Candidates", lambda row: row.kind, text=True),
@@ -24,11 +19,8 @@ COLUMNS: "list[Column[Frequency]]" = [
 ]
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of the most frequent silenced and retained tokens."""
-    from stapo.analysis.evidence.frequencies import KINDS, SHOWN, frequencies, paper_text
-    from stapo.analysis.evidence.recorded import notes_of, recorded
-
     found = recorded(artefacts)
     return Table(
         columns=COLUMNS,

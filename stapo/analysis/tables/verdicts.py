@@ -1,22 +1,18 @@
 """Verdicts on the claims of the paper."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from stapo.analysis.against_paper import changed, is_papers
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.claims import HOLDS, OPEN, REFUTED, Decided, paper_claims, verdicts
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
 from stapo.reference import confidence
+from stapo.study import Study
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.claims import Decided
-    from stapo.study import Study
-
-EXHIBIT = Exhibit(
-    order=10, title="The paper's claims", sources=frozenset({"metrics", "scores", "tokens"})
-)
-COLUMNS: "list[Column[Decided]]" = [
+EXHIBIT = Exhibit(order=10, title="The paper's claims")
+COLUMNS: list[Column[Decided]] = [
     Column("Claim", lambda row: row.claim.text, text=True),
     Column("Verdict", lambda row: row.verdict, text=True),
     Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
@@ -33,37 +29,22 @@ RULE = (
 )
 
 
-def make(artefacts: "Artefacts") -> Table:
-    """Return the table of verdicts, a row for each claim and size.
-
-    Raises:
-        DamagedFileError: files of the study are missing, damaged or incomplete.
-        StaleScoreError: scores do not belong to the study in its current state.
-    """
-    from stapo.analysis.claims import verdicts
-
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of verdicts, a row for each claim and size."""
     rows = verdicts(artefacts)
-    notes = [RULE, *_notes(artefacts.study)]
-    return Table(columns=COLUMNS, rows=rows, caption=tally(rows), notes=notes)
-
-
-def tally(rows: "Sequence[Decided]") -> str:
-    """Return how many verdicts there are of each kind, as a sentence."""
-    from stapo.analysis.claims import HOLDS, OPEN, REFUTED
-
     count = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
     unmeasured = sum(not row.measured for row in rows)
-    return (
+    caption = (
         f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
         "the last ones, the study does not measure what the claim is about."
     )
+    return Table(
+        columns=COLUMNS, rows=rows, caption=caption, notes=[RULE, *_notes(artefacts.study)]
+    )
 
 
-def _notes(study: "Study") -> Iterator[str]:
-    from stapo.analysis.against_paper import changed, is_papers
-    from stapo.analysis.claims import paper_claims
-
+def _notes(study: Study) -> Iterator[str]:
     yield "Each claim is decided on its own: of many verdicts, some are wrong by chance."
     for name in dict.fromkeys(claim.method for claim in paper_claims()):
         if name in study.run.methods and (changes := changed(study, name)):

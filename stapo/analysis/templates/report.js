@@ -26,7 +26,6 @@
   function makeSortable(table) {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
-      if (head.dataset.unsorted !== undefined) return;
       const button = element("button", { type: "button" }, ...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {

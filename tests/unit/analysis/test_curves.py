@@ -1,4 +1,4 @@
-"""Figures hold the numbers of the metrics, in the same bytes every time."""
+"""Figures hold the numbers of metrics and scores."""
 
 import subprocess
 import sys
@@ -11,58 +11,55 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.averages import accuracies, of_trainings
+from stapo.analysis.cells import read_scores
+from stapo.analysis.comparison import main_table
 from stapo.analysis.curves import curves_of, line_of, moving_mean, smoothed
-from stapo.analysis.draw import chart_of, image, write_figure
+from stapo.analysis.draw import chart_of
+from stapo.analysis.evidence_tables import evidence_table
 from stapo.exhibits import FIGURES, figure_names
-from stapo.files import read_jsonl
+from stapo.files import read_jsonl, write_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
 OF_METRICS = ["entropy", "reward", "silenced_fraction", "response_length", "gradient_norm"]
 
 
-def named(*needs):
-    return [n for n, f in FIGURES.items() if f.needs in needs]
-
-
 def test_figures_are_announced_of_what_a_study_has(raw_study):
-    study = parse_study(raw_study)
-    assert figure_names(study) == named(None)
-    raw_study["training"]["evaluate_every"] = study.training.steps // 2
-    study = parse_study(raw_study)
-    assert figure_names(study) == named(None, "checkpoints")
+    def named(*needs):
+        return [name for name, one in FIGURES.items() if one.needs in needs]
 
-
-@pytest.mark.parametrize("rollouts", ["vllm-colocate"])
-def test_a_figure_of_vllm_is_announced_for_trainings_with_vllm(raw_study, rollouts):
-    raw_study["training"]["rollouts"] = rollouts
-    assert figure_names(parse_study(raw_study)) == named(None, "vllm")
+    assert figure_names(parse_study(raw_study)) == named(None)
+    raw_study["training"]["evaluate_every"] = raw_study["training"]["steps"] // 2
+    assert figure_names(parse_study(raw_study)) == named(None, "checkpoints")
+    raw_study["training"]["rollouts"] = "vllm-colocate"
+    assert figure_names(parse_study(raw_study)) == named(None, "checkpoints", "vllm")
 
 
 def test_the_rules_know_the_figures_without_what_draws_them():
     code = (
-        "import sys, stapo.paths; sys.exit(bool({'altair', 'numpy', 'torch'} & set(sys.modules)))"
+        "import sys, stapo.paths, stapo.exhibits; assert stapo.exhibits.FIGURES;"
+        "sys.exit(bool({'altair', 'numpy', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", OF_METRICS)
-def test_a_figure_has_a_line_per_method_with_its_values(study, finished, name):
-    (panel,) = panels(chart_of(Artefacts(study, finished), name))
-    values = {
-        (study.method(run.method).title, run.seed): [
-            (r["step"], r[name] * (100 if name == "silenced_fraction" else 1))
-            for r in read_jsonl(finished / paths.METRICS.format(study="demo", **run.wildcards))
-        ]
-        for run in study.runs()
-    }
-    # Only STAPO silences tokens, and a logarithmic axis has no 0.
-    shown = {k: v for k, v in values.items() if any(y for _, y in v) or name != "silenced_fraction"}
-    pale = panel.lines(pale=True)
-    assert pale.keys() == shown.keys() == panel.lines().keys()
-    for key, line in pale.items():
-        assert [x for x, _ in line] == [x for x, _ in shown[key]]
-        assert [y for _, y in line] == pytest.approx([y for _, y in shown[key]], rel=1e-5)
+def test_a_figure_has_a_line_per_method_with_its_values(study, finished):
+    for name in OF_METRICS:
+        (panel,) = panels(chart_of(Artefacts(study, finished), name))
+        values = {
+            (study.method(run.method).title, run.seed): [
+                (r["step"], r[name] * (100 if name == "silenced_fraction" else 1))
+                for r in read_jsonl(finished / paths.METRICS.format(study="demo", **run.wildcards))
+            ]
+            for run in study.runs()
+        }
+        # Only STAPO silences tokens, and a logarithmic axis has no 0.
+        logarithmic = name == "silenced_fraction"
+        shown = {k: v for k, v in values.items() if any(y for _, y in v) or not logarithmic}
+        pale = panel.lines(pale=True)
+        assert pale.keys() == shown.keys() == panel.lines().keys()
+        for key, line in pale.items():
+            assert line == [(x, pytest.approx(y, rel=1e-5)) for x, y in shown[key]]
 
 
 def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
@@ -73,97 +70,93 @@ def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
         assert line == moving_mean(values[seed], 2).tolist()
     mean = [row["y"] for row in rows if "seed" not in row]
     assert mean == pytest.approx(moving_mean(np.arange(40.0) * 2, 2), rel=1e-12)
-
-
-def test_of_a_long_line_at_most_about_200_points_are_drawn_and_the_last():
+    # Of a long line at most about 200 points are drawn, and the last.
     x = [row["x"] for row in line_of(range(1, 1002), range(1001), "a")]
     assert (len(x), x[0], x[-1]) == (168, 1, 1001)
 
 
-def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(raw_study, finished):
-    raw_study |= {"name": "demo"}
-    captions = {}
-    for steps in (12, 96):
-        raw_study["training"]["steps"] = steps
-        found = Artefacts(parse_study(raw_study), finished)
-        found.metrics = lambda run, steps=steps: [  # type: ignore[method-assign]
-            {name: 1.0 for name in OF_METRICS} | {"silenced_fraction": step % 2}
-            for step in range(steps)
-        ]
-        for name in ("entropy", "silenced_fraction"):
-            captions[steps, name] = caption(chart_of(found, name))
-    assert "moving mean over 4 steps" in captions[96, "entropy"]
-    assert "moving mean" not in captions[12, "entropy"]
-    assert [name for (_, name), text in captions.items() if "has no 0" in text] == [
-        "silenced_fraction"
-    ] * 2
+def test_captions_say_how_lines_are_smoothed_and_what_a_logarithmic_axis_hides(study, finished):
+    found = Artefacts(study, finished)
+    assert "moving mean over 4 steps" in caption(chart_of(found, "entropy"))
+    assert "has no 0" not in caption(chart_of(found, "entropy"))
+    assert "has no 0" in caption(chart_of(found, "silenced_fraction"))
 
 
-def test_a_figure_is_written_in_all_formats(study, finished):
-    written = write_figure(study, "entropy", finished)
-    expected = image(chart_of(Artefacts(study, finished), "entropy"))
-    assert [path.read_bytes() for path in written] == [*expected.values()]
-
-
-@pytest.mark.parametrize(
-    ("values", "width", "expected"),
-    [
+def test_the_moving_mean_keeps_a_constant_and_the_number_of_values():
+    for values, width, expected in (
         ([3.0] * 7, 3, [3.0] * 7),
         ([0.0, 3.0, 6.0], 3, [1.5, 3.0, 4.5]),
-        # Wider than the values.
-        ([1.0, 3.0], 5, [2.0, 2.0]),
+        ([1.0, 3.0], 5, [2.0, 2.0]),  # Wider than the values.
         ([7.0], 20, [7.0]),
-    ],
-)
-def test_the_moving_mean_keeps_a_constant_and_the_number_of_values(values, width, expected):
-    assert moving_mean(np.array(values), width).tolist() == expected
+    ):
+        assert moving_mean(np.array(values), width).tolist() == expected
 
 
-def with_scores(raw, root, change):
-    """A study with the synthetic scores of every cell."""
-    raw["run"] |= {"methods": ["justrl", "stapo"], "benchmarks": ["chain-2", "chain-3"]}
-    study = parse_study(merge(raw, change))
-    for decoding in study.run.decodings:
-        for checkpoint, benchmark in study.cells(decoding):
-            write_score(root, study, checkpoint, benchmark, decoding)
-    return study
+# Accuracy
+
+TESTS = ["chain-2", "chain-3"]
+CURVE = {"every": 10, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
+METHODS = {
+    "half": {"base": "stapo", "title": "Half", "quantile": 0.5},
+    "rare": {"base": "stapo", "title": "Rare", "tau_p": 0.02},
+}
 
 
-def measured(study, root, checkpoint, decoding, benchmarks):
+def share(artefacts, checkpoint, decoding, benchmarks):
     """Accuracy in percent, straight from the score files."""
-    at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
-    files = [root / paths.SCORES.format(**at, benchmark=name) for name in benchmarks]
+    at = {"study": artefacts.study.name, "checkpoint": checkpoint, "decoding": decoding}
+    files = [artefacts.root / paths.SCORES.format(**at, benchmark=name) for name in benchmarks]
     return 100 * np.mean([np.mean(pq.read_table(path)["correct"].to_pylist()) for path in files])
 
 
-CURVE = {"every": 16, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
-TESTS = ["chain-2", "chain-3"]
+@pytest.fixture
+def artefacts(raw_study, tmp_path):
+    """Two seeds of five methods, with a curve on one benchmark."""
+    change = {
+        "training": {"steps": 40, "evaluate_every": 20},
+        "methods": METHODS,
+        "evaluation": {"curve": CURVE},
+    }
+    methods = ["justrl", "full-mask", "stapo", *METHODS]
+    raw_study["run"] |= {"methods": methods, "seeds": [3, 5], "benchmarks": TESTS}
+    study = parse_study(merge(raw_study, change))
+    for decoding in study.run.decodings:
+        for checkpoint, benchmark in study.cells(decoding):
+            write_score(tmp_path, study, checkpoint, benchmark, decoding)
+    for run in study.runs():
+        # Of the second half: the number of the method and the seed.
+        high = 1.0 + methods.index(run.method) + run.seed
+        records = [{"step": step, "entropy": 1.0 if step <= 20 else high} for step in range(1, 41)]
+        write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run.wildcards), records)
+    return Artefacts(study, tmp_path)
 
 
-def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
-    raw_study, tmp_path
-):
-    change = {"training": {"evaluate_every": 48}, "evaluation": {"curve": CURVE}}
-    study = with_scores(raw_study, tmp_path, change)
-    found = panels(chart_of(Artefacts(study, tmp_path), "accuracy"))
+def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(artefacts):
+    study = artefacts.study
+    found = panels(chart_of(artefacts, "accuracy"))
     expected = [
-        ("t1.0-p1.0", TESTS, [48, 96]),
-        ("t0.7-p0.9", TESTS, [48, 96]),
-        ("t0.7-p0.9", ["chain-3"], [16, 32, 48, 64, 80, 96]),
+        ("t1.0-p1.0", TESTS, [20, 40]),
+        ("t0.7-p0.9", TESTS, [20, 40]),
+        ("t0.7-p0.9", ["chain-3"], [10, 20, 30, 40]),
     ]
     assert len(found) == len(expected)
     for panel, (decoding, benchmarks, steps) in zip(found, expected, strict=True):
         assert panel.title == f"tiny, {study.decodings[decoding].title}"
-        lines = panel.lines()
+        each, mean = panel.lines(pale=True), panel.lines()
         for method in study.run.methods:
-            line = lines[study.method(method).title, 0]
-            assert [x for x, _ in line] == [0, *steps]
-            checkpoints = [study.checkpoint("tiny", method, 0, step) for step in steps]
-            values = [
-                measured(study, tmp_path, checkpoint, decoding, benchmarks)
-                for checkpoint in (Checkpoint("tiny"), *checkpoints)
-            ]
-            assert [y for _, y in line] == pytest.approx(values, rel=1e-5)
+            title, values = study.method(method).title, []
+            for seed in (3, 5):
+                checkpoints = [study.checkpoint("tiny", method, seed, step) for step in steps]
+                values.append(
+                    [
+                        share(artefacts, checkpoint, decoding, benchmarks)
+                        for checkpoint in (Checkpoint("tiny"), *checkpoints)
+                    ]
+                )
+                assert [x for x, _ in each[title, seed]] == [0, *steps]
+                assert [y for _, y in each[title, seed]] == pytest.approx(values[-1], rel=1e-5)
+            both = np.mean(values, axis=0)
+            assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)
     labels = [panel.of("line")[0].encoding["y"]["title"] for panel in found]
     assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
 
@@ -171,36 +164,95 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
 @pytest.mark.parametrize(
     ("benchmarks", "every", "rows"), [(TESTS, 48, 2), (TESTS[::-1], 48, 2), (["chain-2"], None, 1)]
 )
-def test_no_two_rows_of_accuracies_show_the_same(raw_study, tmp_path, benchmarks, every, rows):
-    curve = {**CURVE, "benchmarks": benchmarks}
+def test_no_two_rows_of_accuracies_show_the_same(raw_study, benchmarks, every, rows):
+    curve = {**CURVE, "every": 16, "benchmarks": benchmarks}
+    raw_study["run"]["benchmarks"] = TESTS
     change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
-    study = with_scores(raw_study, tmp_path, change)
-    assert len(curves_of(study)) == rows
+    assert len(curves_of(parse_study(merge(raw_study, change)))) == rows
 
 
-def test_a_curve_with_a_score_missing_or_of_other_settings_is_not_drawn(raw_study, tmp_path):
-    study = with_scores(raw_study, tmp_path, {"evaluation": {"curve": CURVE}})
-    at = {"study": study.name, "decoding": CURVE["decoding"], "benchmark": "chain-3"}
-    for step, wrong in ((16, "missing"), (32, "made by configuration")):
-        checkpoint = f"tiny/stapo/seed0/step{step}"
-        path = tmp_path / paths.SCORES.format(**at, checkpoint=checkpoint)
-        path.unlink()
-        if step == 32:
-            write_score(
-                tmp_path, study, checkpoint, "chain-3", CURVE["decoding"], fingerprint="other"
-            )
-        with pytest.raises(StaleScoreError, match=f"{checkpoint}.*{wrong}"):
-            chart_of(Artefacts(study, tmp_path), "accuracy")
-    # The table reads none of them.
-    read_scores(study, CURVE["decoding"], tmp_path)
+def test_the_pareto_chart_has_a_point_per_method_and_seed(artefacts):
+    study, decoding = artefacts.study, "t1.0-p1.0"
+    (panel, _) = panels(chart_of(artefacts, "pareto"))
+    (points,) = panel.of("point")
+    runs = [(method, seed) for method in study.run.methods for seed in (3, 5)]
+    for row, (method, seed) in zip(points.rows, runs, strict=True):
+        assert (row["group"], row["seed"]) == (study.method(method).title, seed)
+        value = share(artefacts, f"tiny/{method}/seed{seed}", decoding, TESTS)
+        assert row["y"] == pytest.approx(value, rel=1e-5)
+        assert row["low"] < row["y"] < row["high"]
+    # Entropies rise to higher values in later seeds.
+    assert points.rows[0]["x"] < points.rows[1]["x"]
 
 
-def test_accuracies_of_several_seeds_are_shown_as_their_mean(raw_study, tmp_path):
-    raw_study["run"]["seeds"] = [0, 1]
-    study = with_scores(raw_study, tmp_path, {"evaluation": {"curve": CURVE}})
-    (panel,) = panels(chart_of(Artefacts(study, tmp_path), "accuracy"))
-    each, mean = panel.lines(pale=True), panel.lines()
-    for method in study.run.methods:
-        title = study.method(method).title
-        both = np.mean([[y for _, y in each[title, seed]] for seed in (0, 1)], axis=0)
-        assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)
+def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
+    study, decoding = artefacts.study, "t1.0-p1.0"
+    table = main_table(study, decoding, read_scores(study, decoding, artefacts.root))
+    found = accuracies(artefacts, decoding, tuple(TESTS))
+    for row in table.rows:
+        assert found.values[row.size, row.method] == row.cells["Avg"]
+    (first, *_) = table.comparisons
+    ours = found.difference("tiny", first.target, first.baseline)
+    theirs = [100 * getattr(first.difference, name) for name in ("value", "low", "high")]
+    assert [ours.value, ours.low, ours.high] == pytest.approx(theirs)
+    single = of_trainings(artefacts, decoding, TESTS)
+    mean = np.mean([single["tiny", "stapo", seed].value for seed in (3, 5)])
+    assert mean == pytest.approx(found.values["tiny", "stapo"].value)
+
+
+def test_full_mask_has_entropy_and_accuracy_of_two_methods(artefacts):
+    study, evaluation = artefacts.study, artefacts.study.evaluation
+    titles = [study.method(name).title for name in ("justrl", "full-mask")]
+    (panel,) = panels(chart_of(artefacts, "full_mask"))
+    entropy = [unit for unit in panel.of("line") if "strokeDash" not in unit.mark]
+    accuracy = [unit for unit in panel.of("line") if "strokeDash" in unit.mark]
+    for pale, mean in (entropy, accuracy):
+        assert [*dict.fromkeys((row["group"], row["seed"]) for row in pale.rows)] == [
+            (title, seed) for title in titles for seed in (3, 5)
+        ]
+        assert [*dict.fromkeys(row["group"] for row in mean.rows)] == titles
+    assert [row["y"] for row in entropy[1].rows if row["group"] == titles[0]][-1] == 5
+    line = [row for row in accuracy[0].rows if (row["group"], row["seed"]) == (titles[0], 3)]
+    assert [row["x"] for row in line] == [0, 10, 20, 30, 40]
+    value = share(artefacts, "tiny/justrl/seed3", "t0.7-p0.9", ["chain-3"])
+    assert line[-1]["y"] == pytest.approx(value, rel=1e-5)
+    # Without intermediate checkpoints there is only the entropy.
+    without = study.model_copy(
+        update={
+            "evaluation": evaluation.model_copy(update={"curve": None}),
+            "training": study.training.model_copy(update={"evaluate_every": None}),
+        }
+    )
+    (panel,) = panels(chart_of(Artefacts(without, artefacts.root), "full_mask"))
+    assert not any("strokeDash" in unit.mark for unit in panel.units)
+
+
+def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):
+    study, found = artefacts.study, panels(chart_of(artefacts, "ablation"))
+    assert len(found) == 6
+    for place, label, values, methods in (
+        (0, "τ_p", [0.002, 0.02], ["stapo", "rare"]),
+        (3, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
+    ):
+        for panel, decoding in zip(
+            found[place : place + 3], [*study.run.decodings, None], strict=True
+        ):
+            (line,) = panel.of("line")
+            assert line.encoding["x"]["title"] == label
+            assert (line.encoding["x"]["scale"].get("type") == "log") == (label == "τ_p")
+            assert [row["x"] for row in line.rows] == values
+            assert [row["text"] for row in line.rows] == [study.method(n).title for n in methods]
+            assert all("low" in row for row in line.rows)
+            assert panel.of("rule")[0].rows[0]["label"] == "JustRL"
+            for name, row in zip(methods, line.rows, strict=True):
+                checkpoints = [f"tiny/{name}/seed{seed}" for seed in (3, 5)]
+                assert decoding is None or row["y"] == pytest.approx(
+                    np.mean([share(artefacts, one, decoding, TESTS) for one in checkpoints]),
+                    rel=1e-5,
+                )
+    table = evidence_table(artefacts, "ablation")
+    assert [(row.argument, row.value) for row in table.rows] == [
+        ("tau_p", 0.002), ("tau_p", 0.02), ("quantile", 0.5), ("quantile", 0.75),
+    ]  # fmt: skip
+    cells = [column.shown(table.rows[0]) for column in table.columns]
+    assert cells[:5] == ["tiny", "τ_p", "STAPO", "STAPO", "0.002"]

@@ -34,33 +34,29 @@ def of(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
     return lambda path: pq.write_table(change(pq.read_table(path)), path)
 
 
-def with_gap(table: pa.Table) -> pa.Table:
-    column = pa.array([None, *table["correct"].to_pylist()[1:]])
-    return table.set_column(table.schema.get_field_index("correct"), "correct", column)
-
-
-def as_text(table: pa.Table) -> pa.Table:
-    column = table["correct"].cast(pa.string())
-    return table.set_column(table.schema.get_field_index("correct"), "correct", column)
-
-
-def one_sample_twice(table: pa.Table) -> pa.Table:
-    return pa.concat_tables([table.slice(1), table.slice(1, 1)])
+def correct(change: Callable[[pa.Array], pa.Array]) -> Callable[[Path], None]:
+    """Return a damage that changes the column `correct`."""
+    return of(
+        lambda t: t.set_column(t.column_names.index("correct"), "correct", change(t["correct"]))
+    )
 
 
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
         (cut, "truncated or corrupt ("),
-        (empty, "truncated or corrupt ("),
         (foreign, "truncated or corrupt ("),
         (of(lambda t: t.drop_columns(["verdict"])), "no column verdict"),
         (of(lambda t: t.replace_schema_metadata(None)), "does not say what made it"),
-        (of(lambda t: t.replace_schema_metadata({"stapo": "[1]"})), "does not say what made it"),
-        (of(with_gap), "column correct has missing values"),
-        (of(as_text), "column correct is of string"),
-        (of(lambda t: t.slice(4)), ""),
-        (of(one_sample_twice), "not 4 samples of every problem"),
+        (
+            correct(lambda c: pa.array([None, *c.to_pylist()[1:]])),
+            "column correct has missing values",
+        ),
+        (correct(lambda c: c.cast(pa.string())), "column correct is of string"),
+        (
+            of(lambda t: pa.concat_tables([t.slice(1), t.slice(1, 1)])),
+            "not 4 samples of every problem",
+        ),
         (of(lambda t: t.slice(0, 0)), "0 rows are no multiple"),
     ],
 )
@@ -118,12 +114,8 @@ def test_damaged_metrics_are_one_line(study, finished, damage, cause):
 
 
 def test_a_report_shows_nothing_damaged(study, finished):
-    assert render_report(study, finished)
     name = "results/demo/completions/tiny/base/t1.0-p1.0/chain-2.jsonl"
-    whole = (finished / name).read_bytes()
-    for damage in (cut, empty, foreign):
-        damage(finished / name)
-        with pytest.raises(DamagedFileError, match=name) as raised:
-            render_report(study, finished)
-        assert len(str(raised.value).splitlines()) == 1
-        (finished / name).write_bytes(whole)
+    cut(finished / name)
+    with pytest.raises(DamagedFileError, match=name) as raised:
+        render_report(study, finished)
+    assert len(str(raised.value).splitlines()) == 1

@@ -1,8 +1,13 @@
-"""One table as data, the same in Markdown, LaTeX, CSV and the terminal."""
+"""Tables as Markdown, CSV, LaTeX and in the terminal, from one declaration."""
 
 import csv
 import io
+import re
+import shutil
+import subprocess
+import unicodedata
 from math import nan
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -12,7 +17,8 @@ from stapo import exhibits, paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence_tables import evidence_table, write_evidence
 from stapo.analysis.formats import csv_text, render, terminal_table
-from stapo.analysis.table import UNMEASURED, Column, Estimate, Table
+from stapo.analysis.latex import latex
+from stapo.analysis.table import UNMEASURED, Column, Estimate, Table, with_interval
 from stapo.exhibits import table_names
 
 TABLE = Table(
@@ -31,8 +37,8 @@ TABLE = Table(
 )
 
 
-def written(suffix: str) -> str:
-    return render(TABLE, suffix, ("demo", "token_frequencies"), "A title", "f00d")
+def written(suffix: str, table: Table = TABLE) -> str:
+    return render(table, suffix, ("demo", "token_frequencies"), "A title", "f00d")
 
 
 def test_markdown_has_a_cell_per_value_and_escapes_text():
@@ -53,24 +59,17 @@ def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
     assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
 
 
-@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+x", "-x+1", "@sum(1)", "\tx", "=A1"])
-def test_no_text_of_a_csv_is_a_formula(text):
-    assert next(csv.reader(io.StringIO(csv_text([[text]])))) == [f"'{text}"]
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
+    formulas = ["=cmd|' /C calc'!A0", "+x", "-x+1", "@sum(1)", "\tx", "=A1"]
+    numbers = ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"]
+    (row,) = csv.reader(io.StringIO(csv_text([[*formulas, *numbers]])))
+    assert row == [*(f"'{text}" for text in formulas), *numbers]
 
 
-@pytest.mark.parametrize("text", ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"])
-def test_numbers_of_a_csv_stay(text):
-    assert next(csv.reader(io.StringIO(csv_text([["x", text]])))) == ["x", text]
-
-
-def test_latex_has_a_label_a_short_caption_and_minus_signs():
-    text = written("tex")
-    assert r"\label{tab:demo-token-frequencies}" in text
-    assert r"\caption[{demo: A title}]{What is" in text
-    assert r"G\_R\textbar{}P & 12,345 & $-$0.123 & 1.5 \\" in text
-    assert r" &  & {\scriptsize [$-$0.250, 0.500]} &  \\" in text
-    assert r"A \& B \textless{}b\textgreater{} & 3 & 2.000 & \textendash{} \\" in text
-    assert "Configuration f00d" in text.splitlines()[0]
+def test_intervals_as_text():
+    assert with_interval(Estimate(1.234, 1.0, 1.5), ".2f") == "1.23 [1.00, 1.50]"
+    assert with_interval(Estimate(1.234), ".2f") == "1.23"
+    assert with_interval(Estimate(nan, 1, 2), ".2f") == ""
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -98,3 +97,97 @@ def test_every_table_of_the_folder_is_declared_and_written(study, finished):
         table = evidence_table(Artefacts(study, finished), name)
         assert table.rows
         assert len(list(csv.reader(files[2].open()))) == len(table.rows) + 1
+
+
+# LaTeX that pdflatex compiles whatever the texts are, and that prints them as they are
+
+HOSTILE = (
+    r"""\input{/etc/passwd} $x_1^2$ & # % ~ {y} "q" `b` <b> p < 0.05 |z| -- --- ?` !` 'a' ''b''"""
+)
+TEXTS = {
+    "-1.5 [-2, 3] a-b 2-3 1e-06": "\u22121.5 [\u22122, 3] a-b 2-3 1e\u221206",
+    "Caf\u00e9 na\u00efve \u0120x \u2264 \u03c4": "Caf\u00e9 na\u00efve \u0120x \u2264 \u03c4",
+    "\u4e2d\u6587 \U0001f600 \u0430": r"\u4e2d\u6587 \U0001f600 \u0430",
+    "\u202eabc\x1b[31m\ud800": r"\u202eabc\u001b[31m\ud800",
+    "[1] word": "[1] word",
+    "*star": "*star",
+    r"\end{tabular}\\": r"\end{tabular}\\",
+    "100% & _x_ {y} \\boxed{7}": r"100% & _x_ {y} \boxed{7}",
+}
+"""Text -> what a PDF shows of it."""
+
+
+def test_latex_has_a_label_a_short_caption_and_minus_signs():
+    text = written("tex")
+    assert r"\label{tab:demo-token-frequencies}" in text
+    assert r"\caption[{demo: A title}]{What is" in text
+    assert r"G\_R\textbar{}P & 12,345 & $-$0.123 & 1.5 \\" in text
+    assert r" &  & {\scriptsize [$-$0.250, 0.500]} &  \\" in text
+    assert r"A \& B \textless{}b\textgreater{} & 3 & 2.000 & \textendash{} \\" in text
+    assert "Configuration f00d" in text.splitlines()[0]
+    assert latex("-1.5, [-2, 3-4] a-1 x -y 1e-06") == "$-$1.5, [$-$2, 3-4] a-1 x -y 1e$-$06"
+    assert latex("(-3) --5") == "($-$3) -{}-5"
+    assert latex(" a  b ") == r"\ a \ b\ "
+
+
+def typeset(folder: Path, tables: list[str], preamble: str) -> str:
+    """Return the text of the PDF of a document that reads tables by `input`."""
+    for i, table in enumerate(tables):
+        assert table.isascii()
+        (folder / f"t{i}.tex").write_text(table)
+    inputs = "\n".join(rf"\input{{t{i}.tex}}" for i in range(len(tables)))
+    (folder / "main.tex").write_text(
+        r"\documentclass{article}" + preamble + "\n"
+        r"\usepackage{adjustbox,array,booktabs,longtable,pdflscape}" + "\n"
+        r"\input{glyphtounicode}\pdfgentounicode=1 \begin{document}\listoftables "
+        + inputs
+        + r"\clearpage\end{document}"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "-no-shell-escape", "main"],
+            cwd=folder, capture_output=True, text=True, errors="replace", timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-3000:]
+    log = (folder / "main.log").read_text(errors="replace")
+    assert "Missing character" not in log
+    assert not re.findall(r"Overfull .hbox \(([5-9]|\d\d)\d*\.", log)
+    shown = subprocess.run(
+        ["pdftotext", "-layout", "main.pdf", "-"], cwd=folder, capture_output=True, check=True
+    )
+    return shown.stdout.decode()
+
+
+def squeezed(text: str) -> str:
+    """Return text without spaces, and without what some fonts have as rules or characters of their own."""
+    letters = unicodedata.normalize("NFD", text)
+    return re.sub("[\\s\u0300-\u036f\u00b4\u00a8\u02d9`_^~]", "", letters).replace("\u0131", "i")
+
+
+@pytest.mark.skipif(
+    not (shutil.which("pdflatex") and shutil.which("pdftotext")),
+    reason="needs pdflatex (texlive-latex-extra) and pdftotext (poppler-utils)",
+)
+@pytest.mark.parametrize("encoding", [r"\usepackage[T1]{fontenc}", ""], ids=["t1", "ot1"])
+def test_a_pdf_shows_texts_as_they_are(tmp_path, encoding):
+    text = Column("Text", lambda row: row, text=True)
+    long = Table(
+        columns=[
+            Column("Token", lambda row: row[0], text=True),
+            Column("Context", lambda row: row[1], text=True),
+            Column("p", lambda row: row[2], ".4f"),
+        ],
+        rows=[("-", HOSTILE * 3 + "x" * 300, Estimate(-0.1 * i, -1.0, 0.0)) for i in range(60)],
+        caption="Cases.",
+    )
+    grids = [
+        Table(columns=[text], rows=rows, caption=HOSTILE, notes=[HOSTILE])
+        for rows in ([*TEXTS], [HOSTILE])
+    ]
+    shown = typeset(tmp_path, [written("tex", one) for one in (*grids, long)], encoding)
+    for expected in TEXTS.values():
+        assert squeezed(expected) in squeezed(shown), expected
+    assert r"\input{/etc/passwd}" in squeezed(shown)
+    for part in ("$x_1^2$", "p<0.05", "|z|", "{y}", '"q"', "`b`", "<b>", "&#%"):
+        assert squeezed(part) in squeezed(shown), part
+    assert shown.count("Context") > 1  # On each page of the long table.

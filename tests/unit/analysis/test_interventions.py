@@ -9,51 +9,39 @@ from drawn import panels
 from scipy.stats import spearmanr
 from synthetic_interventions import MOVED, repetition, write_intervention
 
+from stapo.analysis import interventions as effects
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of
 from stapo.analysis.figures.interventions import scaled
-from stapo.analysis.interventions import (
-    CONTROLS,
-    causal_effect,
-    difference,
-    effect_at,
-    lemma_correlation,
-    lemma_signs,
-    lemma_sizes,
-    predicted_change,
-    rank_correlation,
-)
 from stapo.analysis.tables.interventions import make as interventions_table
 from stapo.evaluation.statistics import Interval
 from stapo.files import DamagedFileError
 from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.study import Checkpoint, Study, parse_study
 
-NAMES = ["tiny/justrl/seed0", "tiny/justrl/seed1"]
 FIRST = Checkpoint("tiny", "justrl", 0)
+WORSE = {**MOVED, SILENCED: -0.03}
+EQUAL = dict.fromkeys(ARMS, -0.01)
+AS_RANDOM = {**MOVED, "random_positive": -0.002}
+UPWARDS = {**MOVED, SILENCED: 0.004}
+OPEN = "cannot be decided"
 
 
 @pytest.fixture
 def study(raw_study: dict[str, Any]) -> Study:
     raw_study["name"] = "demo"
     raw_study["run"]["seeds"] = [0, 1]
-    raw_study["interventions"] = {"checkpoints": NAMES}
+    raw_study["interventions"] = {"checkpoints": ["tiny/justrl/seed0", "tiny/justrl/seed1"]}
     return parse_study(raw_study)
 
 
 def made(study: Study, root: Any, *moved: Any, **how: Any) -> Artefacts:
     """Return the artefacts of a study; the last of `moved` is of all further checkpoints."""
     for index, checkpoint in enumerate(study.intervened()):
-        effects = moved[min(index, len(moved) - 1)] if moved else MOVED
-        write_intervention(root, study, checkpoint, effects, **how)
+        own = moved[min(index, len(moved) - 1)] if moved else MOVED
+        write_intervention(root, study, checkpoint, own, **how)
     return Artefacts(study, root)
-
-
-WORSE = {**MOVED, SILENCED: -0.03}
-EQUAL = dict.fromkeys(ARMS, -0.01)
-AS_RANDOM = {**MOVED, "random_positive": -0.002}
-UPWARDS = {**MOVED, SILENCED: 0.004}
 
 
 @pytest.mark.parametrize(
@@ -62,28 +50,19 @@ UPWARDS = {**MOVED, SILENCED: 0.004}
         (MOVED, 1e-4, "yes"),
         (UPWARDS, 1e-4, "yes"),  # What counts is how far the entropy moves.
         (WORSE, 1e-4, "no"),
-        (EQUAL, 1e-4, "cannot be decided"),
-        (AS_RANDOM, 1e-4, "cannot be decided"),  # Any silencing would do.
-        (MOVED, 0.1, "cannot be decided"),
+        (EQUAL, 1e-4, OPEN),
+        (AS_RANDOM, 1e-4, OPEN),  # Any silencing would do.
+        (MOVED, 0.1, OPEN),
     ],
 )
 def test_the_verdict_of_a_checkpoint_follows_from_what_was_made_up(moved, noise, verdict):
-    found = effect_at(FIRST, [repetition(number, moved, noise) for number in range(8)])
+    found = effects.effect_at(FIRST, [repetition(number, moved, noise) for number in range(8)])
     assert found.verdict == verdict
-    assert {*found.against} == {*CONTROLS}
+    assert {*found.against} == {*effects.CONTROLS}
     expected = abs(moved[SILENCED]) - abs(moved[NOTHING])
     one = found.against[NOTHING]
     # With more noise, the absolute value is too large on average.
     assert noise > 0.01 or one.low <= expected <= one.high
-
-
-def test_a_difference_has_its_truth_in_95_of_100_intervals():
-    inside = 0
-    for start in range(0, 4000, 8):
-        done = [repetition(number, MOVED, 0.01) for number in range(start, start + 8)]
-        found = difference(done, "entropy", SILENCED)
-        inside += found.low <= MOVED[SILENCED] - MOVED[NOTHING] <= found.high
-    assert 0.92 < inside / 500 < 0.98
 
 
 @pytest.mark.parametrize(
@@ -91,60 +70,45 @@ def test_a_difference_has_its_truth_in_95_of_100_intervals():
     [
         ([MOVED], "yes", "2 training seeds"),
         ([WORSE], "no", "2 training seeds"),
-        ([MOVED, WORSE], "cannot be decided", "do not agree"),
-        ([EQUAL], "cannot be decided", "leave it open"),
+        ([MOVED, WORSE], OPEN, "do not agree"),
+        ([EQUAL], OPEN, "leave it open"),
     ],
 )
 def test_checkpoints_of_two_seeds_decide_together(study, tmp_path, moved, verdict, reason):
-    found = causal_effect(made(study, tmp_path, *moved))
+    found = effects.causal_effect(made(study, tmp_path, *moved))
     assert (found.verdict, len(found.effects)) == (verdict, 2)
     assert reason in found.reason
 
 
-# The lemma
-
-
 def test_the_prediction_is_the_formula():
-    rng = np.random.default_rng(0)
-    logps, entropies = np.log(rng.uniform(size=20)), rng.uniform(0, 3, 20)
-    advantages = rng.normal(size=20)
-    found = predicted_change(logps, entropies, advantages)
-    for i, value in enumerate(found):
-        probability = math.exp(logps[i])
-        assert value == pytest.approx(-probability * (logps[i] - -entropies[i]) * advantages[i])
     # A rare token of low entropy with A > 0 raises the entropy, a likely one of high entropy lowers it.
-    assert predicted_change(np.array([-6.0]), np.array([0.5]), np.array([1.0]))[0] > 0
-    assert predicted_change(np.array([-0.5]), np.array([2.0]), np.array([1.0]))[0] < 0
+    logps, entropies = np.array([-6.0, -0.5]), np.array([0.5, 2.0])
+    found = effects.predicted_change(logps, entropies, np.array([1.0, 3.0]))
+    assert found == pytest.approx([-math.exp(-6) * (-6 + 0.5), -math.exp(-0.5) * 1.5 * 3])
 
 
 def test_rank_correlation_is_spearmans_with_ties():
     rng = np.random.default_rng(0)
     one, other = rng.integers(0, 10, 200).astype(float), rng.integers(0, 10, 200).astype(float)
     other += one
-    assert rank_correlation(one, other) == pytest.approx(spearmanr(one, other).statistic)
-    assert math.isnan(rank_correlation(np.zeros(3), np.arange(3.0)))
+    assert effects.rank_correlation(one, other) == pytest.approx(spearmanr(one, other).statistic)
+    assert math.isnan(effects.rank_correlation(np.zeros(3), np.arange(3.0)))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
-    found = lemma_correlation(made(study, tmp_path, sign=sign), FIRST)
+    artefacts = made(study, tmp_path, sign=sign)
+    found = effects.lemma_correlation(artefacts, FIRST)
     assert found.value == pytest.approx(sign, abs=0.01)
     assert found.high - found.low < 0.02
-    artefacts = Artefacts(study, tmp_path)
-    assert lemma_sizes(artefacts, FIRST).value == pytest.approx(1, abs=0.01)
+    assert effects.lemma_sizes(artefacts, FIRST).value == pytest.approx(1, abs=0.01)
     # A predicted change below the resolution of single precision has no sign.
-    assert lemma_signs(artefacts, FIRST).value == pytest.approx(100 if sign > 0 else 0, abs=2)
+    assert effects.lemma_signs(artefacts, FIRST).value == pytest.approx(50 + 50 * sign, abs=2)
 
 
-# What is shown
-
-
-def test_the_figure_has_the_differences_with_intervals(study, tmp_path):
-    entropy = panels(chart_of(made(study, tmp_path), "interventions"))[0]
-    (bars,) = entropy.of("bar")
-    assert list(dict.fromkeys(row["group"] for row in bars.rows)) == [
-        "tiny, JustRL, seed 0", "tiny, JustRL, seed 1"
-    ]  # fmt: skip
+def test_figures_and_table_show_what_was_made_up(study, tmp_path):
+    artefacts = made(study, tmp_path)
+    (bars,) = panels(chart_of(artefacts, "interventions"))[0].of("bar")
     one = [row for row in bars.rows if row["group"] == "tiny, JustRL, seed 0"]
     assert [row["y"] for row in one] == ["STAPO", *list(ARMS.values())[2:]]
     truth = [MOVED[arm] - MOVED[NOTHING] for arm in list(ARMS)[1:4]]
@@ -152,64 +116,47 @@ def test_the_figure_has_the_differences_with_intervals(study, tmp_path):
     assert [row["x"] for row in one[:3]] == pytest.approx([1000 * v for v in truth], abs=0.2)
     assert all(row["low"] <= row["x"] <= row["high"] for row in one)
 
+    panel = panels(chart_of(artefacts, "entropy_change"))[0]
+    assert panel.title.startswith("tiny, JustRL, seed 0: rank correlation 1.00 [")
+    points, means = panel.of("point")[0].rows, panel.of("line")[0].rows
+    assert 0 < len(points) <= MAX_POINTS
+    x = [row["x"] for row in means]
+    assert x == [5 + 10 * part for part in range(10)]
+    assert [row["y"] for row in means] == pytest.approx(x, abs=1)
+
+    grid = interventions_table(artefacts)
+    shown = [{c.heading: c.shown(row) for c in grid.columns} for row in grid.rows]
+    titles = ["Nothing silenced", "STAPO", *list(ARMS.values())[2:]]
+    assert [row["Arm"] for row in shown[: len(ARMS)]] == titles
+    assert [row["Silenced tokens"] for row in shown[:2]] == ["0.0", "3.0"]
+    assert float(shown[1]["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
+    assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
+
 
 @pytest.mark.parametrize(
     ("largest", "unit", "scale", "written"),
-    [
-        (3e-5, "nats", 1e-5, " [1e-5 nats]"),
-        (0.5, "nats", 1, " [nats]"),
-        (0.0, "", 1, ""),
-        (2e-12, "", 1e-12, " [1e-12]"),
-    ],
+    [(3e-5, "nats", 1e-5, " [1e-5 nats]"), (0.5, "nats", 1, " [nats]"), (0.0, "", 1, "")],
 )
 def test_small_numbers_are_shown_in_powers_of_ten(largest, unit, scale, written):
     found = scaled(unit, [Interval(0.0, -largest, largest / 2), Interval(math.nan, math.nan, 0.0)])
     assert found == (pytest.approx(scale), written)
 
 
-def test_the_figure_of_tokens_has_ranks_and_the_correlation(study, tmp_path):
-    panel = panels(chart_of(made(study, tmp_path), "entropy_change"))[0]
-    assert panel.title.startswith("tiny, JustRL, seed 0: rank correlation 1.00 [")
-    points, means = panel.of("point")[0].rows, panel.of("line")[0].rows
-    assert 0 < len(points) <= MAX_POINTS
-    assert all(0 < row["x"] < 100 for row in points)
-    x = [row["x"] for row in means]
-    assert x == [5 + 10 * part for part in range(10)]
-    assert [row["y"] for row in means] == pytest.approx(x, abs=1)
-
-
-def test_the_table_says_what_was_found(study, tmp_path):
-    grid = interventions_table(made(study, tmp_path))
-    assert [row.arm for row in grid.rows[: len(ARMS)]] == [
-        "Nothing silenced", "STAPO", *list(ARMS.values())[2:],
-    ]  # fmt: skip
-    assert [row.silenced for row in grid.rows[:2]] == [0, 3]
-    shown = {column.heading: column.shown(grid.rows[1]) for column in grid.columns}
-    assert float(shown["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
-    assert shown["Silenced tokens"] == "3.0"
-    assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
-
-
-# Files
-
-
 def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
     numbers, tokens = write_intervention(tmp_path, study, FIRST)
+
+    def refused(message, of=study):
+        with pytest.raises(DamagedFileError, match=message):
+            Artefacts(of, tmp_path).intervention(FIRST)
+
     with pytest.raises(DamagedFileError, match=r"seed1\.json: missing; run snakemake"):
-        causal_effect(Artefacts(study, tmp_path))
+        effects.causal_effect(Artefacts(study, tmp_path))
     tokens.write_bytes(b"PAR1")
-    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: truncated or corrupt"):
-        Artefacts(study, tmp_path).intervention(FIRST)
+    refused(r"seed0\.parquet: truncated or corrupt")
     tokens.unlink()
-    with pytest.raises(DamagedFileError, match=r"seed0\.parquet: missing"):
-        Artefacts(study, tmp_path).intervention(FIRST)
+    refused(r"seed0\.parquet: missing")
     write_intervention(tmp_path, study, FIRST)
+    other = study.interventions.model_copy(update={"prompts": 99})
+    refused("made with other settings", study.model_copy(update={"interventions": other}))
     numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
-    with pytest.raises(DamagedFileError, match=r"seed0\.json: .*kl: "):
-        Artefacts(study, tmp_path).intervention(FIRST)
-    write_intervention(tmp_path, study, FIRST)
-    other = study.model_copy(
-        update={"interventions": study.interventions.model_copy(update={"prompts": 99})}
-    )
-    with pytest.raises(DamagedFileError, match="made with other settings"):
-        Artefacts(other, tmp_path).intervention(FIRST)
+    refused(r"seed0\.json: .*kl: ")

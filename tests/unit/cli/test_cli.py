@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from finished_study import finish
 
 from stapo import cli
 from stapo.cli import main
@@ -18,8 +16,6 @@ from stapo.cli.common import EXIT_CODES, GROUPS, app
 from stapo.files import DamagedFileError
 from stapo.operations.doctor import Check
 from stapo.repository import ROOT, STUDIES
-from stapo.study import parse_study
-from stapo.study.origin import write_origin
 
 SMOKE = str(STUDIES / "smoke.yaml")
 ROW = re.compile(r"^\| (\w+) \| (`[^|]*) \| (.*) \|$", re.MULTILINE)
@@ -83,17 +79,6 @@ def test_one_line_and_the_right_code(run, arguments, code, line):
         assert (found, list(json.loads(document))) == (code, ["errors"])
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "status"])
-def test_results_of_another_study_of_the_same_name_are_noticed(run, raw_study, command):
-    Path("one.yaml").write_text(yaml.safe_dump(raw_study))
-    write_origin(parse_study(raw_study), [Path("one.yaml")])
-    raw_study["training"]["steps"] = 4
-    Path("other.yaml").write_text(yaml.safe_dump(raw_study))
-    for name, warned in (("one.yaml", False), ("other.yaml", True)):
-        said = run(command, name)[2]
-        assert ("warning: name: smoke is also the name of one.yaml" in said) == warned
-
-
 def caused(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
     return error
@@ -125,15 +110,6 @@ def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
     assert len(said.splitlines()) == len(lines)
     for found, line in zip(said.splitlines(), lines, strict=True):
         assert found.startswith(f"stapo: {line}")
-
-
-def test_a_defect_of_ours_keeps_its_traceback(monkeypatch):
-    def fail() -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(KeyError):
-        main()
 
 
 def test_every_command_and_exit_code_is_in_the_help(run):
@@ -175,21 +151,3 @@ def test_a_document_has_the_documented_keys(run, monkeypatch, command):
     assert list(document) == list(keys)
     for key in {"rows", "jobs", "checks"} & document.keys():
         assert set(document[key][0]) <= keys[key]
-
-
-def test_the_document_of_a_finished_study(run, tmp_path, raw_study):
-    raw_study["run"]["decodings"] = ["t1.0-p1.0"]
-    finish(parse_study(raw_study), tmp_path)
-    Path("study.yaml").write_text(yaml.safe_dump(raw_study))
-    code, text, _ = run("show", "study.yaml", "--json")
-    document = json.loads(text)
-    assert (code, list(document)) == (0, list(documented("show")))
-    assert document["values"][0]["metric"].startswith("avg@")
-
-
-def test_the_document_of_verify(run):
-    code, text, _ = run("verify", str(ROOT / "results" / "miniature"), "--json")
-    document = json.loads(text)
-    assert (code, list(document)) == (0, list(documented("verify")))
-    assert {key for check in document["checks"] for key in check} == {"level", "what", "errors"}
-    assert len(document["sha256"]) == 64

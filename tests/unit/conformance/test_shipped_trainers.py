@@ -35,7 +35,11 @@ def failed(name: str) -> list[str]:
 
 
 def test_what_trl_does():
-    assert failed("trl-dapo") == []
+    lines, holds = report(*find_trainer("trl-dapo")[:1], "trl-dapo", "justrl")
+    assert holds
+    assert "divisor: kept tokens of the mini-batch" in lines
+    with pytest.raises(ValueError, match=r"--trainer: expected ours, .*, found nothing"):
+        find_trainer("nothing")
     assert conventions(TRAINERS["trl-dapo"][0], "stapo")["threshold over"] == "no selection"
     # The mean of micro-batches' means: another number where they are unequal, or a response is empty.
     assert failed("trl-grpo") == [
@@ -60,24 +64,22 @@ def test_what_trl_does():
 
 
 def test_our_trainer_is_really_cut_and_spread(monkeypatch):
-    sizes = []
-
-    def counted(logps, *args):
-        sizes.append(len(logps))
-        return micro_batch_loss(logps, *args)
-
-    monkeypatch.setattr("stapo.training.update.micro_batch_loss", counted)
-    ours, rows = TRAINERS["ours"][0], list(range(12))
-    for layout, most in (
-        ([[rows]], 12),
-        ([[rows[i : i + 2] for i in range(0, 12, 2)]], 4),  # Short ones are packed together.
-        ([[rows[:6]], [rows[6:]]], 6),
-    ):
+    sizes, rows = [], list(range(12))
+    monkeypatch.setattr(
+        "stapo.training.update.micro_batch_loss",
+        lambda logps, *args: sizes.append(len(logps)) or micro_batch_loss(logps, *args),
+    )
+    # Short ones are packed together.
+    layouts = {
+        12: [[rows]],
+        4: [[rows[i : i + 2] for i in range(0, 12, 2)]],
+        6: [[rows[:6]], [rows[6:]]],
+    }
+    for most, layout in layouts.items():
         sizes.clear()
-        ours(probe("stapo"), layout, METHODS["stapo"])
+        TRAINERS["ours"][0](probe("stapo"), layout, METHODS["stapo"])
         assert sum(sizes) == 12
-        assert max(sizes) <= most
-        assert len(sizes) >= 12 / most
+        assert 12 / len(sizes) <= max(sizes) <= most
 
 
 def test_ranks_that_fail_say_why_at_once():
@@ -88,11 +90,3 @@ def test_ranks_that_fail_say_why_at_once():
 
     with pytest.raises(ValueError, match="the second rank"):
         on_ranks([[[0]], [[1]], [[2]]], run)
-
-
-def test_they_are_found_by_name():
-    lines, holds = report(*find_trainer("trl-dapo")[:1], "trl-dapo", "justrl")
-    assert holds
-    assert "divisor: kept tokens of the mini-batch" in lines
-    with pytest.raises(ValueError, match=r"--trainer: expected ours, .*, found nothing"):
-        find_trainer("nothing")

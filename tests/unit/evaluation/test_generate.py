@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
-from stapo.evaluation.engines import SeededSampling, hf_engine
+from stapo.evaluation.engines import SeededSampling
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.sampling import Prompter, Request, Sampling, sample_seed
+from stapo.evaluation.sampling import Prompter, Sampling, sample_seed
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums
@@ -82,12 +82,10 @@ class LastFirst:
 
     die_after = 1000
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **_: Any) -> None:
         self.llm_engine = self
-        self.left: list[tuple[str, int]] = []
 
     def enqueue(self, prompts, parameters, use_tqdm):
-        assert len(prompts) == len(parameters)
         self.left = [(str(i), one.seed) for i, one in enumerate(parameters)]
         return [f"{number}-1b2c3d4e" for number, _ in self.left]
 
@@ -99,20 +97,15 @@ class LastFirst:
             raise Killed
         LastFirst.die_after -= 1
         number, seed = self.left.pop()
-        tokens = [5 + seed % 7, 5 + seed % 5, 5 + seed % 3]
+        tokens = SimpleNamespace(token_ids=[5 + seed % 7, 5 + seed % 5, 5 + seed % 3])
         unfinished = SimpleNamespace(request_id="0", finished=False, outputs=[])
-        output = SimpleNamespace(token_ids=tokens)
-        return [unfinished, SimpleNamespace(request_id=number, finished=True, outputs=[output])]
+        return [unfinished, SimpleNamespace(request_id=number, finished=True, outputs=[tokens])]
 
 
-@pytest.fixture
-def last_first(monkeypatch):
+def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, monkeypatch):
     module = SimpleNamespace(LLM=LastFirst, SamplingParams=SimpleNamespace)
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr("stapo.evaluation.generate.label", lambda backend: backend)
-
-
-def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, last_first, monkeypatch):
     names = ("chain-2", "chain-3")
     assert answer(model, tmp_path / "whole", names=names, backend="vllm") == 400
     monkeypatch.setattr(LastFirst, "die_after", 230)
@@ -123,45 +116,27 @@ def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, last_f
     monkeypatch.setattr(LastFirst, "die_after", 1000)
     assert answer(model, tmp_path / "killed", names=names, backend="vllm") == 170
     for name in names:
-        same = [(tmp_path / n / f"{name}.jsonl").read_bytes() for n in ("whole", "killed")]
-        assert same[0] == same[1]
+        assert (
+            len({(tmp_path / n / f"{name}.jsonl").read_bytes() for n in ("whole", "killed")}) == 1
+        )
 
 
 def test_a_kill_of_transformers_loses_one_batch(model, tmp_path, monkeypatch):
     answer(model, tmp_path / "whole", batch_size=40)
-    batches = []
+    batches, whole = [], Qwen3ForCausalLM.generate
 
-    def until_the_third(generate):
-        def answer_batch(*args: Any, **kwargs: Any):
-            batches.append(len(kwargs["input_ids"]))
-            if len(batches) == 3:
-                raise Killed
-            return generate(*args, **kwargs)
+    def until_the_third(*args: Any, **kwargs: Any):
+        batches.append(len(kwargs["input_ids"]))
+        if len(batches) == 3:
+            raise Killed
+        return whole(*args, **kwargs)
 
-        return answer_batch
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Qwen3ForCausalLM, "generate", until_the_third(Qwen3ForCausalLM.generate))
-        with pytest.raises(Killed):
-            answer(model, tmp_path / "killed", batch_size=40)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Qwen3ForCausalLM, "generate", until_the_third)
+        answer(model, tmp_path / "killed", batch_size=40)
     assert batches == [40] * 3
-    (store,) = (tmp_path / "killed" / "work").glob("chain-2-*.jsonl")
-    assert len(read_jsonl(store)) == 80
     assert answer(model, tmp_path / "killed", batch_size=40) == 120
-    same = [(tmp_path / n / "chain-2.jsonl").read_bytes() for n in ("whole", "killed")]
-    assert same[0] == same[1]
-
-
-def damaged(line: str) -> dict[str, str]:
-    record = json.loads(line)
-    changes = {
-        "altered text": {"text": record["text"] + " "},
-        "another sample": {"sample": record["sample"] + 100},
-        "wrong field": {"num_tokens": "7"},
-        "another store": {"checksum": "0" * 16},
-    }
-    lines = {kind: json.dumps({**record, **change}) for kind, change in changes.items()}
-    return {**lines, "not JSON": line[:40]}
+    assert len({(tmp_path / n / "chain-2.jsonl").read_bytes() for n in ("whole", "killed")}) == 1
 
 
 def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, capsys):
@@ -169,8 +144,16 @@ def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, caps
     whole = (tmp_path / "chain-2.jsonl").read_text()
     (store,) = (tmp_path / "work").glob("chain-2-*.jsonl")
     lines = store.read_text().splitlines(keepends=True)
-    for number, kind in zip((3, 50, 99, 150, 180), damaged(lines[0]), strict=True):
-        lines[number] = damaged(lines[number])[kind] + "\n"
+    # An altered text, another sample, a wrong type, a line of another store.
+    changes = {
+        3: {"text": "?"},
+        50: {"sample": 100},
+        99: {"num_tokens": "7"},
+        150: {"checksum": "0"},
+    }
+    for number, change in changes.items():
+        lines[number] = json.dumps({**json.loads(lines[number]), **change}) + "\n"
+    lines[180] = lines[180][:40] + "\n"
     # A kill within a line leaves its beginning.
     store.write_text("".join(lines[:-1]) + lines[-1][:17])
     assert answer(model, tmp_path) == 6
@@ -196,16 +179,12 @@ def test_responses_belong_to_whole_weights_and_not_to_how_they_were_made(model, 
 
 
 def test_batches_do_not_change_a_draw(model, tmp_path):
-    answer(model, tmp_path / "a", batch_size=64)
-    answer(model, tmp_path / "b", batch_size=7)
-    a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
-    pairs = [
-        (x, y)
-        for one, two in zip(a, b, strict=True)
-        for x, y in zip(one["responses"], two["responses"], strict=True)
-    ]
+    for size in (64, 7):
+        answer(model, tmp_path / str(size), batch_size=size)
+    a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in ("64", "7"))
+    texts = [[text for one in problems for text in one["responses"]] for problems in (a, b)]
     # Padding changes logits by rounding; a draw that lies that close is another one, hardly ever.
-    assert sum(x == y for x, y in pairs) >= 198
+    assert sum(x == y for x, y in zip(*texts, strict=True)) >= 198
 
 
 @pytest.mark.parametrize(
@@ -239,10 +218,7 @@ def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
 
 def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
     prompter = Prompter(model, [])
-    sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
-    request = Request(0, 0, 1, prompter.prompt_ids("chain:1+1?"))
-    ((_, short),) = hf_engine(str(model), sampling)([request])
-    assert (short.truncated, short.num_tokens) == (True, 6)
     (end,) = prompter.eos_token_ids
-    assert engines._cut(prompter.tokenizer, [7, end, 8], sampling).num_tokens == 2
-    assert not engines._cut(prompter.tokenizer, [7, end, 8], sampling).truncated
+    sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
+    found = [engines._cut(prompter.tokenizer, ids, sampling) for ids in ([7, end, 8], [7, 8])]
+    assert [(one.num_tokens, one.truncated) for one in found] == [(2, False), (2, True)]

@@ -41,33 +41,15 @@ def test_two_engines_are_not_mixed(tmp_path):
     path.write_text(lines[0] + "\n" + lines[1].replace("on A", "on B") + "\n")
     with pytest.raises(RuntimeError, match="vllm 1 on A and by vllm 1 on B"):
         score(path, {}, tmp_path / "s")
-    score(write(tmp_path / "c", ["a", "b"], 5), {"fingerprint": "f"}, tmp_path / "s")
-    identity = read_identity(tmp_path / "s")
-    assert (identity["engine"], identity["fingerprint"]) == ("vllm 1 on A", "f")
 
 
-def hard(n: int) -> str:
-    return rf"\boxed{{9^{{9^{{9^{{{n}}}}}}}}}"
-
-
-def test_a_few_answers_that_cannot_be_judged_count_as_wrong_and_warn(tmp_path, monkeypatch, capsys):
-    grading._idle.clear()
-    monkeypatch.setattr(grading, "SECONDS", 0.2)
-    responses = [hard(7), hard(8), hard(9)] + [r"\boxed{7}"] * 197
-    assert score(write(tmp_path / "c", responses, 5), {}, tmp_path / "s") == 397 / 400
-    verdicts = pq.read_table(tmp_path / "s")["verdict"].to_pylist()
-    assert (verdicts.count("timeout"), verdicts.count("correct")) == (3, 397)
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("warning")]
-    assert "of 400 responses, 3 reached the grader's time limit" in line
-    assert "count as wrong" in line
-    grading._idle.clear()
-
-
-def test_so_many_failures_that_the_machine_is_at_fault_refuse_the_score(tmp_path, monkeypatch):
+def test_a_few_failures_of_the_grader_warn_and_many_refuse_the_score(tmp_path, monkeypatch, capsys):
     completions = write(tmp_path / "c", [str(i) for i in range(20)], 5)
-    crash, right = grading.Grade("crash", "7"), grading.Grade("correct", "7")
-    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [crash] * 2 + [right] * 38)
+    failed, right = grading.Grade("timeout", "7"), grading.Grade("correct", "7")
+    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [failed] * 2 + [right] * 38)
     assert score(completions, {}, tmp_path / "few") == 0.95
+    assert "of 40 responses, 2 reached the grader's time limit" in capsys.readouterr().err
+    crash = grading.Grade("crash", "7")
     monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [crash] * 3 + [right] * 37)
     about = r"of 40 responses, .* 3 its memory limit.* more than 5%"
     with pytest.raises(RuntimeError, match=about):
@@ -77,9 +59,8 @@ def test_so_many_failures_that_the_machine_is_at_fault_refuse_the_score(tmp_path
 
 def test_differences_from_math_verify_are_counted_and_printed(tmp_path, capsys):
     responses = [r"\boxed{7.}", r"\boxed{7}", r"\boxed{8}", r"\boxed{7.} again", "7"]
-    score(write(tmp_path / "c", responses, 5), {}, tmp_path / "s")
-    assert read_identity(tmp_path / "s")["differs_from_math_verify"] == 2
+    score(write(tmp_path / "c", responses, 5), {"fingerprint": "f"}, tmp_path / "s")
+    found = read_identity(tmp_path / "s")
+    names = ("differs_from_math_verify", "engine", "fingerprint")
+    assert [found[name] for name in names] == [2, "vllm 1 on A", "f"]
     assert "2 of 10 verdicts differ from math-verify's" in capsys.readouterr().err
-    score(write(tmp_path / "c", ["7"], 5), {}, tmp_path / "s")
-    assert read_identity(tmp_path / "s")["differs_from_math_verify"] == 0
-    assert "differ" not in capsys.readouterr().err

@@ -1,19 +1,17 @@
-"""Models that bring Python code: on a terminal, told yes, nothing of it runs."""
+"""Models that bring Python code: even if every question is answered with yes, nothing of it runs."""
 
 import ast
 import json
 import os
-import pty
 import shutil
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 from safetensors.torch import load_file
 
 from stapo.methods import METHODS
@@ -73,33 +71,6 @@ def with_code(tiny: Path, path: Path) -> Path:
     return path
 
 
-def on_a_terminal_told_yes(code: str, directory: Path) -> str:
-    """Return what a program prints whose terminal answers every question with yes."""
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=directory, start_new_session=True,
-        env={**os.environ, "HF_MODULES_CACHE": str(directory / "modules"), "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    os.close(theirs)
-    os.write(ours, b"y\n" * 50)
-    told: list[bytes] = []
-
-    def read() -> None:
-        try:
-            while part := os.read(ours, 4096):
-                told.append(part)
-        except OSError:  # The terminal's other end is closed.
-            pass
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    running.wait(300)
-    reader.join(60)
-    os.close(ours)
-    return b"".join(told).decode(errors="replace")
-
-
 def test_no_code_of_a_model_is_run(tiny, tmp_path):
     model = str(with_code(tiny, tmp_path / "downloaded"))
     (tmp_path / "own.yaml").write_text(
@@ -109,7 +80,12 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
         ["evaluate", model, "--benchmark", "chain-2", "--decoding", "t1.0-p1.0"],
         ["run", "base", "--study", "own.yaml"],
     ]
-    told = on_a_terminal_told_yes(RUN.format(commands=commands), tmp_path)
+    running = subprocess.run(
+        [sys.executable, "-c", RUN.format(commands=commands)], cwd=tmp_path, text=True,
+        input="y\n" * 50, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+        env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    told = running.stdout
     assert not (tmp_path / "marker").exists(), told
     assert "[y/N]" not in told
     assert told.count("needs its own Python code, which is never run here") == len(commands), told
@@ -117,14 +93,8 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
 
 def test_trl_is_given_no_code_to_run_and_no_pickles(tiny, tmp_path):
     rows = Dataset.from_list([{"prompt": "chain:1+1?", "answer": "2"}] * 8)
-    config = StapoConfig(
-        str(tmp_path / "out"),
-        method="grpo",
-        use_cpu=True,
-        bf16=False,
-        num_generations=2,
-        report_to=[],
-    )
+    settings = {"use_cpu": True, "bf16": False, "num_generations": 2, "report_to": []}
+    config = StapoConfig(str(tmp_path / "out"), method="grpo", **settings)
     assert METHODS["grpo"].kl_coefficient > 0  # With a reference model, which TRL loads.
     model = with_code(tiny, tmp_path / "downloaded")
     with pytest.raises(ValueError, match="custom code"):
@@ -144,15 +114,9 @@ def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monk
     for load in (load_tokenizer, partial(load_model, dtype=torch.float32)):
         with pytest.raises(StudyError, match="openai-community/gpt2: no such directory"):
             load("openai-community/gpt2")
-
-
-def test_datasets_runs_no_loading_script(tmp_path):
-    (tmp_path / "own").mkdir()
-    marker = tmp_path / "marker"
-    (tmp_path / "own" / "own.py").write_text(f"open({str(marker)!r}, 'w').write('ran')\n")
-    with pytest.raises(RuntimeError, match="scripts are no longer supported"):
-        load_dataset(str(tmp_path / "own"), split="train")
-    assert not marker.exists()
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(StudyError, match=r"no tokenizer\.json; give the directory of a whole"):
+        load_tokenizer(tmp_path)
 
 
 def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
@@ -168,11 +132,3 @@ def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
     assert [place for place, _ in calls["LLM"]] == ["engines.py"]
     for _, said in calls["from_pretrained"] + calls["LLM"]:
         assert said["trust_remote_code"] == "False"
-
-
-def test_a_directory_without_a_tokenizer_is_named(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(
-        StudyError, match=r"no tokenizer\.json; give the directory of a whole checkpoint"
-    ):
-        load_tokenizer(tmp_path)

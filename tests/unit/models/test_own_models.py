@@ -4,12 +4,11 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from stapo.cli.common import study_of
-from stapo.evaluation.sampling import Prompter
 from stapo.models.base import write_base
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.shapes import shape_of
@@ -50,44 +49,37 @@ def read(folder: Path, settings: str = "path: weights") -> Study:
     return read_study(folder / "mine.yaml")
 
 
-def test_a_folder_is_copied_and_loaded(folder):
-    study = read(folder)
-    write_base(study.model("own").model_dump(), folder / "base")
+def asked(study: Study) -> Any:
+    """Return everything that determines the base model."""
+    return jobs_of(study).one("base", "own").config
+
+
+def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):
+    before = read(folder)
+    write_base(before.model("own").model_dump(), folder / "base")
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
-    assert shape_of(study.model("own")).layers == 2
-    assert model_settings(study.models["own"]) == {"sha256": study.models["own"].sha256}
-
-
-def test_its_content_is_in_the_fingerprint_and_its_place_is_not(folder):
-    before = read(folder)
+    assert shape_of(before.model("own")).layers == 2
+    assert model_settings(before.models["own"]) == {"sha256": before.models["own"].sha256}
     shutil.copytree("weights", "copied")
-    assert (
-        jobs_of(read(folder, "path: copied")).one("base", "own").config
-        == jobs_of(before).one("base", "own").config
-    )
-    (folder / "weights" / "config.json").write_text(
-        (folder / "weights" / "config.json").read_text() + "\n"
-    )
-    after = read(folder)
-    assert jobs_of(after).one("base", "own").config != jobs_of(before).one("base", "own").config
+    assert asked(read(folder, "path: copied")) == asked(before)
+    with (folder / "weights" / "config.json").open("a") as stream:
+        stream.write("\n")
+    assert asked(read(folder)) != asked(before)
     with pytest.raises(StudyError, match="its files changed since the study was read"):
-        write_base(before.model("own").model_dump(), folder / "base")
-    assert not (folder / "base").exists()
+        write_base(before.model("own").model_dump(), folder / "other")
+    assert not (folder / "other").exists()
 
 
 def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
-    hashed = []
-    sha256 = model_folder._sha256
+    hashed, sha256 = [], model_folder._sha256
     monkeypatch.setattr(model_folder, "_sha256", lambda path: hashed.append(path) or sha256(path))
     first = read(folder).models["own"].sha256
     assert len(hashed) >= 3
     hashed.clear()
-    assert read(folder).models["own"].sha256 == first
-    assert hashed == []
     file = folder / "weights" / "model.safetensors"
     os.utime(file, (1, 1))
-    assert read(folder).models["own"].sha256 == first
+    assert [read(folder).models["own"].sha256 for _ in range(2)] == [first] * 2
     assert hashed == [str(file)]
     (folder / "work" / "checksums.json").write_text("{")
     assert read(folder).models["own"].sha256 == first
@@ -96,73 +88,55 @@ def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
 def test_a_published_study_names_no_path(folder):
     study = read(folder)
     published = parse_study(published_content(study))
-    assert jobs_of(published).one("base", "own").config == jobs_of(study).one("base", "own").config
+    assert asked(published) == asked(study)
     with pytest.raises(StudyError, match="shape of weights unknown"):
         shape_of(published.model("own"))
-    with pytest.raises(StudyError, match=r"models\.own\.path: weights was not read"):
+    with pytest.raises(StudyError, match=r"models\.own\.path: the file was not read"):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
 
-def test_what_is_no_model_is_refused_with_its_reason(folder):
-    weights = folder / "weights"
+OWN, JINJA = "path: weights", "path: weights, chat_template: t.jinja"
+INDEX = json.dumps({"weight_map": {"x": "model.safetensors", "y": "b.safetensors"}})
+CODE = '{"auto_map": {"AutoModel": "m.M"}}'
+WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
+FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
+    # settings, words of the error, files that are written (in the folder of the weights) or removed
+    ("path: absent", "models.own.path: absent: no such folder (mine.yaml:4)", {}),
+    ("hub: /tmp/weights, revision: main", "`path:` is a model", {}),
+    (f"path: weights, sha256: {'a' * 64}", f"sha256: expected {'a' * 64}, found ", {}),
+    (OWN, "only pickled weights (a.bin), which could run code", {WEIGHTS: None, "a.bin": ""}),
+    (OWN, "no weights; save them as safetensors", {WEIGHTS: None}),
+    (OWN, "b.safetensors of its index is missing", {f"{WEIGHTS}.index.json": INDEX}),
+    (OWN, "needs its own Python code", {"config.json": CODE}),
+    (OWN, "no tokenizer", dict.fromkeys(TOKENIZER)),
+    (OWN, "no readable config.json", {"config.json": None}),
+    ("path: weights, chat_template: a.jinja", "own.chat_template: a.jinja: No such file", {}),
+    ("path: weights, chat_template: a", "expected raw, or a file that ends in .jinja", {}),
+    (JINJA, "chat_template leaves out the question", {"../t.jinja": "{{ 1 }}"}),
+    (JINJA, "fails: TemplateError: no", {"../t.jinja": "{{ raise_exception('no') }}"}),
+]
 
-    def lines(settings: str = "path: weights") -> str:
-        with pytest.raises(StudyError) as error:
-            read(folder, settings)
-        return "\n".join(error.value.errors)
 
-    assert "models.own.path: absent: no such folder (mine.yaml:4)" in lines("path: absent")
-    assert "use" not in lines("path: absent")
-    assert "`path:` is a model" in lines(f"hub: {weights}, revision: main")
-    wrong = lines(f"path: weights, sha256: {'a' * 64}")
-    assert f"sha256: expected {'a' * 64}, found " in wrong
-    (weights / "model.safetensors").rename(weights / "pytorch_model.bin")
-    assert "only pickled weights (pytorch_model.bin), which could run code" in lines()
-    (weights / "pytorch_model.bin").unlink()
-    assert "weights: no weights; save them as safetensors" in lines()
-    (weights / "a.safetensors").write_text("")
-    index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
-    (weights / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "b.safetensors of its index is missing" in lines()
-    (weights / "config.json").write_text('{"auto_map": {"AutoModel": "m.M"}}')
-    (weights / "tokenizer.json").unlink()
-    (weights / "tokenizer_config.json").unlink()
-    assert "needs its own Python code" in lines()
-    assert "no tokenizer" in lines()
-    (weights / "config.json").unlink()
-    assert "no readable config.json" in lines()
+@pytest.mark.parametrize(("settings", "words", "files"), FAULTS)
+def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, files):
+    for name, text in files.items():
+        path = folder / "weights" / name
+        path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(StudyError) as error:
+        write_base(read(folder, settings).model("own").model_dump(), folder / "base")
+    assert words in "\n".join(error.value.errors)
 
 
 @pytest.mark.parametrize(("setting", "shown"), [("raw", "chain:3+4?"), ("t.jinja", None)])
 def test_a_chat_template_of_the_studys_own(folder, setting, shown):
     (folder / "t.jinja").write_text(TEMPLATE)
-    plain = read(folder)
-    study = read(folder, f"path: weights, chat_template: {setting}")
-    assert jobs_of(study).one("base", "own").config != jobs_of(plain).one("base", "own").config
+    plain, study = read(folder), read(folder, f"path: weights, chat_template: {setting}")
+    assert asked(study) != asked(plain)
     again = parse_study(resolved_content(study))
     write_base(again.model("own").model_dump(), folder / "base")
-    tokenizer = Prompter(folder / "base", ()).tokenizer
+    tokenizer = load_tokenizer(folder / "base")
     chat = [{"role": "user", "content": "chain:3+4?"}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert text == (shown or "<chain:3+4?>")
-    if setting != "raw":
-        (folder / "t.jinja").write_text(TEMPLATE + "!")
-        changed = study_of(folder / "mine.yaml")
-        assert (
-            jobs_of(changed).one("base", "own").config != jobs_of(study).one("base", "own").config
-        )
-
-
-def test_a_faulty_chat_template_is_a_line(folder):
-    def lines(setting: str) -> str:
-        with pytest.raises(StudyError) as error:
-            study = read(folder, f"path: weights, chat_template: {setting}")
-            write_base(study.model("own").model_dump(), folder / "base")
-        return "\n".join(error.value.errors)
-
-    assert "models.own.chat_template: absent.jinja: No such file" in lines("absent.jinja")
-    assert "expected raw, or a file that ends in .jinja" in lines("none")
-    (folder / "t.jinja").write_text("{{ 1 }}")
-    assert "chat_template leaves out the question" in lines("t.jinja")
-    (folder / "t.jinja").write_text("{{ raise_exception('no') }}")
-    assert "chat_template fails: TemplateError: no" in lines("t.jinja")
+    (folder / "t.jinja").write_text(TEMPLATE + "!")
+    assert (asked(read_study(folder / "mine.yaml")) == asked(study)) == (setting == "raw")

@@ -3,11 +3,8 @@
 from io import StringIO
 
 import pytest
-import yaml
 from rich.console import Console
-from typer.testing import CliRunner
 
-from stapo.cli.common import app
 from stapo.operations.check import HEADINGS, method_rows, print_check
 from stapo.repository import STUDIES
 from stapo.study import read_study
@@ -20,27 +17,19 @@ def rows_of(name):
 
 def test_every_method_of_the_paper_has_its_numbers():
     rows = rows_of("paper")
-    assert rows["stapo"] == {
-        "method": "stapo",
-        "selection": "silence_spurious",
-        "tau_p": "0.002",
-        "q": "0.75",
-        "scope": "candidates",
-        "clip": "0.2 / 0.28",
-        "dual clip": "10",
-        "KL": "-",
-        "aggregation": "token_mean",
-        "statistics": "current",
-    }
+    assert tuple(rows["stapo"].values()) == (
+        "stapo", "silence_spurious", "0.002", "0.75", "candidates", "0.2 / 0.28", "10", "-", "token_mean",
+        "current",
+    )  # fmt: skip
     assert (rows["grpo"]["KL"], rows["grpo"]["clip"]) == ("0.04", "0.2 / 0.2")
     assert (rows["20-entropy"]["q"], rows["20-entropy"]["scope"]) == ("0.2", "mini-batch")
 
 
-def test_an_ablation_compares_one_objective():
+@pytest.mark.parametrize("name", ["ablation-v3", "ablation-v5", "sensitivity-v3", "sensitivity-v5"])
+def test_an_ablation_compares_one_objective(name):
     """Whatever is not ablated is the same in every row: the audit found dual clip in some."""
-    for name in ("ablation-v3", "ablation-v5", "sensitivity-v3", "sensitivity-v5"):
-        shared = ("clip", "dual clip", "KL", "aggregation")
-        assert len({tuple(row[key] for key in shared) for row in rows_of(name).values()}) == 1
+    shared = ("clip", "dual clip", "KL", "aggregation")
+    assert len({tuple(row[key] for key in shared) for row in rows_of(name).values()}) == 1
 
 
 def test_a_narrow_terminal_hides_no_column():
@@ -49,22 +38,3 @@ def test_a_narrow_terminal_hides_no_column():
     shown = stream.getvalue()
     assert "…" not in shown
     assert "tau-2e-2: tau_p 2e-2: as STAPO (v4 and v5), but tau_p 0.02, dual_clip 10" in shown
-
-
-@pytest.mark.parametrize(
-    ("methods", "warning"),
-    [
-        ({"grpo": {"base": "stapo", "title": "Mine"}}, "stapo but has the name of another method"),
-        ({"mine": {"base": "stapo", "title": "GRPO+"}}, "based on stapo but has the title 'GRPO+' of grpo"),
-        ({"mine": {"base": "stapo", "title": "STAPO, mine"}}, None),
-    ],
-)  # fmt: skip
-def test_what_verify_would_refuse_is_said_before_anything_is_trained(tmp_path, methods, warning):
-    (name,) = methods
-    path = tmp_path / "mine.yaml"
-    study = {"extends": "smoke", "name": "mine", "methods": methods, "run": {"methods": [name]}}
-    path.write_text(yaml.safe_dump(study))
-    found = CliRunner().invoke(app, ["check", str(path)])
-    assert found.exit_code == 0
-    lines = [line for line in found.output.splitlines() if line.startswith("warning: methods.")]
-    assert [warning in line for line in lines] == ([True] if warning else [])

@@ -8,11 +8,10 @@ import pytest
 from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR
 from stapo.hub import ATTEMPTS
-from stapo.models import base
+from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.rows import checksum
-from stapo.study.sources import HubModel
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
 
@@ -80,14 +79,11 @@ def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch,
     assert task.load_rows(**study.task("made")["metadata"])["test"].to_list() == ROWS
 
 
-def test_a_base_model_comes_by_way_of_the_cache(monkeypatch, tmp_path):
-    cache, out = tmp_path / "cache", tmp_path / "out"
-    cache.mkdir()
-    blob = tmp_path / "blob"
-    blob.write_text("weights")
-    (cache / "model.safetensors").symlink_to(blob)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(cache))
-    base.write_base({"hub": "some/model", "revision": "1" * 40}, out)
-    assert (out / "model.safetensors").read_text() == "weights"
-    assert not (out / "model.safetensors").is_symlink()
-    assert base.cached(HubModel(hub="some/model", revision="1" * 40)) == cache
+def test_a_base_model_is_copied_from_the_cache(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "blob").write_text("weights")
+    (tmp_path / "cache" / "model.safetensors").symlink_to(tmp_path / "blob")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: tmp_path / "cache")
+    write_base({"hub": "some/model", "revision": "1" * 40}, tmp_path / "out")
+    written = tmp_path / "out" / "model.safetensors"
+    assert (written.read_text(), written.is_symlink()) == ("weights", False)

@@ -1,4 +1,4 @@
-"""The state of each cell is read from files, whatever is in them, and from locks that others hold."""
+"""The state of each job is read from files, whatever is in them, and from locks that others hold."""
 
 import io
 import json
@@ -7,20 +7,21 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 from synthetic import write_score
 
 from stapo import paths
 from stapo.canonical import canonical
 from stapo.files import append_jsonl, write_json
-from stapo.operations.reasons import changes
+from stapo.operations import runs
 from stapo.operations.status import (
     Progress,
+    changes,
     outdated_lines,
     print_status,
     progress,
@@ -28,8 +29,9 @@ from stapo.operations.status import (
     status_document,
 )
 from stapo.records.step import from_line
+from stapo.repository import ROOT
 from stapo.stages import jobs_of
-from stapo.study import parse_study
+from stapo.study import parse_study, read_study
 from stapo.study.resolved import write_resolved
 
 HOLDER = """
@@ -43,13 +45,13 @@ with work_directory(Path(sys.argv[1]), json.loads(sys.argv[2])):
 HOSTILE = "\x1b]0;title\x07\x1b[31m[bold]red\x1b[0m\u202e"
 LOG = "logs/smoke/runs/tiny/grpo/seed0/model.log"
 SLURM_LOG = ".snakemake/slurm_logs/rule_train/7.log"
-RANK = "[rank1]: RuntimeError: rank 1 lost rank 0"
 LAUNCHER = (
-    f"stapo: training: no reward\n{RANK}\n"
+    "stapo: training: no reward\n[rank1]: RuntimeError: rank 1 lost rank 0\n"
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
     f"{'=' * 60}\nstapo FAILED\n{'-' * 60}\nRoot Cause:\n  exitcode: 1\n{'=' * 60}\n"
 )
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
+CTRL_C = "by Ctrl-C or another signal"
 
 
 @pytest.fixture
@@ -58,17 +60,6 @@ def study(raw_study):
         "methods": ["grpo"], "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2", "chain-3"],
     }  # fmt: skip
     return parse_study(raw_study)
-
-
-@contextmanager
-def held(path: Path, config: Any):
-    """A process that works in a directory as the pipeline does."""
-    command = [sys.executable, "-c", HOLDER, str(path), canonical(config)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
-        assert process.stdout.readline() == "held\n"
-        yield
-        process.stdin.close()
 
 
 def record(step: int, **others: Any) -> dict[str, Any]:
@@ -95,7 +86,7 @@ def write(path: Path, text: str | bytes, age: float = 0.0) -> Path:
     return path
 
 
-def of_stage(study, root: Path, stage: str) -> Progress:
+def of_stage(study, root: Path, stage: str = "train") -> Progress:
     """The first job of a stage."""
     return next(one for one in progress(study, root) if one.stage == stage)
 
@@ -111,64 +102,65 @@ def test_before_anything_ran(study, tmp_path):
     assert {(one.state, one.note, one.done) for one in found} == {("waiting", "", 0)}
     assert {one.stage for one in found} == {job.stage for job in jobs_of(study)} - {"weights"}
     fine, text = shown(study, tmp_path)
-    assert fine
-    assert "0 of 96 steps" in text
+    assert (fine, "0 of 96 steps" in text) == (True, True)
     assert json.loads(json.dumps(status_document(study, tmp_path)))["failed"] is False
 
 
 def test_a_training_that_runs_here(study, tmp_path):
     work = work_of(study, tmp_path)
     append_jsonl(work / "metrics.jsonl", record(11, kept_fraction=0, zero_advantage_fraction=0.5))
-    with held(work, jobs_of(study).all("train")[0].config):
-        training = of_stage(study, tmp_path, "train")
+    config = canonical(jobs_of(study).all("train")[0].config)
+    command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout.readline() == "held\n"
+        training = of_stage(study, tmp_path)
+        process.stdin.close()
     assert (training.state, training.done, training.reward) == ("running", 11, 0.25)
     assert training.note == "its token selection kept no token in 1 of 11 steps"
     # 1 s for the update, and a fourth of 8 s for the rollout.
     assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 11))
 
 
-def test_the_speed_is_that_of_the_recent_steps():
+def test_the_speed_is_that_of_the_recent_steps(study):
     slow = [from_line(record(step, seconds={"update": 100.0})) for step in range(1, 20)]
     fast = [from_line(record(step)) for step in range(20, 60)]
-    assert seconds_per_step(slow + fast, 4) == pytest.approx(3.0)
-    assert seconds_per_step([], 4) is None
+    assert seconds_per_step(slow + fast, study.training) == pytest.approx(3.0)
+    assert seconds_per_step([], study.training) is None
 
 
 @pytest.mark.parametrize(
     ("where", "text", "state", "note"),
     [
         (LOG, "", "stopped", KILLED),
-        (LOG, "stapo: training: no end token\n", "failed", "stapo: training: no end token"),
         (LOG, "ValueError: x\nstapo: reason\n", "failed", "stapo: reason"),
-        (LOG, "KeyboardInterrupt\n", "stopped", "by Ctrl-C or another signal"),
-        (LOG, "stapo: stopped; run the same command\n", "stopped", "by Ctrl-C or another signal"),
+        (LOG, "KeyboardInterrupt\n", "stopped", CTRL_C),
+        (LOG, "stapo: stopped; run the same command\n", "stopped", CTRL_C),
         (LOG, LAUNCHER, "failed", "stapo: training: no reward"),
         (LOG, f"stapo: {HOSTILE}\n", "failed", None),
         (SLURM_LOG, "slurmstepd: error: *** JOB 7 CANCELLED DUE TO TIME LIMIT ***", "stopped", None),
         (SLURM_LOG, "slurmstepd: error: Detected 1 oom_kill event", "failed", None),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("own", [True, False])
-def test_why_a_training_ended(study, tmp_path, where, text, state, note, own):
+def test_why_a_training_ended(study, tmp_path, where, text, state, note):
     """By the log that names the configuration of the training; those of other configurations are not its."""
     work = work_of(study, tmp_path)
     write(work / "lock", f"{os.uname().nodename} 1", age=60)
-    made_by = work.name if own else "0" * 16
-    write(tmp_path / where, f"configuration {made_by}\n{text}")
-    training = of_stage(study, tmp_path, "train")
-    assert training.state == (state if own else "stopped")
-    assert (note if own else KILLED) in (None, training.note)
+    write(tmp_path / where, f"configuration {work.name}\n{text}")
+    training = of_stage(study, tmp_path)
+    assert training.state == state
+    assert note in (None, training.note)
     assert not {*training.note} & {*"\x1b\x07\u202e"}
     fine, said = shown(study, tmp_path)
-    assert fine == (state != "failed" or not own)
-    assert "\x1b" not in said
+    assert (fine, "\x1b" in said) == (state != "failed", False)
+    write(tmp_path / where, f"configuration {'0' * 16}\n{text}")
+    assert of_stage(study, tmp_path).note == KILLED
 
 
 def test_a_job_on_another_host_runs_with_its_last_news(study, tmp_path):
     work = work_of(study, tmp_path)
     write(work / "lock", "elsewhere 1", age=7200)
     os.utime(work / "metrics.jsonl", (time.time() - 3600, time.time() - 3600))
-    training = of_stage(study, tmp_path, "train")
+    training = of_stage(study, tmp_path)
     assert (training.state, training.note) == ("running", "on elsewhere; last news 1.0 h ago")
 
 
@@ -176,19 +168,19 @@ def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
     (job,) = jobs_of(study).all("train")
     for path in job.outputs:
         write(tmp_path / path, json.dumps(record(study.training.steps)))
-    about = tmp_path / job.outputs[-1]
-    write_json(about, {"fingerprint": job.fingerprint, "outputs": {}})
-    assert of_stage(study, tmp_path, "train").state == "done"
+    about = {"fingerprint": job.fingerprint, "outputs": {}}
+    write_json(tmp_path / job.outputs[-1], about)
+    assert of_stage(study, tmp_path).state == "done"
     raw_study["training"]["learning_rate"] = 0.5
     changed = parse_study(raw_study)
-    found = of_stage(changed, tmp_path, "train")
+    found = of_stage(changed, tmp_path)
     assert (found.state, found.done) == ("outdated", 0)
     assert "made with other settings, which are recorded nowhere here" in found.note
     write_resolved(study, tmp_path)
     said = "outdated: train tiny/grpo/seed0: made with training.learning_rate 0.0003 -> 0.5"
     assert outdated_lines(progress(changed, tmp_path)) == [said]
     (tmp_path / job.outputs[0]).unlink()
-    assert of_stage(study, tmp_path, "train").note == f"{job.outputs[0]} is missing"
+    assert of_stage(study, tmp_path).note == f"{job.outputs[0]} is missing"
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):
@@ -197,21 +189,20 @@ def test_responses_and_scores_are_counted(study, tmp_path):
     work = tmp_path / paths.GENERATE_WORK.format(fingerprint=generate.fingerprint)
     write(work / f"chain-2-{'0' * 16}.jsonl", "{}\n" * 7 + "{", age=5)
 
-    def base() -> tuple[str, int]:
+    def base() -> tuple[str, int, str]:
         found = of_stage(study, tmp_path, "generate")
-        return found.state, found.done
+        return found.state, found.done, found.note
 
-    assert base() == ("waiting", 7)
+    assert base() == ("waiting", 7, "")
     write(work / "lock", f"{os.uname().nodename} 1")
     for name, number in asked.items():
         write(work / f"{name}-{'1' * 16}.jsonl", "{}\n" * number)
-    assert base() == ("waiting", sum(asked.values()))
-    assert of_stage(study, tmp_path, "generate").note == "complete; the next run publishes it"
+    assert base() == ("waiting", sum(asked.values()), "complete; the next run publishes it")
     # Scored responses count wherever they are.
     for name in generate.also:
         write_score(tmp_path, study, "tiny/base", name)
     shutil.rmtree(work)
-    assert base() == ("done", sum(asked.values()))
+    assert base()[:2] == ("done", sum(asked.values()))
     write_score(tmp_path, study, "tiny/base", "chain-3", fingerprint="0" * 16)
     assert base()[0] == "waiting"
     states = [one.state for one in progress(study, tmp_path) if one.stage == "score"]
@@ -233,8 +224,47 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
 
 def test_changes_are_named_with_both_values_and_the_rest_is_counted():
     before = {"training": {"a": 1, "b": [1], "c": "x", "d": 1}}
-    now = {"training": {"a": 2, "b": [2], "c": HOSTILE, "e": 5}}
-    said = changes(before, now)
+    said = changes(before, {"training": {"a": 2, "b": [2], "c": HOSTILE, "e": 5}})
     assert said.startswith("training.a 1 -> 2, training.b [1] -> [2], training.c ")
-    assert said.endswith(", 2 more")
-    assert "\x1b" not in said
+    assert (said.endswith(", 2 more"), "\x1b" in said) == (True, False)
+
+
+def reversed_keys(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: reversed_keys(value[key]) for key in reversed(value)}
+
+
+def test_the_order_of_keys_changes_nothing_that_was_made(tmp_path):
+    """`stapo status` reads a study from JSON with sorted keys, Snakemake from YAML as it was written."""
+    arguments = "logps, entropies, advantages, mask, tau_p=0.1, quantile=0.5"
+    (tmp_path / "few.py").write_text(f"def few({arguments}):\n    return mask\n")
+    own = {"selection": "few.py:few", "selection_args": {"tau_p": 0.01, "quantile": 0.5}}
+    mine = {"base": "stapo", "tau_p": 0.01, "clip_low": 0.1}
+    raw = {
+        "extends": "smoke",
+        "name": "mine",
+        "methods": {"own": {"base": "justrl", **own}, "mine": mine},
+        "training": {"steps": 8, "group_size": 4},
+        "run": {"methods": ["own", "mine"]},
+    }
+    path, found = tmp_path / "mine.yaml", []
+    for written in (raw, reversed_keys(raw)):
+        path.write_text(yaml.safe_dump(written, sort_keys=False))
+        jobs = jobs_of(read_study(path))
+        found.append({(job.stage, job.name): job.fingerprint for job in jobs})
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        ([], True),
+        (["--workflow-profile", "none"], True),
+        (["--workflow-profile=workflows/profiles/smoke", "-n"], True),
+        (["--workflow-profile", "default"], True),
+        (["--workflow-profile", "mime"], False),
+    ],
+)
+def test_a_profile_that_snakemake_would_ignore_is_refused(arguments, known):
+    assert (runs.profile_fault(["snakemake", *arguments], ROOT) is None) == known

@@ -10,12 +10,12 @@ import pytest
 from stapo.operations import toolchain
 from stapo.repository import ROOT
 
-
-def run(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the module as `setup-gpu` does, with the programs of one directory."""
-    command = [sys.executable, "-I", str(ROOT / "stapo" / "operations" / "toolchain.py")]
-    environment = {"PATH": str(path), **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+NO_DRIVER = pytest.mark.skipif(
+    os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/usr/bin/nvidia-smi"),
+    reason="a driver is here",
+)
+UNCHECKED = "install: no NVIDIA driver here, so it was not checked; the nodes need 580 or newer\n"
+TOO_OLD = "install: driver 570.86.15 is too old; CUDA 13 needs driver 580 or newer\n"
 
 
 def program(directory: Path, name: str, prints: str = "") -> None:
@@ -24,27 +24,27 @@ def program(directory: Path, name: str, prints: str = "") -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="a driver is here")
+@NO_DRIVER
 @pytest.mark.skipif(toolchain.compiler_faults() != [], reason="no compiler or headers here")
-def test_what_is_missing_comes_with_what_would_do(tmp_path):
-    done = run(tmp_path)
-    assert done.returncode == 2
-    assert "no C compiler (gcc, clang); install gcc" in done.stderr
-    assert (
-        "no NVIDIA driver here, so it was not checked; the nodes need 580 or newer" in done.stderr
-    )
-    program(tmp_path, "gcc")
-    assert run(tmp_path).returncode == 0
-    program(tmp_path, "nvidia-smi", "570.86.15")
-    done = run(tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == (
-        "install: driver 570.86.15 is too old; CUDA 13 needs driver 580 or newer, "
-        "or lock a build of torch and vLLM for CUDA 12 (driver 525)\n"
-    )
-    program(tmp_path, "nvidia-smi", "580.65.06")
-    assert run(tmp_path).returncode == 0
-    assert "CC=absent is not there" in run(tmp_path, CC="absent").stderr
+@pytest.mark.parametrize(
+    ("programs", "environment", "code", "said"),
+    [
+        ({}, {}, 2, "no C compiler (gcc, clang); install gcc"),
+        ({"gcc": ""}, {}, 0, UNCHECKED),
+        ({"gcc": ""}, {"CC": "absent"}, 2, "CC=absent is not there; install gcc"),
+        ({"gcc": "", "nvidia-smi": "570.86.15"}, {}, 2, TOO_OLD),
+        ({"gcc": "", "nvidia-smi": "580.65.06"}, {}, 0, ""),
+    ],
+)
+def test_what_is_missing_comes_with_what_would_do(tmp_path, programs, environment, code, said):
+    """Run as `setup-gpu` does, with the programs of one directory."""
+    for name, prints in programs.items():
+        program(tmp_path, name, prints)
+    command = [sys.executable, "-I", str(ROOT / "stapo" / "operations" / "toolchain.py")]
+    environment = {"PATH": str(tmp_path), **environment}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert said in done.stderr
 
 
 def installing(tmp_path: Path, *arguments: str, gpu: bool = False) -> list[str]:
@@ -70,18 +70,14 @@ def installing(tmp_path: Path, *arguments: str, gpu: bool = False) -> list[str]:
     return [line.split()[-1] for line in (tmp_path / "asked").read_text().splitlines()]
 
 
-@pytest.mark.skipif(
-    os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/usr/bin/nvidia-smi"),
-    reason="a driver is here",
-)
+@NO_DRIVER
 def test_without_a_gpu_the_cpu_build_is_asked_for_by_name_with_hashes(tmp_path):
     cuda = ["requirements/lock.txt", "requirements/cuda.txt", "."]
     assert installing(tmp_path) == [".venv/torch.txt", *cuda]
-    lines = (tmp_path / "root" / ".venv" / "torch.txt").read_text().splitlines()
-    assert lines[0] == "torch==2.13.0+cpu \\"
+    first, *hashes = (tmp_path / "root" / ".venv" / "torch.txt").read_text().splitlines()
     lock = (ROOT / "requirements" / "lock.txt").read_text()
-    assert len(lines) > 10
-    assert all(line.startswith("    --hash=sha256:") and line in lock for line in lines[1:])
+    assert (first, len(hashes) > 10) == ("torch==2.13.0+cpu \\", True)
+    assert all(line.startswith("    --hash=sha256:") and line in lock for line in hashes)
     # Once there, nothing is done; for GPUs it is the ordinary build, which then is good for all.
     assert installing(tmp_path) == []
     assert installing(tmp_path, "cuda") == cuda

@@ -5,7 +5,6 @@ import json
 from dataclasses import asdict
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -28,20 +27,13 @@ def finished(root, raw, **identity):
             path = paths.COMPLETIONS.format(
                 study=study.name, checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
             )
-            samples = study.benchmarks[benchmark].samples
+            n = study.benchmarks[benchmark].samples
             answered = [
-                AnsweredProblem(i, f"q {i}", "7", ["x"] * samples, [9] * samples,
-                                [False] * samples, ["e"])
+                AnsweredProblem(i, f"q {i}", "7", ["x"] * n, [9] * n, [False] * n, ["e"])
                 for i in range(PROBLEMS)
-            ]  # fmt: skip
+            ]
             write_responses(root / path, answered)
     folder = root / paths.RESULTS.format(study=study.name)
-    for run in study.runs():
-        # As many files as a study needs at least; which ones they are, `stapo verify` asks.
-        for name in ("provenance.json", "metrics.jsonl", "other.txt", "another.txt"):
-            path = folder / f"runs/{run}/{name}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("{}\n")
     about = {"study": study.model_dump(mode="json", exclude_none=True)}
     (folder / "provenance.json").write_text(json.dumps(about))
     (folder / "SHA256SUMS").write_text("")
@@ -64,64 +56,44 @@ def rescored(folder, checkpoint, share, rng=0):
     pq.write_table(table.set_column(at, "correct", [drawn.tolist()]), path)
 
 
-def test_a_copy_of_a_study_differs_in_nothing(raw, tmp_path):
-    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+@pytest.fixture
+def pair(raw, tmp_path):
+    return finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
+
+
+def test_a_copy_of_a_study_differs_in_nothing(pair):
+    first, second = pair
     (found,) = compare_folders([first, second])
-    assert len(found.differences) == 5 * 3
+    assert len(json.loads(json.dumps(asdict(found)))["differences"]) == 5 * 3
     assert not found.settings
-    assert {(r.difference.value, r.difference.low, r.p_holm) for r in found.differences} == {
-        (0, 0, 1)
-    }
-    assert [w for w in found.warnings if "one training seed" not in w] == []
+    shown = {(row.difference.value, row.difference.low, row.p_holm) for row in found.differences}
+    assert shown == {(0, 0, 1)}
+    assert [line for line in found.warnings if "one training seed" not in line] == []
     assert len(compare_folders([first, second, second])) == 2
-    assert len(json.loads(json.dumps(asdict(found)))["differences"]) == 15
 
 
-def test_a_difference_is_paired_and_has_the_averages_of_both_studies(raw, tmp_path):
-    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
-    rescored(first, "tiny/stapo/seed0", 0.2)
-    rescored(second, "tiny/stapo/seed0", 1.0)
-    (found,) = compare_folders([first, second])
-    (row,) = [r for r in found.differences if (r.method, r.benchmark) == ("stapo", "chain-2")]
+def test_a_difference_is_paired_and_has_the_averages_of_both_studies(pair):
+    for folder, share in zip(pair, (0.2, 1.0), strict=True):
+        rescored(folder, "tiny/stapo/seed0", share)
+    (found,) = compare_folders(pair)
+    rows = {row.benchmark: row for row in found.differences if row.method == "stapo"}
+    row = rows["chain-2"]
     assert row.second.value == 100
     assert 5 < row.first.value < 40
     assert row.difference.value == pytest.approx(row.second.value - row.first.value)
     assert row.difference.low < row.difference.value
     assert row.p_value == pytest.approx(1 / 10_001, abs=1e-3)
     assert row.p_holm == pytest.approx(15 * row.p_value)
-    (average,) = [r for r in found.differences if (r.method, r.benchmark) == ("stapo", "Avg")]
-    (other,) = [
-        r for r in found.differences if (r.method, r.benchmark) == ("stapo", "linear-equation")
-    ]
-    assert average.difference.value == pytest.approx(row.difference.value / 2)
-    assert other.difference.value == 0
+    assert rows["Avg"].difference.value == pytest.approx(row.difference.value / 2)
+    assert rows["linear-equation"].difference.value == 0
     assert "2 of 15 accuracies differ" in found.summary[0]
     assert any(line.startswith("tiny STAPO") and "Avg" in line for line in found.summary)
 
 
-def test_problems_are_matched_by_what_was_asked_not_by_their_number(raw, tmp_path):
-    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
-    # The same responses with the problems in reverse order.
-    for path in (second / "completions").rglob("chain-2.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for i, line in enumerate(lines):
-            line["question"] = f"q {PROBLEMS - 1 - i}"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for path in (second / "scores").rglob("chain-2.parquet"):
-        table = pq.read_table(path)
-        reverse = [PROBLEMS - 1 - i for i in table["problem"].to_pylist()]
-        at = table.schema.get_field_index("problem")
-        field = table.schema.field(at)
-        pq.write_table(table.set_column(at, field, pa.array(reverse, field.type)), path)
-    (found,) = compare_folders([first, second])
-    assert {(r.difference.value, r.difference.low) for r in found.differences} == {(0, 0)}
-
-
-def test_other_problems_are_not_compared(raw, tmp_path):
-    first, second = finished(tmp_path / "a", raw), finished(tmp_path / "b", raw)
-    for path in (second / "completions").rglob("chain-2.jsonl"):
+def test_other_problems_are_not_compared(pair):
+    for path in (pair[1] / "completions").rglob("chain-2.jsonl"):
         path.write_text(path.read_text().replace("q 3", "another"))
-    (found,) = compare_folders([first, second])
+    (found,) = compare_folders(pair)
     assert {row.benchmark for row in found.differences} == {"linear-equation"}
     assert "chain-2: not compared, since the problems are not the same" in found.warnings
 
@@ -131,21 +103,19 @@ def test_settings_that_differ_are_named(raw, tmp_path):
     raw["training"]["learning_rate"] = 0.5
     raw["methods"] = {"stapo": {"tau_p": 0.25}}
     raw["decodings"]["unused"] = {"temperature": 0.1, "top_p": 1.0}
-    raw["run"]["methods"] = ["justrl", "stapo"]
-    raw["run"]["benchmarks"] = ["chain-2"]
+    raw["run"] |= {"methods": ["justrl", "stapo"], "benchmarks": ["chain-2"]}
     other = {**PROVENANCE, "packages": {"torch": "2"}}
     second = finished(tmp_path / "b", raw, provenance=other, engine="vllm 1")
     (found,) = compare_folders([first, second])
     places = {place: (one, two) for place, one, two in found.settings}
-    before = parse_study({**raw, "methods": {}}).method("stapo").selection_args["tau_p"]
-    assert places["methods.stapo.selection_args.tau_p"] == (before, 0.25)
+    assert places["methods.stapo.selection_args.tau_p"] == (0.002, 0.25)
     assert places["training.learning_rate"][1] == 0.5
+    assert places["run.methods"][1] == ["justrl", "stapo"]
     assert not any("unused" in place or place == "name" for place in places)
-    assert {row.method for row in found.differences} == {"base", "justrl", "stapo"}
-    assert {row.benchmark for row in found.differences} == {"chain-2"}
+    compared = {(row.method, row.benchmark) for row in found.differences}
+    assert compared == {(method, "chain-2") for method in ("base", "justrl", "stapo")}
     assert "made with different torch: A 1; B 2" in found.warnings
     assert "made with different engine: A None; B vllm 1" in found.warnings
-    assert places["run.methods"][1] == ["justrl", "stapo"]
 
 
 def test_what_is_printed_is_text_and_fits_into_80_columns(raw, tmp_path):
@@ -172,12 +142,9 @@ def test_all_errors_are_said_at_once(raw, tmp_path):
     with pytest.raises(StudyError) as caught:
         compare_folders([good, bad, summary, tmp_path / "nowhere"])
     text = "\n".join(caught.value.errors)
-    assert (
-        f"{bad}: results/demo/scores/tiny/20-entropy/seed0/t1.0-p1.0/chain-2.parquet: made by"
-        in text
-    )
-    assert "missing; run snakemake" in text
-    assert f"{summary}: without its raw data; the scores are needed to compare" in text
-    assert "no results folder" in text
+    stale = "results/demo/scores/tiny/20-entropy/seed0/t1.0-p1.0/chain-2.parquet: made by"
+    missing = f"{summary}: without its raw data; the scores are needed to compare"
+    for part in (f"{bad}: {stale}", "missing; run snakemake", missing, "no results folder"):
+        assert part in text
     with pytest.raises(StudyError, match="for example: stapo compare"):
         compare_folders([good])

@@ -3,40 +3,7 @@
 import pytest
 
 from stapo.study import StudyError, merge, parse_study
-from stapo.study.loader import MAX_BYTES
 from stapo.study.resolved import read_resolved, resolved_path, write_resolved
-
-
-def test_a_study_is_read_as_it_was_written(raw_study, tmp_path):
-    raw_study["methods"] = {f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(400)}
-    study = parse_study(raw_study)
-    write_resolved(study, tmp_path)
-    path = tmp_path / resolved_path(study)
-    # More than Linux takes as one argument.
-    assert path.stat().st_size > 2**15
-    assert read_resolved(path) == study
-
-
-def test_the_longest_study_that_is_accepted_can_be_read_by_the_commands(raw_study, tmp_path):
-    def written(methods):
-        raw_study["methods"] = {
-            f"m{i}": {"base": "stapo", "title": "é" * 40} for i in range(methods)
-        }
-        study = parse_study(raw_study)
-        write_resolved(study, tmp_path)
-        return tmp_path / resolved_path(study), study
-
-    # Each of these methods adds the same number of characters.
-    path, _ = written(100)
-    each = written(101)[0].stat().st_size - path.stat().st_size
-    most = 100 + (MAX_BYTES - path.stat().st_size) // each
-    path, study = written(most)
-    assert path.stat().st_size <= MAX_BYTES
-    assert read_resolved(path) == study
-    with pytest.raises(
-        StudyError, match=rf"^too long: \d+ characters as JSON; at most {MAX_BYTES}$"
-    ):
-        written(most + 1)
 
 
 def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):

@@ -3,24 +3,19 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from hypothesis import HealthCheck, given, settings
 from rich.console import Console
+from ruamel.yaml import YAML
 from studies import broken_studies, studies
-from transformers import set_seed
 
 from stapo import paths
 from stapo.cli.common import study_of
-from stapo.evaluation.engines import SeededSampling
-from stapo.evaluation.sampling import Sampling
-from stapo.methods import METHODS
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
 from stapo.stages import jobs_of
@@ -28,7 +23,6 @@ from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
 from stapo.study.resolved import resolved_path, write_resolved
-from stapo.training.run import trainer_config
 
 always_the_same = partial(
     settings,
@@ -36,7 +30,6 @@ always_the_same = partial(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-RANKS = 1024
 
 
 def study_or_lines(read: Callable[[], Study]) -> Study | None:
@@ -57,17 +50,12 @@ def fingerprints(study: Study) -> list[str]:
 
 def paths_of(study: Study) -> list[str]:
     """Every file and directory that a study writes."""
-    models = (paths.VERIFIER, paths.VERIFIER_RECORD)
-    return [
-        *dict.fromkeys(
-            [*jobs_of(study).published(), *(path.format(study=study.name) for path in models)]
-        ),
-        *(paths.checkpoint_path(study.name, one) for one in study.checkpoints()),
-        "results/README.md",
-    ]
+    models = (path.format(study=study.name) for path in (paths.VERIFIER, paths.VERIFIER_RECORD))
+    weights = (paths.checkpoint_path(study.name, one) for one in study.checkpoints())
+    return [*{*jobs_of(study).published(), *models}, *weights, "results/README.md"]
 
 
-@always_the_same(max_examples=100)
+@always_the_same(max_examples=50)
 @given(raw=studies())
 def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
@@ -75,7 +63,6 @@ def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
         return
     passes_between_programs(study, tmp_path)
     has_paths_and_rules_of_its_own(study)
-    trains_and_answers(study, tmp_path)
     with_console = Console(file=io.StringIO())
     print_plan(study, Machine(DEVICES["h200"]), with_console, tmp_path)
     print_status(study, with_console, tmp_path)
@@ -104,28 +91,7 @@ def has_paths_and_rules_of_its_own(study: Study) -> None:
     assert len(set(titles)) == len(titles)
 
 
-def trains_and_answers(study: Study, directory: Path) -> None:
-    for name in study.run.methods:
-        method = study.method(name)
-        assert asdict(method).keys() == asdict(METHODS["stapo"]).keys()
-        assert method.title.isprintable()
-    for seed in study.run.seeds:
-        set_seed(seed + RANKS)  # As Accelerate does on every process of a training.
-        config = trainer_config(study.training, study.engine, seed, directory, "0" * 16, [1])
-        assert config.max_steps == study.training.steps
-        assert config.save_steps >= 1
-    logits = torch.randn(2, 50) * 100
-    for decoding in study.decodings.values():
-        limit = study.evaluation.max_response_tokens
-        draw = SeededSampling(
-            [1, 2], Sampling(**decoding.model_dump(), max_response_tokens=limit, eos_token_ids=(0,))
-        )
-        drawn = draw(torch.zeros(2, 1, dtype=torch.long), logits)
-        assert not drawn.isnan().any()
-        assert drawn.max(dim=1).values.isfinite().all()
-
-
-@always_the_same(max_examples=200)
+@always_the_same(max_examples=100)
 @given(raw=broken_studies())
 def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
@@ -135,7 +101,7 @@ def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
     # The same through a file, where the loader comes first.
     path = tmp_path / "study.yaml"
     try:
-        path.write_text(yaml.safe_dump(raw, allow_unicode=True))
+        YAML(typ="safe", pure=True).dump(raw, path)
     except ValueError:  # A surrogate, or a number that Python does not write.
         return
     read = study_or_lines(lambda: read_study(path))

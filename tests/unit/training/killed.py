@@ -50,12 +50,13 @@ def main(world: str, out: str, kills: str, seed: str, steps: str = "60") -> None
     killed = while_writing = 0
     while killed < int(kills):
         process = child(Path(world), Path(out), int(steps))
-        # Every third kill waits for a checkpoint being written, after one that became whole.
-        aim, before = killed % 3 == 2, newest(work)
-        deadline = time.monotonic() + (60.0 if aim else chance.uniform(0.05, 1.0))
-        while time.monotonic() < deadline:
-            if aim and newest(work) > before and writing(work):
-                time.sleep(chance.uniform(0.0, 0.02))
+        # Of three kills one comes at any moment, one some time after a new checkpoint, and one while a
+        # checkpoint is written after a new one.
+        kind, before, started = killed % 3, newest(work), time.monotonic()
+        wait = chance.uniform(0.05, 1.0)
+        while time.monotonic() < started + (60.0 if kind else wait):
+            if kind and newest(work) > before and (kind == 1 or writing(work)):
+                time.sleep(wait if kind == 1 else wait / 50)
                 break
             time.sleep(0.001)
         if ended(process):

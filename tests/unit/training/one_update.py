@@ -52,10 +52,6 @@ WITH_THRESHOLD = {
     ),
     "20-entropy": clipped("20-entropy"),
 }
-SELECTING = {
-    **WITH_THRESHOLD,
-    "full mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
-}
 
 
 def build(

@@ -1,4 +1,4 @@
-"""Program of the sharding tests: two steps with a KL term on given responses, and what a rank then has.
+"""Program of the sharding test: two steps with a KL term on given responses, and what a rank then has.
 
 Usage: python sharded_ranks.py WORLD OUT   (under `accelerate launch`, with two processes)
 """
@@ -19,7 +19,6 @@ from torch.distributed.fsdp import FSDPModule
 from training_jobs import run
 from two_ranks import completions, rewards
 
-from stapo.paths import RECORD_FILE
 from stapo.training.trainer import StapoTrainer
 
 TENSORS, FACTS = "tensors.safetensors", "facts.json"
@@ -27,24 +26,19 @@ SEEN = ("completion_mask", "old_per_token_logps", "old_entropies", "ref_per_toke
 
 
 def facts(trainer: Any) -> dict[str, Any]:
-    """What a process has: the groups of both models, types of their parts, and timeouts in seconds."""
-    groups = {
-        name: [path for path, module in model.named_modules() if isinstance(module, FSDPModule)]
-        for name, model in (("policy", trainer.model), ("reference", trainer.ref_model))
-    }
-    cpu = torch.device("cpu")
-    timeouts = [
-        group._get_backend(cpu).options._timeout.total_seconds()
-        for group in distributed_c10d._world.pg_map
-    ]
+    """What a process has: groups and types of the policy and the reference, and timeouts in seconds."""
+    models, cpu = (trainer.model, trainer.ref_model), torch.device("cpu")
     return {
-        "groups": groups,
-        "types": {
-            "policy": sorted({str(p.dtype) for p in trainer.model.parameters()}),
-            "reference": sorted({str(p.dtype) for p in trainer.ref_model.parameters()}),
-        },
+        "groups": [
+            [path for path, module in model.named_modules() if isinstance(module, FSDPModule)]
+            for model in models
+        ],
+        "types": [sorted({str(p.dtype) for p in model.parameters()}) for model in models],
         "frozen": not any(p.requires_grad for p in trainer.ref_model.parameters()),
-        "timeouts": timeouts,
+        "timeouts": [
+            group._get_backend(cpu).options._timeout.total_seconds()
+            for group in distributed_c10d._world.pg_map
+        ],
     }
 
 
@@ -55,12 +49,10 @@ def main(world: str, out: str) -> None:
     norm = StapoTrainer._get_grad_norm
 
     def keep(self: Any, model: Any, grad_norm: Any = None) -> Any:
-        step = self.state.global_step
-        for name in SEEN:
-            saved[f"{step}/{name}"] = self._mini_batch[name].clone()
-        for name, parameter in model.named_parameters():
-            saved[f"{step}/gradient/{name}"] = parameter.grad.full_tensor().clone()
-        if step == 0:
+        if self.state.global_step == 0:
+            saved.update({name: self._mini_batch[name].clone() for name in SEEN})
+            for name, parameter in model.named_parameters():
+                saved[f"gradient/{name}"] = parameter.grad.full_tensor().clone()
             # Behind FSDP2's own hook, which could change the type.
             self.model.get_decoder().layers[0].register_forward_hook(
                 lambda _, __, output: outputs.add(str(output.dtype))
@@ -76,7 +68,6 @@ def main(world: str, out: str) -> None:
         # One pass per rank and step, so that a step's gradient is one sum over ranks.
         run(Path(world), Path(out), "grpo", steps=2, micro_batch_tokens=100_000, gradient_clip=1e9)
     if os.environ["RANK"] == "0":
-        found["record"] = json.loads((Path(out) / RECORD_FILE).read_text())
         save_file({k: v.contiguous() for k, v in saved.items()}, Path(out) / TENSORS)
         (Path(out) / FACTS).write_text(json.dumps(found))
 

@@ -64,20 +64,15 @@ def test_packed_equals_padded(model, rows: list[int], checkpointing: bool):
     assert len(expected[0]) == sum(RESPONSES[row] for row in rows or [3])
 
 
-def test_packed_passes_compute_no_padding(model):
+def test_packed_passes_compute_no_padding_and_return_0_behind_a_response(model):
     model.set_attn_implementation(PACKED)
     seen: list[torch.Size] = []
     hook = model.model.norm.register_forward_hook(lambda _, __, output: seen.append(output.shape))
-    packed_forward(model, batch())
-    hook.remove()
-    assert [shape[:2] for shape in seen] == [(1, sum(PROMPTS) + sum(RESPONSES))]
-
-
-def test_behind_a_response_a_packed_pass_is_zero(model):
-    model.set_attn_implementation(PACKED)
     sequences = batch()
     for values in packed_forward(model, sequences):
         assert not values[sequences.mask[:, -WIDTH:] == 0].any()
+    hook.remove()
+    assert [shape[:2] for shape in seen] == [(1, sum(PROMPTS) + sum(RESPONSES))]
 
 
 def test_taken_sequences_are_trimmed_and_none_is_the_shortest():

@@ -83,12 +83,6 @@ def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool)
         assert apart < (3e-3 if mixed else 1e-5)
 
 
-def test_trls_own_logits_are_rounded_to_bfloat16():
-    """What this is for: once TRL's tiles are float32 too, the module can go."""
-    (rounded, *_), (exact, *_) = by_tiles(ChunkedLogProbFunction, False, True), whole(False, True)
-    assert (rounded - exact).abs().max() > 0.01
-
-
 def test_in_float32_it_is_trls_bit_for_bit():
     ours, theirs = (by_tiles(one, True, False) for one in (Float32LogProbs, ChunkedLogProbFunction))
     assert all(map(torch.equal, [*ours[:2], *ours[2]], [*theirs[:2], *theirs[2]]))
@@ -101,8 +95,3 @@ def test_whole_logits_are_those_of_the_tiles(mixed: bool):
         log_probs = whole_logits(hidden, weight, bias).double().log_softmax(dim=1)
     found = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
     torch.testing.assert_close(found, by_tiles(Float32LogProbs, True, mixed)[0], rtol=0, atol=3e-5)
-
-
-def test_no_other_outputs():
-    with pytest.raises(ValueError, match="outputs: no is_top1 from float32 logits"):
-        Float32LogProbs.apply(*arguments(False), 1.0, TILE, None, 1.0, ("log_probs", "is_top1"))

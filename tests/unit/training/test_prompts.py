@@ -2,6 +2,7 @@
 
 import json
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -9,8 +10,8 @@ import pytest
 
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
-from stapo.models.arithmetic import FAMILIES, training_problems
-from stapo.stages import jobs_of
+from stapo.models.arithmetic import FAMILIES, benchmark_problems, training_problems
+from stapo.repository import STUDIES
 from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData
 from stapo.training import prompts as prompts_module
@@ -18,11 +19,13 @@ from stapo.training.prompts import (
     DAPO_PREFIX,
     DAPO_SUFFIX,
     check_overlap,
+    check_own_overlap,
     checksum,
     overlap,
     prompt_order,
     read_prompts,
     sharing_words,
+    tiny_prompts,
     write_prompts,
 )
 
@@ -36,12 +39,16 @@ def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
     assert found["shared"] == dict.fromkeys(FAMILIES, 0)
 
 
-def test_more_prompts_than_the_world_has_is_an_error(tmp_path, monkeypatch):
+def test_too_few_or_no_prompts_are_an_error(tmp_path, monkeypatch):
     ten = list(islice(training_problems(0), 10))
     monkeypatch.setattr(prompts_module, "training_problems", lambda seed, world: cycle(ten))
     with pytest.raises(StudyError, match=r"data\.prompts.*fewer"):
         write_prompts(TinyData(builder="tiny-arithmetic", prompts=11), tmp_path / "p")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty.jsonl").touch()
+    for name in ("none.jsonl", "empty.jsonl"):
+        with pytest.raises(StudyError, match="no training prompts"):
+            read_prompts(tmp_path / name)
 
 
 def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
@@ -55,14 +62,6 @@ def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
     found = check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, published=True)
     assert found["shared"] == {"a": 1, "b": 0}
     assert overlap(["x"], ["y"]) == []
-
-
-def test_no_prompts_are_an_error_not_an_endless_order(tmp_path):
-    with pytest.raises(StudyError, match="no training prompts"):
-        check_overlap(tmp_path / "none.jsonl", {"a": ["What is 1+1?"]})
-    (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(StudyError, match="no training prompts"):
-        read_prompts(tmp_path / "empty.jsonl")
 
 
 def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
@@ -122,29 +121,6 @@ def test_prompts_of_the_hub_are_stripped_counted_and_summed(hub):
     assert checksum(KEPT[::-1]) != SHA256  # The order of the training follows theirs.
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["2+2?", DAPO_PREFIX + "2+2?", "2+2?" + DAPO_SUFFIX, wrapped(" "), " " + wrapped("2+2?")],
-    ids=["none", "prefix", "suffix", "nothing inside", "a space before"],
-)
-def test_a_row_without_the_wrapper_stops_the_run_and_is_named(hub, tmp_path, question):
-    """It went through as it was, and the model was asked for an answer in two forms."""
-    with pytest.raises(StudyError) as caught:
-        hub([ROWS[0], row(question, "4")])
-    (line,) = caught.value.errors
-    assert line.startswith("data: row 1 of a/b at 00000000 starts with ")
-    assert repr(question.split("\n")[0][:20].strip())[:-1] in line
-    assert "not the wrapper of DAPO-Math-17k around a question" in line
-    assert line.endswith("if the prompts have no wrapper, set data.wrapper: keep")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_wrapper_may_be_kept(hub):
-    prompts, _, about = hub([ROWS[0], row("2+2?", "4")], wrapper="keep")
-    assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
-    assert about["unique"] == 2
-
-
 def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_path):
     with pytest.raises(StudyError) as caught:
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
@@ -156,18 +132,37 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("broken", [{"question": "1+1?"}, row("", 4), {"prompt": [], "answer": 2}])
-def test_rows_of_another_layout_are_a_line_not_a_traceback(hub, broken):
-    with pytest.raises(StudyError, match=r"data: row 1 of a/b at 00000000: .*; choose "):
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"question": "1+1?"}, "no question and answer, and no prompt"),
+        ({"prompt": [], "answer": 2}, "no question and answer, and no prompt"),
+        ({"question": "1+1?", "answer": 2}, "question or answer is not text"),
+        *(
+            (row(one, "4"), "not the wrapper of DAPO-Math-17k around a question; look")
+            for one in (
+                "2+2?",
+                DAPO_PREFIX + "2+2?",
+                "2+2?" + DAPO_SUFFIX,
+                wrapped(" "),
+                " " + wrapped("2+2?"),
+            )
+        ),
+    ],
+)
+def test_a_row_of_another_layout_is_a_line_and_writes_nothing(hub, tmp_path, broken, said):
+    with pytest.raises(StudyError, match=rf"^data: row 1 of a/b at 00000000.*{said}"):
         hub([ROWS[0], broken])
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_columns_question_and_answer_are_taken_as_they_are(hub):
+def test_a_wrapper_may_be_kept_and_plain_columns_are_taken_as_they_are(hub):
+    prompts, _, about = hub([ROWS[0], row("2+2?", "4")], wrapper="keep")
+    assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
+    assert about["unique"] == 2
     prompts, _, about = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
     assert prompts == KEPT
     assert about["conflicting"] == 1
-    with pytest.raises(StudyError, match="question or answer is not text"):
-        hub([{"question": "1+1?", "answer": 2}])
 
 
 def test_prompts_of_a_file_of_the_studys_own(tmp_path):
@@ -182,23 +177,63 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     about = write_prompts(study.data, out, None, study.prompts_file())
     assert read_jsonl(out) == KEPT
     assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
-    before = jobs_of(study).one("prompts", "").config
     path.write_text(path.read_text() + '{"Q": "5+5?", "A": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
         write_prompts(study.data, out, None, study.prompts_file())
-    after = jobs_of(read_study(tmp_path / "mine.yaml")).one("prompts", "").config
-    assert before != after
-    assert "q.jsonl" not in str(after)
     path.write_text('{"Q": "1+1?", "A": 2}\n{"Q": "1+1?", "A": 3}\n')
     conflicting = read_study(tmp_path / "mine.yaml")
     with pytest.raises(StudyError, match="no prompt has a single answer"):
         write_prompts(conflicting.data, out, None, conflicting.prompts_file())
-    path.unlink()
-    with pytest.raises(StudyError, match=r"data\.file: .*q\.jsonl: No such file"):
-        read_study(tmp_path / "mine.yaml")
 
 
 def test_data_without_a_single_prompt_are_an_error(hub):
     for rows in ([], ROWS[3:]):
         with pytest.raises(StudyError, match="no prompt with a single answer"):
             hub(rows)
+
+
+# Prompts in a benchmark of the study's own
+
+OWN_BENCHMARK = """
+extends: smoke
+name: mine
+benchmarks: {own: {file: q.jsonl, question: question, answer: answer, samples: 8}}
+run: {benchmarks: [own, chain-2]}
+"""
+TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study whose own benchmark has prompts of the smoke study in lines 3 and 5."""
+    prompts = [one["question"] for one in tiny_prompts(read_study(STUDIES / "smoke.yaml").data)]
+    held_out = [one.question for one in benchmark_problems("chain-3", 2)]
+    lines(
+        tmp_path / "q.jsonl", [held_out[0], "", prompts[7].upper() + " ", held_out[1], prompts[0]]
+    )
+    lines(tmp_path / "p.jsonl", [held_out[1], "other"])
+    (tmp_path / "mine.yaml").write_text(OWN_BENCHMARK)
+    (tmp_path / "file.yaml").write_text(OWN_BENCHMARK + "data: {file: p.jsonl}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(path: Path, questions: list[str]) -> None:
+    rows = [json.dumps({"question": one, "answer": 1}) if one else "" for one in questions]
+    path.write_text("\n".join(rows))
+
+
+def found(name: str) -> list[str]:
+    with pytest.raises(StudyError) as error:
+        check_own_overlap(read_study(Path(name)))
+    return error.value.errors
+
+
+def test_every_problem_that_is_a_prompt_is_named_with_its_line(folder):
+    first, second = found("mine.yaml")
+    assert first.startswith("benchmarks.own.file: q.jsonl, line 3: 'CHAIN:")
+    assert second.startswith("benchmarks.own.file: q.jsonl, line 5: 'chain:")
+    assert first.endswith(TINY)
+    (only,) = found("file.yaml")
+    assert only.startswith("benchmarks.own.file: q.jsonl, line 4: 'chain:")
+    assert only.endswith("is also a training prompt, in p.jsonl; remove it from one of the files")

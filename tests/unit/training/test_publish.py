@@ -34,7 +34,7 @@ def test_a_training_is_finished_for_its_settings_its_base_and_its_prompts(made):
     assert not finished(trained, "others", ["model"], base, prompts)
     assert not finished(trained, "ours", ["model", "step4"], base, prompts)
     sums = (base / SUMS).read_text()
-    (base / SUMS).write_text(sums.replace(sums[0], "f" if sums[0] != "f" else "0", 1))
+    (base / SUMS).write_text("0" + sums[1:] if sums[0] != "0" else "1" + sums[1:])
     assert not finished(trained, "ours", ["model"], base, prompts)
     (base / SUMS).write_text(sums)
     prompts.write_text("{}\n{}\n")
@@ -53,7 +53,7 @@ def test_what_is_damaged_is_not_finished(made, name, damage):
     assert not finished(trained, "ours", ["model"], base, prompts)
 
 
-def test_weights_are_published_as_links_and_replace_earlier_ones(made, tmp_path):
+def test_weights_are_published_as_links_if_they_are_whole(made, tmp_path):
     _, _, trained = made
     out = tmp_path / "results"
     (out / "model").mkdir(parents=True)
@@ -63,12 +63,7 @@ def test_weights_are_published_as_links_and_replace_earlier_ones(made, tmp_path)
     linked = (out / "model" / "model.safetensors", trained / "model" / "model.safetensors")
     assert os.path.samefile(*linked)
     assert (out / "metrics.jsonl").read_text() == "{}\n"
-
-
-def test_damaged_weights_replace_nothing_and_say_how_to_train_again(made, tmp_path):
-    _, _, trained = made
-    out = tmp_path / "results"
-    (out / "model").mkdir(parents=True)
+    # Damaged weights replace nothing, and say how to train again.
     (trained / "model" / "model.safetensors").write_text("?")
     with pytest.raises(StudyError) as raised:
         publish(trained, out, ["model", "step4"])

@@ -27,26 +27,6 @@ TRAINING = TrainingSettings(
 
 
 @pytest.mark.parametrize(
-    ("response", "reward"),
-    [
-        (r"so \boxed{42}", 1.0),
-        (r"\boxed{41} no, \boxed{42}.", 1.0),
-        (r"\boxed{42} no, \boxed{41}", -1.0),
-        (r"\boxed{42.0}", -1.0),
-        (r"\boxed{ 42}", -1.0),
-        ("42", -1.0),
-        (r"\boxed{42", -1.0),
-        (r"\boxed{42}" + "." * 91, -1.0),
-        (r"\boxed{42}" + "." * 90, 1.0),
-        ("", -1.0),
-    ],
-)
-def test_right_only_with_the_exact_string_in_the_last_box(response, reward):
-    completion = [{"role": "assistant", "content": response}]
-    assert boxed_reward([completion], answer=["42"], prompts=None) == [reward]
-
-
-@pytest.mark.parametrize(
     ("response", "content", "evaluated"),
     [
         (r"\boxed{5} and \boxed{7", None, "5"),
@@ -59,17 +39,23 @@ def test_right_only_with_the_exact_string_in_the_last_box(response, reward):
         (r"\boxed{5}}", "5", "5"),
         (r"\boxed 5", None, None),
         (r"\fbox{5}", None, None),
+        (r"\boxed{5.0}", "5.0", "5.0"),
+        (r"\boxed{ 5}", " 5", " 5"),
         ("", None, None),
     ],
 )
-def test_an_unclosed_last_box_is_no_answer_in_training(response, content, evaluated):
+def test_right_only_with_the_exact_string_in_the_last_box(response, content, evaluated):
     """As JustRL's and veRL's `last_boxed_only_string` and `remove_boxed` read them, run on each response.
 
     Evaluation reads what was boxed before a response was cut off inside its last box.
     """
     assert box_content(response) == content
     assert last_boxed(response) == evaluated
-    assert boxed_reward([response], answer=["5"]) == [1.0 if content == "5" else -1.0]
+    completion = [{"role": "assistant", "content": response}]
+    assert boxed_reward([completion], answer=["5"]) == [1.0 if content == "5" else -1.0]
+    # The box must begin in the last hundred characters.
+    ends = [boxed_reward([r"\boxed{42}" + "." * n], answer=["42"]) for n in (90, 91)]
+    assert ends == [[1.0], [-1.0]]
 
 
 @pytest.mark.parametrize(
@@ -152,28 +138,21 @@ def own(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_a_reward_of_ones_own_has_trls_signature(own):
-    (reward,) = reward_functions(own("length"), build_tokenizer(), [1])
-    ids, texts = [[5, 1], [5, 6, 7]], ["3", "345"]
-    assert reward(completions=texts, completion_ids=ids, answer=["a", "bc"]) == [3.0, 5.0]
-
-
-def test_one_that_changes_its_arguments_changes_copies(own):
+def test_one_of_ones_own_has_trls_signature_and_gets_copies(own):
     """Otherwise the penalty, which TRL calls next, would count the tokens of other responses."""
-    (reward,) = reward_functions(own("changing"), build_tokenizer(), [1])
-    columns = {"completions": ["3", "345"], "completion_ids": [[5], [6]], "answer": ["a", "bc"]}
+    columns = {"completions": ["3", "345"], "completion_ids": [[5, 1], [5, 6, 7]]}
+    columns["answer"] = ["a", "bc"]
     before = deepcopy(columns)
-    assert reward(**columns) == [1.0, 2.0]
-    assert columns == before
+    for name, values in (("length", [3.0, 5.0]), ("changing", [1.0, 2.0])):
+        (reward,) = reward_functions(own(name), build_tokenizer(), [1])
+        assert reward(**columns) == values
+        assert columns == before
 
 
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        (
-            "none_of_tests.rewards:f",
-            r"module none_of_tests\.rewards not found; install its package",
-        ),
+        ("none_of_tests.rewards:f", r"module none_of_tests\.rewards not found; install its"),
         ("mine_of_tests.other:f", r"module mine_of_tests\.other not found"),
         ("mine_of_tests.rewards.deeper:f", r"module mine_of_tests\.rewards\.deeper not found"),
         ("sys:exit", "module sys not found"),
@@ -186,19 +165,14 @@ def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
         own_reward(own(name))
 
 
-def test_another_file_than_the_studys_is_refused_and_both_checksums_named(own):
+def test_another_file_or_a_wrong_result_is_refused(own):
     found = own("length").reward_sha256
-    with pytest.raises(
-        StudyError, match=rf"expected {'0' * 64}, found {found} \(.*rewards.py\); if this"
-    ):
+    with pytest.raises(StudyError, match=rf"expected {'0' * 64}, found {found} \(.*rewards.py\)"):
         own_reward(own("length", sha256="0" * 64))
-
-
-@pytest.mark.parametrize("name", ["lazy", "short"])
-def test_it_must_return_a_finite_number_for_each_response(own, name):
-    (reward,) = reward_functions(own(name), build_tokenizer(), [1])
-    with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
-        reward(completions=["a", "b"], completion_ids=[[5], [6]])
+    for name in ("lazy", "short"):
+        (reward,) = reward_functions(own(name), build_tokenizer(), [1])
+        with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
+            reward(completions=["a", "b"], completion_ids=[[5], [6]])
 
 
 def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():

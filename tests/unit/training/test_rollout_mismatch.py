@@ -9,17 +9,16 @@ from unittest.mock import patch
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_update import CASES, ROWS, WIDER
-from test_update import mini_batch as random_mini_batch
 from training_jobs import TRAINING, job_in, metrics, parity_reward, weights
 
+from stapo.methods import METHODS
 from stapo.objective import importance_weights
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.measure import rollout_mismatch
 from stapo.training.minibatch import MiniBatch
 from stapo.training.step_checkpoints import step_checkpoints
-from stapo.training.trainer import StapoTrainer, mini_batch
+from stapo.training.trainer import StapoTrainer
 from stapo.training.update import micro_batch_loss
 
 NAN = math.nan
@@ -57,11 +56,6 @@ def test_mean_maximum_and_the_candidates_that_change_sides(theirs, mean, largest
     assert found == pytest.approx((mean, largest, changed), abs=1e-6)
 
 
-def test_without_log_probs_of_an_engine_nothing_is_said():
-    batch = replace(batch_of([[0.5] * 3] * 2, [[0.5] * 3] * 2), rollout_logps=None)
-    assert rollout_mismatch(batch, tau_p=0.002) is None
-
-
 def test_a_factor_is_the_ratio_of_probabilities_up_to_the_cap_and_1_if_unknown():
     old = torch.tensor([[0.5, 0.2, 0.9, 0.3]], dtype=torch.double).log()
     rollout = torch.tensor([[0.4, 0.4, 0.1, NAN]], dtype=torch.double).log()
@@ -69,34 +63,21 @@ def test_a_factor_is_the_ratio_of_probabilities_up_to_the_cap_and_1_if_unknown()
     torch.testing.assert_close(importance_weights(old, rollout, 2.0), expected)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_factor_multiplies_the_surrogate_of_its_token_and_no_divergence(name):
+def test_a_factor_multiplies_the_surrogate_of_its_token_and_no_divergence():
     """As in TRL, whose term of the KL divergence is added after the factor."""
-    logps, batch = random_mini_batch(0)
-    generator = torch.Generator().manual_seed(5)
-    shares, factors = (
-        torch.rand(ROWS, WIDER, generator=generator, dtype=torch.double) for _ in "ab"
+    logps = torch.tensor([[-1.0, -2.0]], dtype=torch.double)
+    batch = MiniBatch(
+        mask=torch.ones(1, 2, dtype=torch.bool),
+        advantages=torch.ones(1, dtype=torch.double),
+        old_logps=logps - 0.01,
+        old_entropies=logps,
+        ref_logps=logps - 0.5,
+        importance=torch.tensor([[0.5, 2.0]], dtype=torch.double),
     )
-    method, without = CASES[name], replace(CASES[name], kl_coefficient=0.0)
-    found = micro_batch_loss(logps, replace(batch, importance=factors), shares, method)[0]
-    surrogate = micro_batch_loss(logps, batch, shares * factors, without)[0]
-    both, alone = (micro_batch_loss(logps, batch, shares, one)[0] for one in (method, without))
-    assert found.item() == pytest.approx((surrogate + both - alone).item(), rel=1e-12)
-    assert found.item() != pytest.approx(both.item(), rel=1e-3)
-
-
-@pytest.mark.parametrize("correction", [None, 2.0])
-def test_the_correction_is_applied_only_if_it_is_set(correction):
-    ours, theirs = torch.full((2, 3), -1.0), torch.full((2, 3), -1.5)
-    inputs = dict.fromkeys(("prompt_mask", "completion_mask", "old_entropies"), torch.ones(2, 3))
-    inputs |= {"advantages": torch.ones(2), "old_per_token_logps": ours}
-    assert mini_batch(inputs, correction).importance is None
-    batch = mini_batch({**inputs, "sampling_per_token_logps": theirs}, correction)
-    assert torch.equal(batch.rollout_logps, theirs)
-    if correction is None:
-        assert batch.importance is None
-    else:
-        torch.testing.assert_close(batch.importance, torch.full((2, 3), math.exp(0.5)))
+    method = replace(METHODS["justrl"], kl_coefficient=0.1)
+    found = micro_batch_loss(logps, batch, torch.ones(1, 2, dtype=torch.double), method)[0]
+    kl = math.exp(-0.5) - (-0.5) - 1
+    assert found.item() == pytest.approx(-(0.5 + 2.0) * math.exp(0.01) + 2 * 0.1 * kl, rel=1e-12)
 
 
 # In a training -------------------------------------------------------------------------------------

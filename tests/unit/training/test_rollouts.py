@@ -19,8 +19,8 @@ from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards
 from stapo.training import run as run_module
+from stapo.training.config import trainer_config
 from stapo.training.rollouts import response_seed, seeded
-from stapo.training.run import trainer_config
 from stapo.training.trainer import StapoTrainer
 
 BOX, END, EOS = r"\boxed{", "?", "<eos>"
@@ -58,7 +58,6 @@ def saying(tokens: list[str], base: Path) -> Any:
         ([BOX, "7", "}", END, BOX, "5", "}", EOS], -1.0, r"\boxed{7}", 4, 0.0),
         ([BOX, "5", "}", "+"], 1.0, r"\boxed{5}+", 4, 1.0),
     ],
-    ids=["further end token", "tokenizer's own", "wrong before the end", "cut off"],
 )
 def test_training_and_evaluation_read_the_same_text(
     world, tmp_path, tokens, reward, text, length, truncated
@@ -94,15 +93,6 @@ def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
         trainer_config(TRAINING, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7)).generation_kwargs
         is None
     )
-
-
-def test_the_overlong_penalty_is_added_to_the_reward(world, tmp_path):
-    """16 of at most 20 tokens, the last 8 of which cost 1 more and more: 12 - 16 of 8 is -0.5."""
-    tokens = [*["+"] * 12, BOX, "5", "}", END]
-    with saying(tokens, world / "base"):
-        changes = {"max_response_tokens": 20, "overlong_buffer_tokens": 8}
-        records = train(world / "base", tmp_path, ["chain:2+3"] * 4, **changes)
-    assert {record["reward"] for record in records} == {0.5}
 
 
 def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys):

@@ -10,6 +10,7 @@ from stapo.files import append_jsonl
 from stapo.models.tiny import build_tokenizer
 from stapo.records.tokens import (
     CHARACTERS,
+    MAX_ROWS,
     ROW_BYTES,
     TOKENS_AFTER,
     TOKENS_BEFORE,
@@ -104,7 +105,7 @@ def test_rows_are_sorted_and_name_prompt_and_response(tmp_path) -> None:
     assert all(len(row["top_tokens"]) == TOP for row in rows)
 
 
-@pytest.mark.parametrize(("megabytes", "steps"), [(1, 20), (1, 1), (2, 300)])
+@pytest.mark.parametrize(("megabytes", "steps"), [(1, 1), (2, 300)])
 def test_a_file_is_never_larger_than_its_limit(tmp_path, megabytes: int, steps: int) -> None:
     """Even with tokens of 50 characters, each of three bytes, that do not repeat."""
     size = rows_per_step(megabytes, steps)
@@ -116,15 +117,15 @@ def test_a_file_is_never_larger_than_its_limit(tmp_path, megabytes: int, steps: 
         assert max(map(len, table[name].to_pylist())) <= CHARACTERS[name]
 
 
-def test_without_its_texts_a_row_is_smaller_than_assumed(tmp_path) -> None:
+def test_without_texts_a_row_is_small_and_without_records_the_file_is_there(tmp_path) -> None:
     """So cutting texts always ends."""
     lines = [line(step, 100, 10_000) for step in range(1, 21)]
     table, found = written(tmp_path, lines, HOSTILE, 1)
     assert found < ROW_BYTES / 2 * table.num_rows
     assert set(table["token"].to_pylist()) == {""}
+    assert written(tmp_path, [], build_tokenizer(), 0)[0].num_rows == 0
 
 
-def test_without_records_the_file_is_there_and_empty(tmp_path) -> None:
-    table, found = written(tmp_path, [], build_tokenizer(), 0)
-    assert table.num_rows == 0
-    assert found < 10**5
+def test_the_rows_of_a_step_follow_from_the_size_limit() -> None:
+    found = [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))]
+    assert found == [32, 81, 0, MAX_ROWS]

@@ -22,8 +22,8 @@ from one_update import (
 )
 
 from stapo.methods import METHODS, STAPO
-from stapo.records.tokens import KINDS, TOP
-from stapo.training import token_recorder
+from stapo.records.tokens import KINDS, TOP, sample_sizes
+from stapo.training.token_recorder import sample_tokens, token_kinds
 
 pytestmark = pytest.mark.rounding
 
@@ -95,6 +95,9 @@ def test_every_column_is_that_of_plain_logits(base, name: str) -> None:
         row = {k: v[i] for k, v in found.items() if isinstance(v, list)}
         token = batch["completion_ids"][b, t].item()
         assert (row["token_id"], row["length"]) == (token, LENGTHS[b])
+        prompt = batch["prompt_ids"][b][batch["prompt_mask"][b].bool()].tolist()
+        response = batch["completion_ids"][b, : LENGTHS[b]].tolist()
+        assert (row["before"], row["after"]) == (prompt + response[:t], response[t + 1 :])
         assert row["advantage"] == pytest.approx(ADVANTAGES[b])
         assert row["reward"] == pytest.approx(ADVANTAGES[b] + MEAN_REWARD)
         assert row["probability"] == pytest.approx(exp(old[b, t]), rel=1e-6)
@@ -187,46 +190,11 @@ def test_the_sample_is_the_same_for_any_micro_batches(base, budget: int) -> None
     finally:
         base[0].state.max_steps = 1
     assert len(found["row"]) == 19
-    exact = (
-        "row",
-        "position",
-        "kind",
-        "weight",
-        "kept",
-        "token_id",
-        "before",
-        "after",
-        "top_tokens",
-    )
-    for name in exact:
+    for name in ("row", "position", "kind", "weight", "kept", "token_id", "before", "top_tokens"):
         assert found[name] == expected[name], name
     for name in ("current_probability", "collision", "gradient_norm_sq"):
         for one, other in zip(found[name], expected[name], strict=True):
             assert one == (None if other is None else pytest.approx(other, rel=1e-4, abs=1e-9))
-
-
-def test_contexts_are_the_tokens_around(base) -> None:
-    _, batch, _ = base
-    found, _ = recorded(base, METHODS_OF_ALL_KINDS["justrl"])
-    for i, (b, t) in enumerate(zip(found["row"], found["position"], strict=True)):
-        prompt = batch["prompt_ids"][b][batch["prompt_mask"][b].bool()].tolist()
-        response = batch["completion_ids"][b, : LENGTHS[b]].tolist()
-        assert found["before"][i] == prompt + response[:t]
-        assert found["after"][i] == response[t + 1 :]
-
-
-def test_importance_weights_count(base) -> None:
-    _, batch, _ = base
-    method = METHODS_OF_ALL_KINDS["justrl"]
-    batch["sampling_per_token_logps"] = batch["old_per_token_logps"] - 0.5
-    try:
-        found, _ = recorded(base, method, rollout_correction=2.0)
-    finally:
-        del batch["sampling_per_token_logps"]
-    expected, _ = recorded(base, method)
-    gradients = zip(found["gradient_norm_sq"], expected["gradient_norm_sq"], strict=True)
-    for one, other in gradients:
-        assert one == pytest.approx(exp(1.0) * other, rel=1e-5)
 
 
 def test_logits_are_divided_by_the_temperature(tmp_path) -> None:
@@ -243,21 +211,59 @@ def test_logits_are_divided_by_the_temperature(tmp_path) -> None:
         )
 
 
-def test_logits_that_are_not_those_of_the_pass_are_not_recorded(base, monkeypatch) -> None:
-    """As for a model whose head scales its logits in a way that is not known here."""
-    original = token_recorder.TokenRecorder._logits
+# The sample
 
-    def scaled(self: Any, *args: Any) -> Any:
-        return 1.1 * original(self, *args)
 
-    monkeypatch.setattr(token_recorder.TokenRecorder, "_logits", scaled)
-    found, _ = recorded(base, METHODS_OF_ALL_KINDS["justrl"])
-    of_passes = [i for i, value in enumerate(found["ratio"]) if value is not None]
-    unknown = [i for i in of_passes if found["collision"][i] is None]
-    assert len(unknown) > 0.9 * len(of_passes)
-    for i in unknown:
-        assert found["top_tokens"][i] is None
-        assert found["top_probabilities"][i] is None
-        assert found["gradient_norm_sq"][i] in (None, 0)
-        assert found["current_probability"][i] is not None
-    assert any(found["gradient_norm_sq"][i] is None for i in unknown)
+def kinds_of(seed: int = 0) -> tuple[Any, float | None]:
+    """Return the kinds of 240 tokens, many of which have a probability near tau_p."""
+    generator = torch.Generator().manual_seed(seed)
+    logps = -8 * torch.rand(6, 40, generator=generator)
+    mask = torch.arange(40) < torch.tensor([40, 12, 30, 0, 25, 40]).unsqueeze(1)
+    advantages = torch.tensor([1.2, -0.4, 0.0, 0.8, 2.0, -1.0])
+    method = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.6, "scope": "all"})
+    return token_kinds(method, logps, 3 * torch.rand(6, 40, generator=generator), advantages, mask)
+
+
+def test_without_a_candidate_there_is_no_threshold() -> None:
+    mask = torch.ones(6, 40, dtype=torch.bool)
+    tables = torch.zeros(6, 40), torch.zeros(6, 40), -torch.ones(6), mask
+    found, threshold = token_kinds(STAPO, *tables)
+    assert threshold is None
+    assert torch.equal(found["other"], mask)
+    _, _, kinds, weights = sample_tokens(found, 8, 0, 1)
+    assert (kinds, weights) == (["other"] * 8, [30.0] * 8)
+
+
+@pytest.mark.parametrize("size", [0, 3, 8, 17, 60, 10_000])
+def test_a_sample_has_the_sizes_and_weights_of_its_kinds(size: int) -> None:
+    found, _ = kinds_of()
+    counts = {kind: int(found[kind].sum()) for kind in KINDS}
+    assert min(counts.values()) > 0
+    sample = sample_tokens(found, size, seed=0, step=1)
+    sizes = sample_sizes(counts, size)
+    assert len(sample[2]) == sum(sizes.values()) == min(size, sum(counts.values()))
+    assert max(sizes["silenced"], sizes["retained"]) <= size // 4
+    assert len({*zip(sample[0].tolist(), sample[1].tolist(), strict=True)}) == len(sample[2])
+    for row, position, kind, weight in zip(*sample, strict=True):
+        assert found[kind][row, position]
+        assert weight == counts[kind] / sizes[kind]
+    others = [sample_tokens(found, 20, *key)[1].tolist() for key in ((0, 1), (0, 2), (1, 1))]
+    assert len({*map(tuple, others)}) == 3
+    assert sample_tokens(found, 20, 0, 1)[1].tolist() == others[0]
+
+
+def test_weighted_sums_are_unbiased() -> None:
+    """The mean over many steps of an estimated sum is the sum, within four standard errors."""
+    found, _ = kinds_of()
+    values = torch.rand(6, 40, generator=torch.Generator().manual_seed(3))
+    sums: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for step in range(400):
+        rows, positions, kinds, weights = sample_tokens(found, 24, 0, step)
+        terms = values[rows, positions].double() * torch.tensor(weights)
+        for kind in KINDS:
+            sums[kind].append(terms[torch.tensor([one == kind for one in kinds])].sum().item())
+    for kind in KINDS:
+        each = torch.tensor(sums[kind])
+        error = each.std() / len(each) ** 0.5
+        assert error > 0
+        assert abs(each.mean() - values[found[kind]].sum().item()) < 4 * error, kind

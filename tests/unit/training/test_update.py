@@ -1,5 +1,6 @@
-"""The loss of one micro-batch against plain loops, and the update as anybody would call it."""
+"""One mini-batch through the trainer's update, against a full forward pass and plain loops in double."""
 
+import copy
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -8,125 +9,193 @@ from typing import Any
 import oracle
 import pytest
 import torch
+from one_update import (
+    ADVANTAGES,
+    ENDED,
+    LENGTHS,
+    MEAN_REWARD,
+    POSITIVE,
+    PROMPT,
+    ROWS,
+    TOKENS,
+    WIDTH,
+    WITH_THRESHOLD,
+    Update,
+    assert_same_update,
+    build,
+    clipped,
+    forward,
+    kept,
+    plain_update,
+    statistics_of,
+)
 from torch import Tensor
 
-from stapo.methods import METHODS, SELECTION_SPECS, Argument, Method, SelectionSpec
+from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
 from stapo.objective import SELECTIONS
-from stapo.records.step import as_line
-from stapo.training.minibatch import MiniBatch
+from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks
 from stapo.training.update import micro_batch_loss, update
 
 pytestmark = pytest.mark.rounding
 
-ROWS, WIDTH, WIDER = 8, 7, 10
-CLIP = replace(METHODS["justrl"], clip_low=0.1, clip_high=0.3)
-CASES = {
-    "clip": CLIP,
-    "dual clip": replace(CLIP, dual_clip=1.5),
-    "KL": replace(CLIP, kl_coefficient=0.7),
-    "dual clip and KL": replace(CLIP, dual_clip=1.5, kl_coefficient=0.7),
+FULL_MASK = clipped("full-mask", selection_args={"tau_p": 0.01})
+SILENCING = ("candidates", "all", "high entropy", "high entropy of all", "full mask")
+WHOLE = {
+    **WITH_THRESHOLD,
+    "full mask": FULL_MASK,
+    "justrl": clipped("justrl"),
+    "grpo": clipped("grpo", kl_coefficient=0.3),
+    "by group": clipped("justrl", aggregation="group_token_mean"),
+    "dual clip": clipped("justrl", dual_clip=1.05),
 }
 
 
-def mini_batch(seed: int, dtype: torch.dtype = torch.double) -> tuple[Tensor, MiniBatch]:
-    """Return current log-probs (R, W) and a batch that is wider, as of a mini-batch with longer rows.
-
-    Log-ratios up to 1 in size reach past every clip; behind the responses stands what is no log-prob.
-    """
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=dtype)
-
-    lengths = torch.randint(3, WIDTH + 1, (ROWS,), generator=generator)
-    lengths[0], lengths[1] = 0, WIDTH
-    mask = torch.arange(WIDER) < lengths.unsqueeze(1)
-    logps = uniform(-8, -0.1, ROWS, WIDTH)
-    old = (logps - uniform(-1, 1, ROWS, WIDTH)).clamp(max=-0.01)
-    advantages = uniform(0.5, 2, ROWS) * torch.tensor([1, -1] * (ROWS // 2))
-    advantages[-1] = 0.0
-    inside = mask[:, :WIDTH]
-    old_logps = torch.full((ROWS, WIDER), 50.0, dtype=dtype)
-    old_logps[:, :WIDTH] = torch.where(inside, old, 50.0)
-    ref_logps = torch.full((ROWS, WIDER), 50.0, dtype=dtype)
-    ref_logps[:, :WIDTH] = torch.where(inside, logps + uniform(-1, 1, ROWS, WIDTH), 50.0)
-    batch = MiniBatch(
-        mask=mask,
-        advantages=advantages,
-        old_logps=old_logps,
-        old_entropies=torch.full((ROWS, WIDER), 50.0, dtype=dtype),
-        ref_logps=ref_logps,
-    )
-    return torch.where(inside, logps, -50.0), batch
+@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
+def base(tmp_path_factory, request) -> Any:
+    return build(tmp_path_factory.mktemp("trainer"), request.param)
 
 
-def expected(
-    logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
-) -> tuple[list[float], Tensor]:
-    """Return the four sums and the gradient, from the formulas."""
-    old = batch.old_logps[:, :WIDTH].tolist()
-    ref = batch.ref_logps[:, :WIDTH].tolist()
-    advantages, current = batch.advantages.tolist(), logps.tolist()
-    clip = method.clip_low, method.clip_high, method.dual_clip
-    values = oracle.clipped_surrogate(current, old, advantages, *clip)
-    slopes = oracle.surrogate_weights(current, old, advantages, *clip)
-    kl = oracle.kl_k3(current, ref)
-    beta, loss, total_kl, low, high = method.kl_coefficient, 0.0, 0.0, 0, 0
-    gradient = torch.zeros_like(logps)
-    for b, t in oracle.positions(batch.mask[:, :WIDTH].tolist()):
-        weight = weights[b, t].item()
-        ratio = oracle.safe_exp(current[b][t] - old[b][t])
-        loss -= weight * (values[b][t] - beta * kl[b][t])
-        slope = slopes[b][t] - beta * (1 - oracle.safe_exp(ref[b][t] - current[b][t]))
-        gradient[b, t] = -weight * slope
-        total_kl += kl[b][t] if beta else 0.0
-        low += advantages[b] < 0 and ratio < 1 - method.clip_low
-        high += advantages[b] > 0 and ratio > 1 + method.clip_high
-    return [loss, total_kl, low, high], gradient
+@pytest.mark.parametrize("budget", [1, 40, 10_000])
+@pytest.mark.parametrize(("step", "statistics"), [(0, "current"), (1, "behaviour"), (1, "current")])
+@pytest.mark.parametrize("name", WHOLE)
+def test_loss_gradient_and_record_are_those_of_the_formulas(
+    base, name: str, step: int, statistics: str, budget: int
+) -> None:
+    """Step 0 is the first of a rollout of two mini-batches: nothing has changed since."""
+    trainer, batch, plain = base
+    method, behaviour = WHOLE[name], (batch["old_per_token_logps"], batch["old_entropies"])
+    moved = statistics == "current" and step == 1 and method.reads != "none"
+    seen = statistics_of(plain, batch) if moved else behaviour
+    keep = kept(method, seen, batch)
+    # The test tells the policies apart.
+    assert not moved or keep != kept(method, behaviour, batch)
+    found = Update(base, method, step, statistics, micro_batch_tokens=budget)
+    assert_same_update(found, plain_update(plain, method, batch, keep))
+    # Every needed sequence once, within the budget. Candidates have A > 0; a threshold over all tokens, or a
+    # ranking of them, needs every token.
+    read = (POSITIVE if method.reads == "positive" else TOKENS) if moved else []
+    with_gradient = [b for b in TOKENS if ADVANTAGES[b] or method.kl_coefficient]
+    with_gradient = [b for b in with_gradient if any(keep[b])]
+    prompts = batch["prompt_mask"].sum(dim=1).tolist()
+    for passes, rows in ((found.for_statistics, read), (found.for_gradient, with_gradient)):
+        assert sorted(row for part in passes for row in part) == rows
+        for part in passes:
+            longest = max(prompts[r] for r in part) + max(LENGTHS[r] for r in part)
+            packed = sum(prompts[r] + LENGTHS[r] for r in part)
+            positions = packed if trainer.args.packed else len(part) * longest
+            assert positions <= budget or len(part) == 1
+    assert_record(found, base, method, keep, name in SILENCING)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", CASES)
-def test_loss_sums_and_gradient_are_those_of_the_formulas(name: str, seed: int) -> None:
-    logps, batch = mini_batch(seed)
-    # Not those of an aggregation: what lies behind a response does not count whatever its weight.
-    generator = torch.Generator().manual_seed(seed)
-    weights = torch.rand(ROWS, WIDER, generator=generator, dtype=torch.double)
-    sums, gradient = expected(logps, batch, weights, CASES[name])
-    assert sums[2] > 0
-    assert sums[3] > 0
-    leaf = logps.clone().requires_grad_()
-    loss, counted = micro_batch_loss(leaf, batch, weights, CASES[name])
-    loss.backward()
-    # Both in double precision, sums of some fifty terms of size 1 in another order.
-    assert loss.item() == pytest.approx(sums[0], rel=1e-12, abs=1e-12)
-    assert counted.tolist() == pytest.approx(sums, rel=1e-12, abs=1e-12)
-    torch.testing.assert_close(leaf.grad, gradient, rtol=1e-12, atol=1e-12)
+def assert_record(found: Update, base: Any, method: Any, keep: list, silences: bool) -> None:
+    """Check the numbers of a step that the formulas give."""
+    _, batch, plain = base
+    record = found.record
+    logps, old = forward(plain, batch)[0].tolist(), batch["old_per_token_logps"].tolist()
+    kl = oracle.kl_k3(logps, batch["ref_per_token_logps"].tolist())
+    tokens = oracle.positions(batch["completion_mask"].bool().tolist())
+    # A sequence of which nothing is kept is not computed.
+    ratios = [(b, oracle.safe_exp(logps[b][t] - old[b][t])) for b, t in tokens if any(keep[b])]
+    low = sum(ADVANTAGES[b] < 0 and ratio < 1 - 0.1 for b, ratio in ratios)
+    high = sum(ADVANTAGES[b] > 0 and ratio > 1 + 0.15 for b, ratio in ratios)
+    assert min(low, high) > 0
+    assert record["clip_low_fraction"] == low / len(tokens)
+    assert record["clip_high_fraction"] == high / len(tokens)
+    mean_kl = sum(kl[b][t] for b, t in tokens) / len(tokens) if method.kl_coefficient else 0.0
+    assert record["kl"] == pytest.approx(mean_kl, rel=1e-4)  # single precision, as the update
+    assert record["loss"] == pytest.approx(found.loss, rel=1e-6)  # as a tensor: single
+    num_kept = sum(map(sum, keep))
+    assert record["num_tokens"] == sum(LENGTHS)
+    assert record["kept_fraction"] == num_kept / sum(LENGTHS)
+    assert record["num_silenced"] == (sum(LENGTHS) - num_kept if silences else 0)
+    assert record["truncated_fraction"] == pytest.approx(1 - len(ENDED) / len(ROWS), rel=1e-6)
+    assert record["reward"] == pytest.approx(MEAN_REWARD, rel=1e-6)
 
 
-def test_a_method_without_kl_needs_no_reference() -> None:
-    logps, batch = mini_batch(0)
-    weights = torch.ones(ROWS, WIDER, dtype=torch.double)
-    whole = micro_batch_loss(logps, batch, weights, CLIP)
-    batch = replace(batch, ref_logps=None)
-    loss, sums = micro_batch_loss(logps, batch, weights, CLIP)
-    assert loss == whole[0]
-    assert sums[1] == 0
-    with pytest.raises(ValueError, match="ref_logps: missing"):
-        micro_batch_loss(logps, batch, weights, CASES["KL"])
+def test_without_any_gradient_the_gradient_is_zero_and_not_missing(base) -> None:
+    """Adam's moments decay all the same; what is frozen stays without one."""
+    trainer, batch, _ = base
+    trainer = copy.copy(trainer)
+    trainer.method = clipped("justrl")
+    trainer.model.zero_grad()
+    first, *others = trainer.model.parameters()
+    first.requires_grad_(False)
+    batch = {**batch, "advantages": torch.zeros(len(ROWS))}
+    try:
+        assert trainer._accumulate_gradients(trainer.model, batch).item() == 0.0
+    finally:
+        first.requires_grad_(True)
+    assert first.grad is None
+    assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in others)
+
+
+def test_every_step_and_seed_draws_anew_and_no_other_selection_gets_a_seed(
+    base, monkeypatch
+) -> None:
+    trainer, _, _ = base
+    given: list[Any] = []
+
+    def drawing(logps: Any, entropies: Any, advantages: Any, mask: Tensor, **args: Any) -> Tensor:
+        given.append(args.get("seed"))
+        return mask
+
+    monkeypatch.setitem(SELECTIONS, "drawing", drawing)
+    monkeypatch.setattr(trainer, "state", copy.copy(trainer.state))
+    method = clipped("justrl", selection="drawing")
+    for draws in (True, False):
+        monkeypatch.setitem(SELECTION_SPECS, "drawing", SelectionSpec(draws=draws))
+        for seed in range(4):
+            for trainer.state.global_step in range(4):
+                Update(base, method, step=0, statistics="behaviour", seed=seed)
+    assert len(set(given[:16])) == 16
+    assert given[16:] == [None] * 16
+
+
+@pytest.mark.parametrize("name", WITH_THRESHOLD)
+def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) -> None:
+    trainer, batch, _ = base
+    method, budget = WITH_THRESHOLD[name], 2 * (PROMPT + WIDTH)
+    found = Update(base, method, step=0, statistics="behaviour", micro_batch_tokens=budget)
+    keep = kept(method, (batch["old_per_token_logps"], batch["old_entropies"]), batch)
+    apart: list[Any] = [None] * len(ROWS)
+    lengths = batch["prompt_mask"].sum(dim=1), torch.tensor(LENGTHS)
+    for rows in micro_batches(*lengths, torch.arange(len(ROWS)), budget, trainer.args.packed):
+        part = {key: value[rows] for key, value in batch.items()}
+        here = kept(method, (part["old_per_token_logps"], part["old_entropies"]), part)
+        for row, row_kept in zip(rows.tolist(), here, strict=True):
+            apart[row] = row_kept
+    tokens = oracle.positions(batch["completion_mask"].bool().tolist())
+    dropped = sum(not keep[b][t] for b, t in tokens)
+    record = found.record["mask_scope"]
+    assert record["mini_batch"] == {"num_dropped": dropped, "num_different": 0}
+    assert record["rank"] == record["mini_batch"]
+    assert record["micro_batch"] == {
+        "num_dropped": sum(not apart[b][t] for b, t in tokens),
+        "num_different": sum(apart[b][t] != keep[b][t] for b, t in tokens),
+    }
+    assert record["micro_batch"]["num_different"] > 0
+
+
+# Without a trainer
+
+
+def tables(**changes: Any) -> tuple[Tensor, MiniBatch]:
+    """Return current log-probs of three responses with A > 0, < 0 and 0, and their mini-batch."""
+    logps = torch.full((3, 2), -1.0, dtype=torch.double)
+    given: dict[str, Any] = {
+        "mask": torch.ones(3, 2, dtype=torch.bool),
+        "advantages": torch.tensor([1.0, -1.0, 0.0], dtype=torch.double),
+        "old_logps": logps.clone(),
+        "old_entropies": torch.zeros(3, 2, dtype=torch.double),
+    }
+    return logps, MiniBatch(**given | changes)
 
 
 def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_lose() -> None:
     # Without any room a ratio of exactly 1 lies on both edges: its gradient is not cut off.
-    method = replace(CLIP, clip_low=0.0, clip_high=0.0)
-    logps = torch.full((3, 2), -1.0, dtype=torch.double)
-    batch = MiniBatch(
-        mask=torch.ones(3, 2, dtype=torch.bool),
-        advantages=torch.tensor([1.0, -1.0, 0.0], dtype=torch.double),
-        old_logps=logps.clone(),
-        old_entropies=torch.zeros(3, 2),
-    )
+    method = replace(METHODS["justrl"], clip_low=0.0, clip_high=0.0)
+    logps, batch = tables()
     weights = torch.ones(3, 2, dtype=torch.double)
     assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [0, 0]
     # One above and one below 1 in every row: of the row of no advantage neither counts.
@@ -134,87 +203,37 @@ def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_l
     assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [1, 1]
 
 
-# The update by itself, on one rank -----------------------------------------------------------------
-
-SETTINGS: dict[str, Any] = {"group_size": 2, "micro_batch_tokens": 2 * WIDTH}
+def test_what_lies_behind_a_response_does_not_count_and_a_kl_term_needs_a_reference() -> None:
+    mask = torch.tensor([[True, False]] * 3)
+    weights, method = torch.ones(3, 2, dtype=torch.double), METHODS["grpo"]
+    losses = []
+    for garbage in (-1.0, float("nan")):
+        logps, batch = tables(mask=mask)
+        logps[:, 1] = garbage
+        batch = replace(batch, ref_logps=logps - 0.3)
+        losses.append(micro_batch_loss(logps, batch, weights, method)[0])
+    assert torch.equal(*losses)
+    with pytest.raises(ValueError, match="ref_logps: missing"):
+        micro_batch_loss(*tables(), weights, method)
 
 
 class Model:
-    """Log-probs and entropies as tables, and the rows that it was asked for."""
+    """Log-probs and entropies as tables."""
 
     def __init__(self, logps: Tensor) -> None:
         self.leaf = logps.clone().requires_grad_()
-        self.entropies = torch.linspace(0, 3, logps.numel()).view(logps.shape)
-        self.without_gradient: list[int] = []
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if not torch.is_grad_enabled():
-            self.without_gradient += rows.tolist()
-        return self.leaf[rows], self.entropies[rows]
+        return self.leaf[rows], self.leaf[rows].detach().abs()
 
 
-def keep_every(
-    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, nth: int = 2
-) -> Tensor:
-    """Keep every nth token by log-prob, whatever its response's advantage is."""
-    order = logps.masked_fill(~mask, torch.inf).flatten().argsort()
-    keep = torch.zeros_like(mask).flatten()
-    keep[order[: int(mask.sum()) : nth]] = True
-    return keep.view(mask.shape)
-
-
-def test_a_selection_of_ones_own_gets_the_rows_that_it_declares(monkeypatch) -> None:
-    """Nothing is read off its name: this one silences, and reads all responses."""
-    spec = SelectionSpec(
-        arguments={"nth": Argument(default=2, description="One of so many", ge=1)},
-        kept=lambda n, args: -(-n // int(args["nth"])),
-    )
-    monkeypatch.setitem(SELECTION_SPECS, "silence_by_order", spec)
-    monkeypatch.setitem(SELECTIONS, "silence_by_order", keep_every)
-    method = replace(CLIP, selection="silence_by_order", selection_args={"nth": 3})
-    logps, batch = mini_batch(0)
-    model = Model(logps)
-    loss, record = update(model, batch, method, Ranks(), statistics="current", **SETTINGS)
-    assert sorted(model.without_gradient) == batch.mask.any(dim=1).nonzero().flatten().tolist()
-    current = torch.nn.functional.pad(logps, (0, WIDER - WIDTH))
-    keep = keep_every(current, batch.old_entropies, batch.advantages, batch.mask, 3)
-    weights = keep.double() / keep.sum()
-    sums, gradient = expected(logps, batch, weights, method)
-    assert loss.item() == pytest.approx(sums[0], rel=1e-6)  # single precision
-    torch.testing.assert_close(model.leaf.grad, gradient, rtol=1e-6, atol=1e-9)
-    num_tokens = int(batch.mask.sum())
-    assert record.kept_fraction == spec.kept(num_tokens, {"nth": 3}) / num_tokens
-    assert record.num_silenced == 0
-    assert "mask_scope" not in as_line(record)
-    # Declared to read only responses of positive advantage, it sees zeros elsewhere.
-    monkeypatch.setitem(SELECTION_SPECS, "silence_by_order", replace(spec, reads="positive"))
-    model = Model(logps)
-    update(model, batch, method, Ranks(), statistics="current", **SETTINGS)
-    assert (batch.advantages[model.without_gradient] > 0).all()
-
-
-def test_a_selection_that_draws_is_given_the_seed_and_no_other_is(monkeypatch) -> None:
-    seeds: list[Any] = []
-
-    def drawing(logps: Any, entropies: Any, advantages: Any, mask: Tensor, **args: Any) -> Tensor:
-        seeds.append(args.get("seed"))
-        return mask
-
-    monkeypatch.setitem(SELECTIONS, "drawing", drawing)
-    logps, batch = mini_batch(0)
-    method = replace(CLIP, selection="drawing")
-    for spec in (SelectionSpec(draws=True), SelectionSpec(), SelectionSpec(has_threshold=True)):
-        monkeypatch.setitem(SELECTION_SPECS, "drawing", spec)
-        _, record = update(Model(logps), batch, method, Ranks(), seed=7, **SETTINGS)
-        assert (record.mask_scope is not None) == spec.has_threshold
-    assert seeds[:3] == [7, None, None]
+SETTINGS: dict[str, Any] = {"group_size": 3, "micro_batch_tokens": 4}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
-    logps, batch = mini_batch(0)
+    logps, batch = tables(mask=torch.zeros(3, 2, dtype=torch.bool))
     model = Model(logps)
-    batch = replace(batch, mask=torch.zeros_like(batch.mask))
     loss, record = update(model, batch, METHODS[name], Ranks(), statistics="current", **SETTINGS)
     assert loss == 0
     assert model.leaf.grad is None
@@ -234,22 +253,34 @@ class Pair(Ranks):
         return values + (values.roll(1) if self.differs else values)
 
 
-@pytest.mark.parametrize("differs", [True, False])
-def test_a_selection_of_a_study_must_keep_the_same_tokens_on_all_ranks(
-    tmp_path: Path, differs: bool
+@pytest.mark.parametrize(
+    ("returned", "differs", "error"),
+    [
+        ("mask & (advantages.unsqueeze(1) > 0)", False, None),
+        ("mask & (advantages.unsqueeze(1) > 0)", True, "keeps other tokens on other ranks; let"),
+        ("mask.float()", False, "expected bool of shape .3, 2., found float32 of shape"),
+        ("mask[:1]", False, "expected bool of shape .3, 2., found bool of shape .1, 2."),
+        ("None", False, "expected bool of shape .3, 2., found NoneType; fix the function"),
+        ("~mask", False, "keeps positions outside mask; return `mask & ...`"),
+    ],
+)
+def test_a_selection_of_a_studys_own_returns_the_same_mask_on_all_ranks(
+    tmp_path: Path, returned: str, differs: bool, error: str | None
 ) -> None:
-    code = "def own(logps, entropies, advantages, mask): return mask & (logps > -4)\n"
-    path = tmp_path / "own.py"
-    path.write_text(code)
+    code = (
+        f"def own(logps, entropies, advantages, mask):\n    logps.zero_()\n    return {returned}\n"
+    )
+    (tmp_path / "own.py").write_text(code)
     method = replace(
-        CLIP, selection="own.py:own", selection_path=str(path),
+        METHODS["justrl"], selection="own.py:own", selection_path=str(tmp_path / "own.py"),
         selection_sha256=hashlib.sha256(code.encode()).hexdigest(),
     )  # fmt: skip
-    logps, batch = mini_batch(0)
-    if differs:
-        with pytest.raises(
-            ValueError, match=r"^own.py:own: keeps other tokens on other ranks; let"
-        ):
+    logps, batch = tables(mask=torch.tensor([[True, False], [True, True], [True, True]]))
+    before = batch.old_logps.clone()
+    if error:
+        with pytest.raises(ValueError, match=f"^own.py:own: {error}"):
             update(Model(logps), batch, method, Pair(differs), **SETTINGS)
     else:
         update(Model(logps), batch, method, Pair(differs), **SETTINGS)
+    # Whatever it does to its arguments.
+    assert torch.equal(batch.old_logps, before)

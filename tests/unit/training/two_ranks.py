@@ -19,12 +19,10 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from safetensors.torch import load_file, save_file
-from training_jobs import run
+from training_jobs import run, with_settings
 from trl.generation.vllm_generation import VLLMGeneration
 
-from stapo.training import run as run_module
 from stapo.training import update as update_module
-from stapo.training.config import StapoConfig
 from stapo.training.trainer import StapoTrainer
 
 CASES: dict[str, dict[str, Any]] = {
@@ -70,7 +68,6 @@ def rewards(completions: Any, flat: int | None = None, **given: Any) -> list[flo
 
 
 def main(world: str, out: str, masks: str, *cases: str) -> None:
-    config = partial(StapoConfig, packed=os.environ.get("PACKED") == "1")
     for case in cases:
         directory = Path(out) / case
         directory.mkdir(parents=True, exist_ok=True)
@@ -103,7 +100,7 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
             patch.object(update_module, "select", keep_mask),
             patch("training_jobs.parity_reward", partial(rewards, flat=FLAT.get(case, [None])[0])),
-            patch.object(run_module, "StapoConfig", config),
+            with_settings(packed=os.environ.get("PACKED") == "1"),
         ):
             # A clip that large changes no gradient; tau_p is such that there are candidates.
             run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])

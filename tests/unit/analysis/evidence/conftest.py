@@ -12,12 +12,12 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.study import Study, parse_study
 
-STEPS, SLIPS = 4, 0.08
+ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
 
 
 def small(raw: dict[str, Any], **run: Any) -> Study:
     raw = copy.deepcopy(raw) | {"name": "demo"}
-    raw["training"] |= {"steps": STEPS, "prompts_per_batch": 16}
+    raw["training"] |= {"steps": 4, "prompts_per_batch": 16}
     raw["run"] |= {"methods": ["justrl", "stapo"], **run}
     return parse_study(raw)
 
@@ -30,20 +30,17 @@ def study(raw_study: dict[str, Any]) -> Study:
 @pytest.fixture
 def artefacts(study: Study, tmp_path: Path) -> Artefacts:
     """Two methods, of which only a sample was recorded."""
-    write_study(tmp_path, study, slips=SLIPS)
+    write_study(tmp_path, study, slips=0.08)
     return Artefacts(study, tmp_path)
-
-
-ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
 
 
 @pytest.fixture
 def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
     """Two methods, of which every token was recorded, and their tokens by method."""
-    truth = write_study(tmp_path / "all", study, ALL, slips=SLIPS)
+    truth = write_study(tmp_path / "all", study, ALL, slips=0.08)
+    runs = {run.method: run.wildcards for run in study.runs()}
     by_method = {
-        run.method: truth[paths.TOKENS.format(study="demo", **run.wildcards)]
-        for run in study.runs()
+        name: truth[paths.TOKENS.format(study="demo", **one)] for name, one in runs.items()
     }
     return Artefacts(study, tmp_path / "all"), by_method
 

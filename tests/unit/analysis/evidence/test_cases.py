@@ -1,4 +1,4 @@
-"""Cases and the choice for the token browser: bounded, deterministic, by a rule."""
+"""Cases and the tokens of the report: bounded, deterministic, by a rule."""
 
 import json
 
@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stapo.analysis.evidence.browser import token_choice
-from stapo.analysis.evidence.cases import cases, context_of, drawn_in_order
-from stapo.analysis.evidence.cells import literal, top_text
+from stapo.analysis.evidence.cases import cases, context_of, literal, top_text
 from stapo.analysis.evidence.estimates import sample_of
 from stapo.analysis.evidence.recorded import Recorded, recorded
-from stapo.records.tokens import KINDS
+from stapo.analysis.evidence.tokens import PLACE, token_rows
 
 
 def test_cases_are_the_largest_norms_and_others_at_random(artefacts):
@@ -33,43 +31,36 @@ def test_tokens_are_drawn_in_proportion_to_their_weights():
          "weight": np.where(places % 2, 3.0, 1.0)}
     )  # fmt: skip
     one = Recorded("8B", "m", "M", 0.002, frame, sample_of([frame], 4000), np.zeros(4000))
-    first = drawn_in_order(one, places)[:400] % 2
+    drawn = one.drawn(np.ones(4000, bool))
     # Three of four draws, with a standard error of 0.022.
-    assert first.mean() == pytest.approx(0.75, abs=0.06)
-    assert sorted(drawn_in_order(one, places)) == places.tolist()
+    assert (drawn[:400] % 2).mean() == pytest.approx(0.75, abs=0.06)
+    assert sorted(drawn) == places.tolist()
 
 
-@pytest.mark.parametrize("limit", [0, 3000, 20_000, 10**7])
-def test_the_choice_is_as_large_as_it_may_be(artefacts, limit):
-    chosen = token_choice(artefacts, limit)
-    size = len(json.dumps(chosen, ensure_ascii=False).encode())
-    assert size <= max(limit, 2)
-    # A record has at most 700 bytes here, and each of the two trainings may leave as much.
-    assert size > limit - 1400 or len(chosen) == sum(len(o.frame) for o in recorded(artefacts))
-    json.dumps(chosen, allow_nan=False)
+@pytest.mark.parametrize(("most", "number"), [(0, 0), (25, 24), (10**7, None)])
+def test_tokens_of_the_report_are_a_bounded_number_of_every_training(several, most, number):
+    rows = token_rows(several, most)
+    expected = sum(len(one.frame) for one in recorded(several)) if number is None else number
+    assert len(rows) == expected
+    json.dumps(rows, allow_nan=False)
+    each = pd.DataFrame(rows, columns=["size", "method", "seed", "kind"])
+    assert each.groupby(["size", "method", "seed"]).size().nunique() <= 1 or number is None
+    assert len(each.drop_duplicates()) == (0 if most == 0 else 24 if number else 36)
 
 
-def test_the_choice_has_all_kinds_of_every_training(several):
-    chosen = token_choice(several, 60_000)
-    found = {(one["size"], one["method"], one["seed"]) for one in chosen}
-    assert len(found) == 12
-    for key in found:
-        mine = [one for one in chosen if (one["size"], one["method"], one["seed"]) == key]
-        assert {one["kind"] for one in mine} == {*KINDS}
-        assert [one["step"] for one in mine] == sorted(one["step"] for one in mine)
-
-
-def test_what_the_choice_says_of_a_token_is_what_was_recorded(complete):
+def test_the_report_says_of_a_token_what_was_recorded(complete):
     artefacts, truth = complete
-    place = ["step", "prompt", "response", "position"]
     titles = {"STAPO": truth["stapo"], "JustRL": truth["justrl"]}
-    tokens = {title: frame.set_index(place) for title, frame in titles.items()}
-    for one in token_choice(artefacts, 50_000):
-        found = tokens[one["method"]].loc[tuple(one[name] for name in place)]
-        assert (one["token"], one["kind"], one["kept"]) == (found.token, found.kind, found.kept)
+    tokens = {title: frame.set_index(PLACE) for title, frame in titles.items()}
+    rows = token_rows(artefacts, 100)
+    assert [row["step"] for row in rows[:50]] == sorted(row["step"] for row in rows[:50])
+    for one in rows:
+        found = tokens[one["method"]].loc[tuple(one[name] for name in PLACE)]
+        assert (one["token"].replace("\\n", "\n"), one["kind"]) == (found.token, found.kind)
+        assert one["kept"] == found.kept
         assert one["probability"] == pytest.approx(found.probability, rel=1e-3)
         assert one["gradient_norm"] == pytest.approx(found.gradient_norm_sq**0.5, rel=1e-3)
-        assert one["top_tokens"] == found.top_tokens
+        assert len(one["top_tokens"]) == len(one["top_probabilities"]) == 5
         assert (one["category"] is None) == (found.kind == "other")
         assert (one["quadrant"] is None) == (found.advantage <= 0)
 

@@ -15,21 +15,11 @@ from stapo.analysis.evidence.estimates import (
     share,
 )
 
-REPETITIONS = 150
 PROMPTS = 8
 COLUMNS = [
     "step", "prompt", "kind", "weight", "advantage", "entropy", "probability", "token", "gradient_norm_sq",
 ]  # fmt: skip
 BUDGET = {"silenced": 3, "retained": 3, "other": 60}
-NAMES = [
-    "count",
-    "count of a rare class",
-    "share",
-    "share of a rare class",
-    "mean",
-    "ratio",
-    "relative",
-]
 
 
 def tokens(weights, prompts, steps=None, kinds="other"):
@@ -63,53 +53,22 @@ def training(seed):
     ]
 
 
-@pytest.fixture(scope="module")
-def covered():
-    """Whether the truth, that of all trainings together, lies in (0), above (1) or below (-1) an interval."""
-    trainings = [training([7, i]) for i in range(REPETITIONS)]
+@pytest.mark.slow
+@pytest.mark.parametrize("several", [1, 3])
+def test_95_percent_intervals_hold_the_truth_in_95_percent_of_the_samples(several):
+    trainings = [training([7, i]) for i in range(150 if several == 1 else 90)]
     truth = estimates_of(trainings)
     found = {name: [] for name in truth}
-    for i, everything in enumerate(trainings):
-        sample = drawn(everything, np.random.default_rng([8, i]), BUDGET)
-        for name, one in estimates_of([sample]).items():
+    for i in range(0, len(trainings), several):
+        rng = np.random.default_rng([8, i])
+        samples = [drawn(one, rng, BUDGET) for one in trainings[i : i + several]]
+        for name, one in estimates_of(samples).items():
             value = truth[name].value
             found[name].append(0 if one.low <= value <= one.high else 1 if value > one.high else -1)
-    return {name: np.array(sides) for name, sides in found.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_95_percent_intervals_hold_the_truth_in_95_percent_of_the_trainings(covered, name):
-    # Two standard errors of a share of 95 % in 150 trainings are 3.6 points.
-    assert np.mean(covered[name] == 0) >= 0.91
-    assert np.mean(covered[name] == 1) <= 0.07
-    assert np.mean(covered[name] == -1) <= 0.07
-
-
-@pytest.mark.slow
-def test_intervals_of_several_trainings_hold_the_truth():
-    trainings = [training([9, i]) for i in range(90)]
-    truth = estimates_of(trainings)
-    inside = {name: 0 for name in NAMES}
-    for i in range(0, 90, 3):
-        rng = np.random.default_rng([10, i])
-        samples = [drawn(one, rng, BUDGET) for one in trainings[i : i + 3]]
-        for name, one in estimates_of(samples).items():
-            inside[name] += one.low <= truth[name].value <= one.high
-    # 95 % of 30 are 28.5, with a standard error of 1.2.
-    assert min(inside.values()) >= 26
-
-
-def test_estimates_are_those_of_the_training_if_everything_was_recorded():
-    everything = training(3)
-    a, y = everything["advantage"] > 0, np.sqrt(everything["gradient_norm_sq"])
-    sure = everything["entropy"] < 1
-    found = estimates_of([everything])
-    assert found["count"].value == (a & sure).sum()
-    assert found["share"].value == pytest.approx((a & sure).sum() / a.sum())
-    assert found["mean"].value == pytest.approx(y[a & sure].mean())
-    gap = y[a & sure].mean() / y[a & ~sure].mean() - 1
-    assert found["relative"].value == pytest.approx(100 * gap)
+    for name, sides in found.items():
+        # Two standard errors of a share of 95 % in 150 trainings are 3.6 points, in 30 samples 8.
+        assert np.mean(np.array(sides) == 0) >= (0.91 if several == 1 else 0.86), name
+        assert several > 1 or max(sides.count(1), sides.count(-1)) <= 0.07 * len(sides), name
 
 
 def test_the_variance_is_that_of_prompts_by_hand():
@@ -160,10 +119,7 @@ def test_with_several_trainings_the_interval_is_that_of_their_values():
     margin = 4.302652729911275 * np.std(shares, ddof=1) / 3**0.5
     assert found.high == pytest.approx(0.5 * np.exp(margin / 0.5))
     assert count(sample, part).value == pytest.approx(5)
-
-
-def test_no_interval_from_a_single_prompt():
-    sample = sample_of([tokens([2.0], [0])], 1)
-    found = mean(sample, np.array([3.0]), np.array([True]))
-    assert found.value == 3
-    assert np.isnan(found.low)
+    # No interval from a single prompt.
+    alone = mean(sample_of([tokens([2.0], [0])], 1), np.array([3.0]), np.array([True]))
+    assert alone.value == 3
+    assert np.isnan(alone.low)

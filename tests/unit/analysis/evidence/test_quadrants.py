@@ -5,56 +5,54 @@ import dataclasses
 import numpy as np
 import pytest
 
-from stapo.analysis.evidence.quadrants import (
-    NAMES,
-    quadrants,
-)
+from stapo.analysis.evidence.quadrants import NAMES, masks, quadrants
 from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded
 from stapo.analysis.evidence_tables import evidence_table
-
-
-def true_quadrants(frame):
-    """Mask of each quadrant by its definition; every mini-batch here has a threshold."""
-    positive, rare = frame["advantage"] > 0, frame["probability"] < 0.002
-    sure = frame["entropy"] < frame["entropy_threshold"]
-    return [positive & rare & sure, positive & rare & ~sure, positive & ~rare & sure,
-            positive & ~rare & ~sure]  # fmt: skip
 
 
 def test_numbers_are_exact_if_every_token_was_recorded(complete):
     artefacts, truth = complete
     for one in recorded(artefacts):
         frame = truth[one.method]
-        assert frame["entropy_threshold"].notna().all()
-        norm = np.sqrt(frame["gradient_norm_sq"])
-        masks, positive = true_quadrants(frame), frame["advantage"] > 0
-        base = norm[masks[-1]].mean()
-        for found, mask in zip(quadrants(one), masks, strict=True):
-            assert found.tokens.value == found.tokens.records == mask.sum()
-            assert found.tokens.low < mask.sum() < found.tokens.high
-            assert found.density.value == pytest.approx(mask.sum() / positive.sum())
+        p, h, a = (frame[name] for name in ("probability", "entropy", "advantage"))
+        norm, change = np.sqrt(frame["gradient_norm_sq"]), -p * (np.log(p) + h) * a
+        rare, sure = p < 0.002, h < frame["entropy_threshold"]
+        found = quadrants(one, ["> 0", "< 0"])
+        assert [row.kind for row in found] == ["silenced", "retained", *["other"] * 6]
+        base = norm[(a > 0) & ~rare & ~sure].mean()
+        for row, positive in zip(found, quadrants(one) + [None] * 4, strict=True):
+            mask = (rare == row.rare) & (sure == row.sure)
+            mask &= a > 0 if row.advantage == "> 0" else a < 0
+            assert row.tokens.value == row.tokens.records == row.share.records == mask.sum()
+            assert row.share.value == pytest.approx(mask.sum() / (a != 0).sum())
+            if not mask.any():
+                continue
+            assert row.tokens.low < mask.sum() < row.tokens.high
             # Records are in single precision.
-            assert found.norm.value == pytest.approx(norm[mask].mean(), rel=1e-6)
-            if found.name != NAMES[-1]:
+            assert row.norm.value == pytest.approx(norm[mask].mean(), rel=1e-6)
+            assert row.entropy_change.value == pytest.approx(change[mask].mean(), rel=1e-4)
+            if positive:
+                assert positive.share.value == pytest.approx(mask.sum() / (a > 0).sum())
+                part = (norm[mask] ** 2).sum() / (norm[a > 0] ** 2).sum()
+                assert positive.gradient_share.value == pytest.approx(part, rel=1e-6)
                 gap = 100 * (norm[mask].mean() / base - 1)
-                assert found.against.value == pytest.approx(gap, abs=1e-3)
-            assert found.gradient_share.value == pytest.approx(
-                (norm[mask] ** 2).sum() / (norm[positive] ** 2).sum(), rel=1e-6
-            )
+                last = positive.name == NAMES[-1]
+                assert np.isnan(positive.against.value) == last
+                assert last or positive.against.value == pytest.approx(gap, abs=1e-3)
 
 
 def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
     exact, _ = complete
     for one, truth in zip(recorded(artefacts), recorded(exact), strict=True):
         for found, true in zip(quadrants(one), quadrants(truth), strict=True):
-            for name in ("tokens", "density", "norm", "gradient_share"):
+            for name in ("tokens", "share", "norm", "gradient_share"):
                 low, high = getattr(found, name).low, getattr(found, name).high
                 assert low - 1e-9 <= getattr(true, name).value <= high + 1e-9, (found.name, name)
 
 
 def test_a_share_of_the_squared_gradient_ends_at_all_of_it(complete):
     one, _ = recorded(complete[0])
-    (place, *_) = np.flatnonzero(true_quadrants(one.frame)[-1] & one.measured)
+    (place, *_) = np.flatnonzero(masks(one)[-1] & one.measured)
     few = one.frame["gradient_norm_sq"].where(one.frame.index != place, 1e4)
     found = quadrants(dataclasses.replace(one, frame=one.frame.assign(gradient_norm_sq=few)))[-1]
     assert 0.9 < found.gradient_share.value < found.gradient_share.high == 1.0

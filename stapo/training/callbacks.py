@@ -1,0 +1,150 @@
+"""Callbacks of a training: progress bar, stop after a signal, kept weights, selections that keep nothing."""
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+from tqdm import tqdm
+from transformers import TrainerCallback
+
+from stapo.bars import bar
+from stapo.records.step import StepRecord
+from stapo.text import visible
+from stapo.training.launch import NOTICE
+from stapo.training.ranks import say
+
+STEPS = 10
+"""Steps without a kept token, from the first one on, that end a training; our choice."""
+KEPT, WITHOUT_ADVANTAGE = "stapo/kept_fraction", "stapo/zero_advantage_fraction"
+"""Names of two fields of `StepRecord` in the history of the Trainer."""
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """A progress bar with time left, numbers of the last step, and tokens per second."""
+
+    def __init__(self, title: str) -> None:
+        self.title = visible(title)
+        self.start, self.num_tokens = 0.0, 0
+        self.bar: tqdm[Any] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the bar at the step that training resumes from; one bar for all ranks."""
+        if not state.is_world_process_zero:
+            return
+        self.start, self.num_tokens = perf_counter(), 0
+        self.bar = bar(self.title, state.max_steps, "step", state.global_step)
+
+    def show(self, record: StepRecord) -> None:
+        """Advance the bar by one step."""
+        if self.bar is None:
+            return
+        self.num_tokens += record.num_tokens
+        rate = self.num_tokens / (perf_counter() - self.start)
+        self.bar.set_postfix_str(
+            f"reward {record.reward:+.2f}, entropy {record.entropy:.3f}, "
+            f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}, {rate:.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the bar; its last state stays visible."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
+    """Finishes the current step after a signal to any rank, saves a checkpoint, and stops.
+
+    The signals are SIGTERM and SIGINT, of which a second one ends the training at once, and the notice of
+    a time limit.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        """Whether all ranks stop after this step."""
+        self._signalled = False
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._ask)
+        signal.signal(NOTICE, self._notice)
+
+    def _ask(self, *_: Any) -> None:
+        if self._signalled:
+            raise KeyboardInterrupt
+        self._signalled = True
+
+    def _notice(self, *_: Any) -> None:
+        # A scheduler may send it more than once.
+        self._signalled = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop all ranks after this step, with a checkpoint of it."""
+        # Ranks may get a signal at different steps, or not at all.
+        self.asked = any(gather_object([self._signalled]))
+        if self.asked:
+            control.should_training_stop = control.should_save = True
+            say(f"told to stop: saving step {state.global_step}")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Wait for all ranks: after the first one has ended, the launcher kills those that still save."""
+        if self.asked:
+            PartialState().wait_for_everyone()
+
+
+class KeepWeights(TrainerCallback):  # type: ignore[misc]
+    """Writes the weights after the steps in `paths`, before the checkpoint of the step is written.
+
+    `write` writes them to a directory; all ranks must call it.
+    """
+
+    def __init__(self, write: Callable[[Path], None], paths: Mapping[int, Path]) -> None:
+        self.write, self.paths = write, paths
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the weights if they are kept after this step."""
+        if state.global_step in self.paths:
+            self.write(self.paths[state.global_step])
+
+
+class KeptTokens(TrainerCallback):  # type: ignore[misc]
+    """Warns of a step without a kept token; ends a training that had none in its first steps.
+
+    With a strict selection, single mini-batches without a kept token can be meant. A training that never
+    keeps one learns nothing, and would look successful. The history of the Trainer, which is read, is part of
+    step checkpoints: a resumed training ends at the same step, and all ranks end alike.
+    """
+
+    def __init__(self, selection: str) -> None:
+        self.selection = selection
+        self._warned = False
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look at the step that was logged.
+
+        Raises:
+            ValueError: no token was kept so far, and this is step `STEPS` with advantages or the last step.
+        """
+        if KEPT not in state.log_history[-1] or not _is_empty(state.log_history[-1]):
+            return
+        steps = [entry for entry in state.log_history if KEPT in entry]
+        where = f"step {state.global_step}: {self.selection} keeps no token"
+        # Enough steps to say so, or nothing more comes.
+        is_said = sum(map(_is_empty, steps)) >= STEPS or len(steps) >= state.max_steps
+        if is_said and not any(step[KEPT] > 0 for step in steps):
+            raise ValueError(
+                f"{where}, as in all steps before: nothing is learned; fix the function or its "
+                "arguments, then run the same command again"
+            )
+        if not self._warned:
+            about = "nothing is learned in this step; stapo status counts such steps"
+            say(f"warning: {where}: {about}")
+        self._warned = True
+
+
+def _is_empty(step: Mapping[str, float]) -> bool:
+    """Return whether no token was kept in a step with advantages; without them, there is nothing to keep."""
+    return step[KEPT] == 0 and step[WITHOUT_ADVANTAGE] < 1

@@ -1,0 +1,35 @@
+"""What the commands of trainings say, against the study that is published."""
+
+import pytest
+
+from stapo.publication.runs import command_faults
+from stapo.study import merge, parse_study
+
+EARLIER = ["train", "--size", "tiny", "--method", "stapo", "--seed", "0", "--study", "s"]
+"""How trainings were named before; those in results/ are."""
+MORE = {"benchmarks": ["chain-2", "chain-3", "chain-4"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "command", "last", "fault"),
+    [
+        ({}, EARLIER, True, None),
+        ({}, ["run", "train", "tiny/stapo/seed0"], True, None),
+        ({}, [*EARLIER[:6], "1"], True, "trains --seed 1"),
+        ({"run": {"seeds": [0, 1]}}, EARLIER, True, "lists seeds that are not shown: 1"),
+        ({"run": MORE}, EARLIER, True, "lists benchmarks that are not shown: chain-4"),
+        # Given up before there were results, or shared with another study.
+        ({"run": MORE}, EARLIER, False, None),
+        ({"run": MORE, "name": "other"}, EARLIER, True, None),
+        ({"run": {"methods": ["grpo"]}}, EARLIER, True, "is of a study without this training"),
+        ({"training": {"learning_rate": 0.5}}, EARLIER, True, "trains with other settings"),
+        (None, EARLIER, True, None),
+    ],
+)
+def test_a_command_contradicts_the_study_or_not(raw_study, changes, command, last, fault):
+    raw_study["run"]["benchmarks"] = ["chain-2", "chain-3"]
+    study = parse_study(raw_study)
+    run = next(run for run in study.runs() if run.method == "stapo")
+    started = None if changes is None else merge(raw_study, changes)
+    attempt = {"command": ["stapo", *command], "study": started}
+    assert list(command_faults(study, run, attempt, last)) == ([fault] if fault else [])

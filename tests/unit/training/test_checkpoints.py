@@ -1,0 +1,279 @@
+"""Only whole checkpoints of the own run are continued; others are skipped with a line, or are one error."""
+
+import errno
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from training_jobs import TRAINING, assert_same, job_in, run
+
+from stapo.files import DamagedFileError
+from stapo.provenance import write_sums
+from stapo.training import rewards
+from stapo.training import run as run_module
+from stapo.training import step_checkpoints as module
+from stapo.training.resumable import ROLLOUT_FILE
+from stapo.training.step_checkpoints import (
+    SEAL,
+    checksums_of_rank,
+    newest_whole,
+    put_in_place,
+    require_space,
+    seal,
+    step_checkpoints,
+    step_of,
+)
+
+OURS: dict[str, Any] = {"fingerprint": "a" * 16, "layout": "whole states", "num_processes": 1}
+KEEP = {"keep_checkpoints": 6}
+
+
+def write(
+    output: Path, step: int, identity: dict[str, Any] = OURS, keep: int | None = None
+) -> None:
+    directory = output / "writing" / f"checkpoint-{step}"
+    (directory / "optimizer_0").mkdir(parents=True)
+    (directory / "model.safetensors").write_bytes(b"m" * 100)
+    (directory / "optimizer_0" / "part").write_bytes(b"o" * 50)
+    seal(directory, identity, checksums_of_rank(directory, 0, 1))
+    put_in_place(directory, output, keep)
+
+
+@pytest.fixture
+def output(tmp_path) -> Path:
+    """Checkpoints after the steps 2, 4 and 10."""
+    for step in (2, 4, 10):
+        write(tmp_path, step)
+    return tmp_path
+
+
+def newest(output: Path, identity: dict[str, Any] = OURS) -> tuple[int | None, str]:
+    said: list[str] = []
+    found = newest_whole(output, identity, said.append)
+    return (step_of(found) if found else None), " ".join(said)
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def replaced(old: str, new: str) -> Any:
+    return lambda path: path.write_text(path.read_text().replace(old, new))
+
+
+def overwritten(text: str) -> Any:
+    return lambda path: path.write_text(text, encoding="latin-1")
+
+
+FILES = ("model.safetensors", "optimizer_0/part")
+DAMAGES = [
+    *((name, Path.unlink, name) for name in FILES),
+    *((name, lambda path: path.write_bytes(path.read_bytes()[:-1]), name) for name in FILES),
+    *((name, flip_a_bit, f"{name} was changed") for name in FILES),
+    *((name, lambda path: path.write_bytes(bytes(path.stat().st_size)), name) for name in FILES),
+    (SEAL, Path.unlink, "incomplete: it has no seal"),
+    *((SEAL, overwritten(one), "unreadable") for one in ("", "{", "[]", "{}", "\xff")),
+    (SEAL, overwritten("[" * 100_000), "unreadable"),
+    (SEAL, replaced('"step": 10', '"step": 11'), "its seal was changed"),
+    (SEAL, replaced("whole states", "whole statet"), "its seal was changed"),
+    (SEAL, replaced("a" * 16, "a" * 15 + "b"), "its seal was changed"),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "said"), DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over_with_a_line(output, name, damage, said):
+    assert newest(output) == (10, "")
+    damage(output / "checkpoint-10" / name)
+    step, line = newest(output)
+    assert step == 4
+    assert f"{output}/checkpoint-10: skipped, " in line
+    assert said in line
+
+
+def test_a_foreign_one_is_passed_over_and_another_layout_is_an_error(output):
+    write(output, 12, {**OURS, "fingerprint": "b" * 16})
+    # A copy under another number is not the state after that step.
+    shutil.copytree(output / "checkpoint-2", output / "checkpoint-14")
+    step, said = newest(output)
+    assert step == 10
+    assert said.count("written by another run") == 2
+    with pytest.raises(ValueError, match=r"checkpoint-10: written with whole states.*FSDP"):
+        newest(output, {**OURS, "layout": "FSDP"})
+
+
+@pytest.mark.parametrize(("number", "step"), [(errno.EIO, 4), (errno.EACCES, None)])
+def test_a_disk_that_fails_is_damage_and_a_missing_permission_is_not(
+    output, monkeypatch, number, step
+):
+    real = module.file_sums
+
+    def fail(root: Path, names: Any) -> dict[str, str]:
+        if root.name == "checkpoint-10":
+            raise OSError(number, "no", str(root / "model.safetensors"))
+        return real(root, names)
+
+    monkeypatch.setattr(module, "file_sums", fail)
+    if step:
+        assert newest(output)[0] == step
+    else:
+        with pytest.raises(OSError, match="no"):
+            newest(output)
+
+
+def test_the_old_go_only_when_the_new_is_there_and_those_passed_over_stay(output, monkeypatch):
+    def fail(*_: Any) -> None:
+        raise OSError("no")
+
+    with monkeypatch.context() as context:
+        context.setattr(module.os, "replace", fail)
+        with pytest.raises(OSError, match="no"):
+            write(output, 12, keep=1)
+    shutil.rmtree(output / "writing")
+    # A training that starts again below the others would otherwise keep none of its own.
+    for step in (1, 2, 3):
+        write(output, step, keep=2)
+    assert [step_of(path) for path in step_checkpoints(output)] == [2, 3, 4, 10]
+    write(output, 12, keep=2)
+    assert [step_of(path) for path in step_checkpoints(output)] == [10, 12]
+
+
+def test_each_rank_takes_the_checksums_of_its_own_files_and_no_file_is_forgotten(tmp_path):
+    of_rank = {
+        0: ["model/.metadata", "model/__0_0.distcp", "rng_state_0.pth", "scheduler.pt"],
+        1: ["model/__1_0.distcp", "model/__1_1.distcp", "rng_state_1.pth"],
+    }
+    (tmp_path / "model").mkdir()
+    for name in of_rank[0] + of_rank[1]:
+        (tmp_path / name).write_text(name)
+    for rank, names in of_rank.items():
+        assert sorted(checksums_of_rank(tmp_path, rank, 2)) == names
+
+
+def test_too_little_space_names_what_is_needed(tmp_path):
+    require_space(tmp_path, 1)
+    with pytest.raises(OSError, match=r"needs 1000000000\.00 GB and .* are free"):
+        require_space(tmp_path, 10**18)
+
+
+# In trainings
+
+
+@pytest.fixture(scope="module")
+def stopped(world, tmp_path_factory) -> Path:
+    """A run of six steps, killed before it published: it has a checkpoint after every step."""
+    out = tmp_path_factory.mktemp("stopped")
+    with (
+        patch.object(run_module, "_publish", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(world, out, **KEEP)
+    assert len(step_checkpoints(out / "work")) == 6
+    return out
+
+
+@pytest.fixture
+def copy(stopped, tmp_path) -> Path:
+    return Path(shutil.copytree(stopped, tmp_path / "copy"))
+
+
+def garble(checkpoint: Path, name: str) -> None:
+    """Make a part of a checkpoint unreadable, with checksums that agree."""
+    (checkpoint / name).write_bytes(b"garbage" * 100)
+    identity = json.loads((checkpoint / SEAL).read_text())
+    (checkpoint / SEAL).unlink()
+    names = ("fingerprint", "layout", "num_processes")
+    seal(checkpoint, {n: identity[n] for n in names}, checksums_of_rank(checkpoint, 0, 1))
+
+
+def test_one_flipped_bit_in_any_file_is_noticed(copy):
+    """In weights, optimiser, scheduler, random state, the rollout in use, records and settings."""
+    last = copy / "work" / "checkpoint-5"
+    shutil.rmtree(copy / "work" / "checkpoint-6")
+    names = {path.name for path in last.iterdir()}
+    assert names >= {
+        "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", ROLLOUT_FILE,
+        "metrics.jsonl", "tokens.jsonl", "trainer_state.json", SEAL,
+    }  # fmt: skip
+    identity = json.loads((last / SEAL).read_text())
+    for name in names:
+        whole = (last / name).read_bytes()
+        flip_a_bit(last / name)
+        assert newest(copy / "work", identity)[0] == 4, name
+        (last / name).write_bytes(whole)
+    assert newest(copy / "work", identity) == (5, "")
+
+
+def test_damaged_and_unreadable_checkpoints_and_logs_make_the_run_resume_before_them(
+    world, reference, copy, capsys
+):
+    """In the end in the middle of a rollout."""
+    work = copy / "work"
+    flip_a_bit(work / "checkpoint-6" / "rng_state.pth")
+    garble(work / "checkpoint-5", "scheduler.pt")
+    garble(work / "checkpoint-4", "optimizer.pt")
+    garble(work / "checkpoint-3", ROLLOUT_FILE)
+    garble(work / "checkpoint-2", "rng_state.pth")
+    # The log of the work directory has lost lines and one in its middle: the checkpoint has it whole.
+    lines = (work / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (work / "metrics.jsonl").write_text(lines[0] + "{" + lines[2])
+    (work / "tokens.jsonl").unlink()
+    with patch("transformers.trainer.logger.warning") as warned:
+        run(world, copy, **KEEP)
+    # The head is tied to the embedding, which would be called a missing key.
+    assert "missing keys" not in str(warned.call_args_list)
+    said = capsys.readouterr().out
+    assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said
+    assert said.count("skipped, cannot be loaded: ") == 4
+    assert "checkpoint-4: skipped, cannot be loaded: UnpicklingError" in said
+    assert "resuming after step 1 of 6" in said
+    assert_same(copy, reference)
+
+
+def test_no_training_starts_again_because_nothing_can_be_loaded(world, copy):
+    for checkpoint in step_checkpoints(copy / "work")[:-1]:
+        shutil.rmtree(checkpoint)
+    garble(copy / "work" / "checkpoint-6", "optimizer.pt")
+    with pytest.raises(RuntimeError, match=r"checkpoint-6: cannot be loaded.*no older checkpoint"):
+        run(world, copy, **KEEP)
+    assert (copy / "work" / "checkpoint-6" / "model.safetensors").exists()
+    assert not (copy / "model").exists()
+
+
+def test_truncated_logs_do_not_make_a_training_unpublishable(world, reference, copy):
+    for log in ("attempts.jsonl", "metrics.jsonl"):
+        path = copy / "work" / log
+        path.write_bytes(path.read_bytes()[:-10])
+    run(world, copy, **KEEP)
+    assert_same(copy, reference)
+    assert (copy / "provenance.json").exists()
+
+
+def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
+    def again() -> None:
+        with patch.dict(rewards.BUILT_IN, boxed=lambda completions, **_: [1.0, -1.0] * 16):
+            run_module.train(job_in(world, tmp_path, TRAINING, "stapo", kept_steps=[4]))
+
+    again()
+    published = tmp_path / "step4" / "model.safetensors"
+    whole = published.read_bytes()
+    # One file with two names: what changes the published one in its place changes the kept one.
+    flip_a_bit(published)
+    assert (tmp_path / "work" / "weights" / "step4" / "model.safetensors").read_bytes() != whole
+    shutil.rmtree(tmp_path / "model")
+    again()
+    assert "step 4 must be done again: " in capsys.readouterr().out
+    assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
+
+
+def test_a_damaged_base_model_is_no_start(world, tmp_path):
+    base = shutil.copytree(world / "base", tmp_path / "world" / "base")
+    shutil.copy(world / "prompts.jsonl", tmp_path / "world")
+    write_sums(base)
+    flip_a_bit(base / "model.safetensors")
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors: missing, truncated or"):
+        run(tmp_path / "world", tmp_path / "out")
