@@ -28,9 +28,9 @@ from stapo.evaluation.statistics import (
     paired_difference,
     percent_interval,
     problem_counts,
-    relative_gain,
     seed_choices,
 )
+from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.stages import jobs_of
 from stapo.study import Study
 
@@ -117,7 +117,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     )
     for target in targets:
         one = headline(table.values, target, baselines)
-        table.headlines[target] = one and _with_interval(one, baselines, found)
+        table.headlines[target] = one and _with_interval(study, one, baselines, scores, found)
     return table
 
 
@@ -235,12 +235,17 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _with_interval(found: Headline, baselines: list[str], of: Resampled) -> Headline:
-    """Return a headline with its interval; each resample has its own strongest baseline."""
+def _with_interval(
+    study: Study, found: Headline, baselines: list[str], scores: Scores, of: Resampled
+) -> Headline:
+    """Return a headline with the interval of the cross-fitted gain; see `stapo.evaluation.strongest`."""
+    benchmarks = study.run.benchmarks
     gains = []
     for size in found.gains:
-        others = [of.draws[size, name][AVERAGE] for name in baselines if name != found.target]
-        gains.append(relative_gain(of.draws[size, found.target][AVERAGE], others))
+        others = [name for name in baselines if name != found.target]
+        cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in others}
+        _, drawn = of_strongest(cells, {name: of.draws[size, name][AVERAGE] for name in others})
+        gains.append(relative_gain(of.draws[size, found.target][AVERAGE], drawn))
     return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
 
 

@@ -20,12 +20,13 @@ from stapo.analysis.stability import entropies
 from stapo.analysis.table import Interval, scaled, with_interval
 from stapo.evaluation.statistics import (
     Array,
+    difference_between,
     interval,
     mean_of_seeds,
     ratio_between,
     ratio_of_seeds,
-    relative_gain,
 )
+from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.exhibits import PAPER_SILENCED
 from stapo.files import AGAIN, DamagedFileError
 from stapo.methods import BASELINES, METHODS
@@ -127,6 +128,37 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
+def quantiles_against_baselines(
+    artefacts: Artefacts, method: str, top: bool
+) -> Iterator[Measured]:
+    """Yield a method's quantiles of the entropies minus those of each baseline, in nats, late in training.
+
+    They are the highest quantile that was recorded, or all up to 80 %, of which the largest difference counts.
+    """
+    study = artefacts.study
+    _need(study, [method, *BASELINES])
+    for size in study.run.sizes:
+        by_method = {
+            name: [
+                _late_quantiles(artefacts, TrainingRun(size, name, seed)) for seed in study.run.seeds
+            ]
+            for name in (method, *BASELINES)
+        }
+        levels = sorted(set.intersection(*(set(one) for of in by_method.values() for one in of)))
+        levels = levels[-1:] if top else [level for level in levels if level <= PERCENTILE]
+        if not levels or (top and levels[-1] <= PERCENTILE):
+            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+        for name in BASELINES:
+            gaps = [
+                difference_between(*([one[level] for one in by_method[m]] for m in (method, name)))
+                for level in levels
+            ]
+            place, largest = max(enumerate(gaps), key=lambda one: one[1].value)
+            titles = " minus ".join(study.method(one).title for one in (method, name))
+            what = f"entropy at the {100 * levels[place]:g} % quantile, {titles} [nats]"
+            yield Measured(size, what, largest, "+.3f")
+
+
 def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
     """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps.
 
@@ -185,17 +217,28 @@ def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
     return accuracies(artefacts, decoding, tuple(artefacts.study.run.benchmarks))
 
 
+def _strongest(artefacts: Artefacts, decoding: str, size: str) -> tuple[float, Array]:
+    """Return the average of the strongest baseline at a size without the bias of the choice, and resamples."""
+    study, cells = artefacts.study, artefacts.scores(decoding).cells
+    known = accuracies(artefacts, decoding, tuple(study.run.benchmarks))
+    verdicts = {
+        name: [cells[size, name, b].correct for b in study.run.benchmarks] for name in BASELINES
+    }
+    return of_strongest(verdicts, {name: known.draws[size, name] for name in BASELINES})
+
+
 def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
     """Yield Avg of a method minus that of the strongest baseline, in points."""
     study, known = artefacts.study, _baselines(artefacts, method, decoding)
     for size in study.run.sizes:
-        strongest = max(BASELINES, key=lambda name: known.values[size, name].value)
-        value = known.values[size, method].value - known.values[size, strongest].value
-        # Each resample has its own strongest baseline.
-        others = np.max([known.draws[size, name] for name in BASELINES], axis=0)
-        what = f"{study.method(method).title} minus {study.method(strongest).title} [points of Avg]"
-        drawn = interval(value, known.draws[size, method] - others)
-        yield Measured(size, what, drawn, "+.2f")
+        value, draws = _strongest(artefacts, decoding, size)
+        best = max(BASELINES, key=lambda name: known.values[size, name].value)
+        what = (
+            f"{study.method(method).title} minus the strongest baseline, {study.method(best).title} "
+            "[points of Avg]"
+        )
+        gained = known.values[size, method].value - value
+        yield Measured(size, what, interval(gained, known.draws[size, method] - draws), "+.2f")
 
 
 def _relative(
@@ -205,12 +248,11 @@ def _relative(
     known = _baselines(artefacts, method, decoding)
     values, draws = [], []
     for size in sizes:
-        strongest = max(known.values[size, name].value for name in BASELINES)
+        strongest, drawn = _strongest(artefacts, decoding, size)
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
         values.append(100 * (known.values[size, method].value / strongest - 1))
-        others = [known.draws[size, name] for name in BASELINES]
-        draws.append(relative_gain(known.draws[size, method], others))
+        draws.append(relative_gain(known.draws[size, method], drawn))
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
 
@@ -375,6 +417,7 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "highest_entropy": partial(_entropy, which=["highest"]),
     "entropy_range": partial(_entropy, which=["lowest", "highest"]),
     "spread_against_baselines": spread_against_baselines,
+    "quantiles_against_baselines": quantiles_against_baselines,
     "entropy_below_80th_percentile": entropy_below_80th_percentile,
     "steps_with_few_silenced": steps_with_few_silenced,
     "gain": gain,

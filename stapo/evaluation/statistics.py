@@ -143,16 +143,6 @@ def percent_interval(value: float, draws: Array) -> Interval:
     return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
 
 
-def relative_gain(ours: Array, baselines: Sequence[Array]) -> Array:
-    """Return (resamples,) relative gains in percent over the strongest baseline of each resample.
-
-    An average is at least 0, also where a resample is below; baselines of 0 count as 1e-9.
-    """
-    strongest = np.maximum(np.max(baselines, axis=0), 1e-9)
-    gain: Array = 100 * (np.maximum(ours, 0.0) / strongest - 1)
-    return gain
-
-
 def mean_of_seeds(values: Sequence[float]) -> Interval:
     """Return the mean of one value per training seed, with Student's interval; one value has none.
 

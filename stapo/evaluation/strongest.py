@@ -14,6 +14,7 @@ from stapo.evaluation.statistics import Array
 
 SPLITS = 400
 """Random halves, each used both ways."""
+SEED = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ def strongest(baselines: Mapping[str, Sequence[Array]], rng: np.random.Generator
     seeds = {cell[0].shape[0]: _halves(cell[0].shape[0], rng) for cell in cells}
     # (baselines, 2 halves, SPLITS), in percent.
     averages = 100 * np.array([_averages(cell, problems, seeds[len(cell[0])]) for cell in cells])
+    # Equal averages are ties on every machine: rounding must not choose between them.
+    averages = averages.round(9)
     chosen = averages.argmax(axis=0)
     measured = np.take_along_axis(averages[:, ::-1], chosen[None], axis=0)
     counts = np.bincount(chosen.ravel(), minlength=len(names)) / chosen.size
@@ -68,19 +71,22 @@ def _averages(cell: Sequence[Array], problems: Sequence[Array], seeds: Array) ->
     return mean
 
 
-def gain_over(
-    target: Array, value: float, draws: Mapping[str, Array], found: Strongest
+def of_strongest(
+    baselines: Mapping[str, Sequence[Array]], draws: Mapping[str, Array]
 ) -> tuple[float, Array]:
-    """Return the relative gain of a target over the strongest baseline in percent, and its resamples.
+    """Return the cross-fitted average of the strongest baseline in percent, and its resamples.
 
     Args:
-        target: (resamples,) averages of the target, in percent.
-        value: its average.
-        draws: baseline -> (resamples,) averages in the same resamples.
-        found: the strongest baseline.
+        baselines: name -> verdicts (S, P, N) of each benchmark.
+        draws: name -> (resamples,) averages in percent.
     """
+    found = strongest(baselines, np.random.default_rng(SEED))
     mixed = np.sum([share * draws[name] for name, share in found.shares.items()], axis=0)
     # Resamples vary about the mixture of the baselines; its level is the cross-fitted one.
-    baseline = np.maximum(mixed + found.value - mixed.mean(), 1e-9)
-    gains: Array = 100 * (np.maximum(target, 0.0) / baseline - 1)
-    return 100 * (value / max(found.value, 1e-9) - 1), gains
+    return found.value, mixed + found.value - mixed.mean()
+
+
+def relative_gain(ours: Array, theirs: Array) -> Array:
+    """Return (resamples,) relative gains in percent; an average is at least 0, and a baseline's 1e-9."""
+    gain: Array = 100 * (np.maximum(ours, 0.0) / np.maximum(theirs, 1e-9) - 1)
+    return gain

@@ -1,28 +1,21 @@
 """Endpoints of the trainings, and differences between methods over trainings."""
 
 from math import isfinite
-from typing import TYPE_CHECKING
 
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.endpoints import ENDPOINTS, EndpointRow, endpoint_rows
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from stapo.analysis.artefacts import Artefacts
-    from stapo.analysis.endpoints import EndpointRow
-
-EXHIBIT = Exhibit(
-    order=15, title="Endpoints of the trainings", sources=frozenset({"metrics", "scores"})
-)
+EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of endpoints, a row for each size, endpoint and method."""
-    from stapo.analysis.endpoints import ENDPOINTS, endpoint_rows
-
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
 
-    def named(row: "EndpointRow") -> str:
+    def named(row: EndpointRow) -> str:
         return ENDPOINTS[row.endpoint][0] + (" (primary)" if row.endpoint == primary else "")
 
     columns: list[Column[EndpointRow]] = [
@@ -53,7 +46,7 @@ def make(artefacts: "Artefacts") -> Table:
     )
 
 
-def _gaps(row: "EndpointRow") -> str:
+def _gaps(row: EndpointRow) -> str:
     """Return the differences of the targets and a method in words."""
     found = []
     for gap in row.gaps:

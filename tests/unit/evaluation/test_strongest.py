@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stapo.evaluation.statistics import bootstrap_means, problem_counts, seed_choices
-from stapo.evaluation.strongest import gain_over, strongest
+from stapo.evaluation.strongest import of_strongest, relative_gain, strongest
 
 SEEDS, PROBLEMS, SAMPLES, RESAMPLES = 4, 60, 4, 400
 
@@ -25,9 +25,11 @@ def gain(rates: dict[str, float], seed: int) -> tuple[np.ndarray, dict[str, floa
         name: 100 * bootstrap_means(cell, counts, seed_choices(SEEDS, rng, RESAMPLES))
         for name, cell in cells.items()
     }
-    found = strongest({n: [c] for n, c in cells.items() if n != "target"}, rng)
+    baselines = {n: [c] for n, c in cells.items() if n != "target"}
     target = draws.pop("target")
-    value, drawn = gain_over(target, 100 * float(cells["target"].mean()), draws, found)
+    best, others = of_strongest(baselines, draws)
+    value = 100 * (100 * float(cells["target"].mean()) / best - 1)
+    drawn, found = relative_gain(target, others), strongest(baselines, rng)
     plain = 100 * (target / np.max([*draws.values()], axis=0) - 1)
     bounds = [*np.quantile(drawn, [0.025, 0.975]), *np.quantile(plain, [0.025, 0.975])]
     return np.array([value, *bounds]), found.shares
