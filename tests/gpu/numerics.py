@@ -82,16 +82,13 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
     for mixed, trl in ((False, False), (True, False), (True, True)):
         exact, exact_seconds, exact_memory = measured(partial(whole, mixed))
         found, seconds, memory = measured(partial(chunked, mixed, trl))
-        apart = [(one - other).abs().max().item() for one, other in zip(found, exact, strict=True)]
-        relative = [
-            ((one - other).norm() / other.norm()).item()
-            for one, other in zip(found[2:], exact[2:], strict=True)
-        ]
+        logps, entropies, *gradients = zip(found, exact, strict=True)
+        relative = [((one - other).norm() / other.norm()).item() for one, other in gradients]
         row = {
             "matrices": "bfloat16" if mixed else "float32",
             "head": "TRL's" if trl else "ours",
-            "log-probs, largest difference": apart[0],
-            "entropies, largest difference": apart[1],
+            "log-probs, largest difference": (logps[0] - logps[1]).abs().max().item(),
+            "entropies, largest difference": (entropies[0] - entropies[1]).abs().max().item(),
             "gradient of hidden states, relative": relative[0],
             "gradient of weights, relative": relative[1],
             "seconds": seconds,
@@ -102,7 +99,7 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
         page.add(f"Chunked head, {tokens} tokens, {vocabulary} words", **row)
 
 
-def train(world: Path) -> None:
+def train(world: Path, out: Path) -> None:
     """Train with a KL term, and write the types of what it computes with."""
     seen: dict[str, Any] = {"log-probs rounded to bfloat16": True}
     forward, norm = StapoTrainer._forward, StapoTrainer._get_grad_norm
@@ -112,8 +109,8 @@ def train(world: Path) -> None:
             first = output[0] if isinstance(output, tuple) else output
             seen["residual stream"] = str(first.dtype)
 
-        inner = self.accelerator.unwrap_model(model).model
-        hook = inner.layers[0].register_forward_hook(stream)
+        layer = self.accelerator.unwrap_model(model).model.layers[0]
+        hook = layer.register_forward_hook(stream)
         logps, entropies = forward(self, model, sequences, rows)
         hook.remove()
         seen["log-probs"] = str(logps.dtype)
@@ -122,27 +119,19 @@ def train(world: Path) -> None:
         return logps, entropies
 
     def with_types(self: Any, model: Any, grad_norm: Any = None) -> Any:
-        own = self.accelerator.unwrap_model(model)
-        seen["weights"] = str(next(own.parameters()).dtype)
-        seen["gradients"] = str(next(own.parameters()).grad.dtype)
+        weight = next(self.accelerator.unwrap_model(model).parameters())
+        seen["weights"], seen["gradients"] = str(weight.dtype), str(weight.grad.dtype)
         state = [v for s in self.optimizer.state.values() for v in s.values() if v.dim()]
         seen["Adam's moments"] = str(state[0].dtype) if state else ""
-        reference = self.accelerator.unwrap_model(self.ref_model)
-        seen["reference weights"] = str(next(reference.parameters()).dtype)
-        seen["reference on"] = ", ".join(sorted({str(p.device) for p in reference.parameters()}))
-        groups = [m for m in self.ref_model.modules() if type(m).__name__.startswith("FSDP")]
-        seen["groups of the reference"] = len(groups)
-        seen["packed"] = self.args.packed
+        reference = next(self.accelerator.unwrap_model(self.ref_model).parameters())
+        seen["reference"] = f"{reference.dtype} on {reference.device}"
         return norm(self, model, grad_norm)
 
     with (
         patch.object(StapoTrainer, "_forward", watched),
         patch.object(StapoTrainer, "_get_grad_norm", with_types),
-        TemporaryDirectory(dir=world) as out,
     ):
-        # The same directory for all ranks.
-        shared = Path(os.environ.get("OUT", out))
-        train_tiny(world, shared, "grpo")
+        train_tiny(world, out, "grpo")
     if os.environ.get("RANK", "0") == "0":
         (world / "seen.json").write_text(json.dumps(seen))
 
@@ -158,27 +147,23 @@ def launched(device: str) -> list[str]:
 
 def types(page: Page) -> None:
     """Add the data types of a training alone and under FSDP2."""
+    title = "A training with a KL term"
     with TemporaryDirectory() as folder:
         world = Path(folder)
         build_world(world)
-        for name, command in {
-            "alone": [sys.executable],
-            "FSDP2": launched(page.device),
-        }.items():
-            environment = {**os.environ, "OUT": str(world / name)}
-            program = [*command, "-m", "gpu.numerics", "--train", str(world)]
-            done = subprocess.run(program, env=environment, capture_output=True, text=True)
+        for name, command in {"alone": [sys.executable], "FSDP2": launched(page.device)}.items():
+            program = [*command, "-m", "gpu.numerics", "--train", folder, str(world / name)]
+            done = subprocess.run(program, capture_output=True, text=True, check=False)
             if done.returncode:
-                page.add("A training with a KL term", launched=name, error=done.stderr[-300:])
-                continue
-            seen = json.loads((world / "seen.json").read_text())
-            page.add("A training with a KL term", launched=name, **seen)
+                page.add(title, launched=name, error=done.stderr[-300:])
+            else:
+                page.add(title, launched=name, **json.loads((world / "seen.json").read_text()))
 
 
 def main() -> None:
     """Write the page, or train as one process of it."""
     if sys.argv[1:2] == ["--train"]:
-        train(Path(sys.argv[2]))
+        train(Path(sys.argv[2]), Path(sys.argv[3]))
         return
     page, tiny = begin("numerics", "Numbers of a training")
     head(page, *((64, 32, 128) if tiny else (16384, 2048, 151936)))
