@@ -68,9 +68,6 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
         path: directory for state and logs, made here; short, because sockets lie in it.
         nodes: virtual nodes n1, n2, ...; all of them are this machine.
         cores: cores that each node is said to have.
-
-    Raises:
-        RuntimeError: the daemons do not come up; says what they logged.
     """
     root = _unpacked()
     path.mkdir(parents=True)
@@ -91,15 +88,14 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
         "SLURM_CONF": str(path / "slurm.conf"),
     }
     sbin = root / "usr" / "sbin"
-    munged: list[Path | str] = [sbin / "munged", "--foreground", "--force", f"--key-file={key}"]
+    munged = [f"{sbin}/munged", "--foreground", "--force", f"--key-file={key}"]
     munged += [f"--{kind}-file={path}/munge.{kind}" for kind in ("pid", "log", "seed")]
-    daemons: dict[str, list[Path | str]] = {
+    daemons = {
         "munged": [*munged, f"--socket={path}/munge.socket"],
-        "slurmctld": [sbin / "slurmctld-wlm", "-D", "-i"],
+        "slurmctld": [f"{sbin}/slurmctld-wlm", "-D", "-i"],
     }
-    for i in range(1, nodes + 1):
-        slurmd: list[Path | str] = [sbin / "slurmd-wlm", "-D", "-d", sbin / "slurmstepd-wlm"]
-        daemons[f"n{i}"] = [*slurmd, "-N", f"n{i}"]
+    slurmd = [f"{sbin}/slurmd-wlm", "-D", "-d", f"{sbin}/slurmstepd-wlm", "-N"]
+    daemons |= {f"n{i}": [*slurmd, f"n{i}"] for i in range(1, nodes + 1)}
 
     def said(*command: str) -> str:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -115,43 +111,32 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
             yield environment
         finally:
             # The processes of jobs outlive slurmd, so they must end first.
-            said("scancel", "--user", _user())
+            said("scancel", "--user", str(os.getuid()))
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
 
-def _user() -> str:
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
 def _configuration(path: Path, plugins: Path, nodes: int, cores: int) -> str:
-    host = socket.gethostname().split(".")[0]
-    ports = _free_ports(nodes + 1)
-    lines = [NODE.format(i=i, host=host, port=ports[i], cores=cores) for i in range(1, nodes + 1)]
-    return CONFIGURATION.format(
-        host=host, user=_user(), path=path, plugins=plugins, port=ports[0], nodes="\n".join(lines)
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+    host, user = socket.gethostname().split(".")[0], pwd.getpwuid(os.getuid()).pw_name
+    with ExitStack() as stack:  # All are free at once.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        port, *ports = (one.getsockname()[1] for one in sockets)
+    lines = [
+        NODE.format(i=i, host=host, port=own, cores=cores) for i, own in enumerate(ports, start=1)
+    ]
+    facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
+    return CONFIGURATION.format(host=host, user=user, **facts)
 
 
 @contextmanager
-def _daemon(command: list[Path | str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def _daemon(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """Run a program in the background, in its own session, so that Ctrl-C stops only the test."""
     with log.open("w") as stream:
         running = subprocess.Popen(
-            [str(word) for word in command],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=stream,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
     try:
         yield
     finally:
@@ -177,19 +162,18 @@ def _unpacked() -> Path:
     root = CACHE / "root"
     if root.is_dir():
         return root
-    if not (shutil.which("apt-get") and shutil.which("dpkg")):
-        pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
     aside = CACHE / f"root.{os.getpid()}"
     debs = aside / "debs"
     debs.mkdir(parents=True)
     try:
+        if not (shutil.which("apt-get") and shutil.which("dpkg")):
+            pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
         download = ["apt-get", "download", *DEBIAN]
         done = subprocess.run(download, cwd=debs, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             pytest.skip(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
         for deb in debs.iterdir():
             subprocess.run(["dpkg", "-x", deb, aside], check=True)
-        shutil.rmtree(debs)
         aside.rename(root)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
