@@ -55,11 +55,11 @@ MinJobAge=86400
 {nodes}
 PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=2000000"
+NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=2000000"
 
 
 @contextmanager
-def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]]:
+def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
     """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
 
     At the end its jobs are cancelled and its daemons stopped, also after an error.
@@ -67,7 +67,6 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
     Args:
         path: directory for state and logs, made here; short, because sockets lie in it.
         nodes: virtual nodes n1, n2, ...; all of them are this machine.
-        cores: cores that each node is said to have.
     """
     root = _unpacked()
     path.mkdir(parents=True)
@@ -76,7 +75,7 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
     (plugins,) = root.glob("usr/lib/*/slurm-wlm")
-    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes, cores))
+    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes))
     # Snakemake's jobs unset SLURM_CONF before they call srun.
     srun = path / "srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
@@ -115,16 +114,14 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
 
-def _configuration(path: Path, plugins: Path, nodes: int, cores: int) -> str:
+def _configuration(path: Path, plugins: Path, nodes: int) -> str:
     host, user = socket.gethostname().split(".")[0], pwd.getpwuid(os.getuid()).pw_name
     with ExitStack() as stack:  # All are free at once.
         sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         port, *ports = (one.getsockname()[1] for one in sockets)
-    lines = [
-        NODE.format(i=i, host=host, port=own, cores=cores) for i, own in enumerate(ports, start=1)
-    ]
+    lines = [NODE.format(i=i, host=host, port=own) for i, own in enumerate(ports, start=1)]
     facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
     return CONFIGURATION.format(host=host, user=user, **facts)
 

@@ -230,17 +230,6 @@ def test_padding_does_not_change_the_selection(make_batch, garbage, name) -> Non
     assert torch.equal(keep[:-1, 2:-3], SELECTIONS[name](*selection_arguments(batch)))
 
 
-@SEEDS
-@pytest.mark.parametrize("name", sorted({*SELECTIONS} - {"silence_random"}))
-def test_the_order_of_sequences_does_not_matter(make_batch, seed, name) -> None:
-    # Entropies are distinct, so row-major order breaks no ties.
-    batch = make_batch(seed)
-    order = torch.randperm(len(batch.mask), generator=torch.Generator().manual_seed(seed))
-    permuted = batch.map(lambda value: value[order])
-    keep = SELECTIONS[name](*selection_arguments(batch))
-    assert torch.equal(SELECTIONS[name](*selection_arguments(permuted)), keep[order])
-
-
 @EVERY_SELECTION
 def test_selections_have_no_gradient_and_no_side_effect(make_batch, name) -> None:
     batch = make_batch(0)
