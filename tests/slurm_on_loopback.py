@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -23,7 +23,8 @@ DEBIAN = (
     *("munge", "libmunge2", "libhwloc15", "liblua5.1-0"),
 )
 """Packages that Slurm 22.05 needs in addition to a minimal Debian 12."""
-START_SECONDS, STOP_SECONDS = 30, 30
+USER = pwd.getpwuid(os.getuid()).pw_name
+START_SECONDS, STOP_SECONDS = 60, 30
 
 # Without root and control groups jobs are not confined, but cores and memory are counted as on a cluster.
 # The nodes pretend to be large (config_overrides), so that the resources of a real study are granted.
@@ -102,7 +103,13 @@ def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
 
     with ExitStack() as stack:
         for name, command in daemons.items():
-            stack.enter_context(_daemon(command, path / f"{name}.log", environment))
+            log = stack.enter_context((path / f"{name}.log").open("wb"))
+            # In a session of its own, so that Ctrl-C stops only the test.
+            daemon = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            stack.callback(_stop, daemon)
             if name == "munged":
                 _wait(path, (path / "munge.socket").exists)
         _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"] * nodes)
@@ -110,12 +117,12 @@ def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
             yield environment
         finally:
             # The processes of jobs outlive slurmd, so they must end first.
-            said("scancel", "--user", str(os.getuid()))
+            said("scancel", "--user", USER)
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
 
 def _configuration(path: Path, plugins: Path, nodes: int) -> str:
-    host, user = socket.gethostname().split(".")[0], pwd.getpwuid(os.getuid()).pw_name
+    host = socket.gethostname().split(".")[0]
     with ExitStack() as stack:  # All are free at once.
         sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
         for one in sockets:
@@ -123,26 +130,16 @@ def _configuration(path: Path, plugins: Path, nodes: int) -> str:
         port, *ports = (one.getsockname()[1] for one in sockets)
     lines = [NODE.format(i=i, host=host, port=own) for i, own in enumerate(ports, start=1)]
     facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
-    return CONFIGURATION.format(host=host, user=user, **facts)
+    return CONFIGURATION.format(host=host, user=USER, **facts)
 
 
-@contextmanager
-def _daemon(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Run a program in the background, in its own session, so that Ctrl-C stops only the test."""
-    with log.open("w") as stream:
-        running = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=stream,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+def _stop(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
     try:
-        yield
-    finally:
-        running.terminate()
-        try:
-            running.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
+        daemon.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
 
 
 def _wait(path: Path, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ def made_from(job: Job) -> str:
     return hashlib.sha256(repr((job.config, read)).encode()).hexdigest()
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write a file atomically, slowly enough to be interrupted on the way."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.aside")
-    aside.write_text(text)
+    aside.write_bytes(content if isinstance(content, bytes) else content.encode())
     time.sleep(0.02)
     aside.replace(path)
 
@@ -60,10 +61,7 @@ def made(stage: str, of: Jobs, jobs: list[Job], how: Any) -> None:
         if stage == "base":
             text = json.dumps(job.settings["model"])
         for path in map(Path, job.outputs):
-            if stage == "score":
-                score(of, job, path)
-            else:
-                write(path, text)
+            write(path, scores(of, job) if stage == "score" else text)
         for place in job.weights:
             weights(Path(place), made_from(job))
         if stage == "provenance":
@@ -71,19 +69,16 @@ def made(stage: str, of: Jobs, jobs: list[Job], how: Any) -> None:
             write(Path(paths.CHECKSUMS.format(study=of.study.name)), sums)
 
 
-def score(of: Jobs, job: Job, out: Path) -> None:
-    """Write what a score file says of itself, which `status` reads."""
+def scores(of: Jobs, job: Job) -> bytes:
+    """Return a file with what a score file says of itself, which `status` reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from stapo.stages.score import cell
 
-    about = {"stapo": json.dumps(cell(of, job))}
-    table = pa.table({"made": [made_from(job)]}).replace_schema_metadata(about)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.aside")
-    pq.write_table(table, aside)
-    aside.replace(out)
+    about, file = {"stapo": json.dumps(cell(of, job))}, BytesIO()
+    pq.write_table(pa.table({"made": [made_from(job)]}).replace_schema_metadata(about), file)
+    return file.getvalue()
 
 
 def weights_of(study: Any) -> list[str]:
