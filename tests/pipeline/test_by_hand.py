@@ -55,7 +55,7 @@ def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(
         assert said in " ".join((done.stdout + done.stderr).split())
     everything = workspace.jobs()
     assert {rule: everything[rule] for rule in ("base_model", "train", "weights", "generate")} == {
-        "base_model": 1, "train": 4, "weights": 4, "generate": 10,
+        "base_model": 1, "train": 4, "weights": 4, "generate": 5,
     }  # fmt: skip
     cell = "tiny/stapo/seed0/t1.0-p1.0/chain-2"
     workspace.run(f"results/smoke/scores/{cell}.parquet")

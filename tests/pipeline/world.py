@@ -30,7 +30,7 @@ REDUCED = merge(
             "checkpoint_every": 1,
         },
         "benchmarks": {"chain-2": {"samples": 4}, "chain-3": {"samples": 2}},
-        "run": {"benchmarks": ["chain-2", "chain-3"]},
+        "run": {"benchmarks": ["chain-2", "chain-3"], "decodings": ["t1.0-p1.0"]},
     },
 )
 """The smoke study for real stages: everything is there, only smaller."""
@@ -84,7 +84,12 @@ class World:
 
     def snakemake(self, *args: str, **environment: str) -> tuple[int, str]:
         """Run Snakemake on the study file; return its code and what it said."""
-        return self.start(*args, **environment).wait(1200), self.log.read_text()
+        running = self.start(*args, **environment)
+        try:
+            return running.wait(1200), self.log.read_text()
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
 
     def run(self, *args: str) -> str:
         """Run the study as it is now to the end, and return what was said."""
