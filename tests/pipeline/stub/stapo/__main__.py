@@ -6,7 +6,6 @@ line, locks, publishing, fingerprints and what Snakemake does with them are the 
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import sys
@@ -22,9 +21,9 @@ from stapo.locks import work_directory
 from stapo.provenance import file_sha256
 from stapo.stages import Job, Jobs, train
 
-STEPS, STEP_SECONDS = 8, float(os.environ.get("STEP_SECONDS", "0.05"))
-FAIL = Path("FAIL")
-"""Names the stage that fails, where it exists."""
+STEPS = 8
+FAIL, SLOW = Path("FAIL"), Path("SLOW")
+"""Where they exist: the stage that fails, and the seconds of each step of a training."""
 
 
 def made_from(job: Job) -> str:
@@ -95,17 +94,18 @@ def is_finished(study: Any, job: Job, how: Any) -> bool:
 def trained(study: Any, job: Job) -> None:
     """Count the steps of a training from the last one in its log, and write what a training writes."""
     out, stopped = train.trained(job), list[int]()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stopped.append(1))
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(name, lambda number, _: stopped.append(number))
     with work_directory(out.parent, job.config):
         log = out.parent / "metrics.jsonl"
         done = len(log.read_text().splitlines()) if log.exists() else 0
         for step in range(done + 1, STEPS + 1):
-            time.sleep(STEP_SECONDS)
+            time.sleep(float(SLOW.read_text()) if SLOW.exists() else 0.05)
             with log.open("a") as stream:
                 seconds = {"update": 0.05, "rollout": 0.0}
                 stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
             if stopped:
+                print(f"told to stop by {signal.Signals(stopped[0]).name}", flush=True)
                 raise KeyboardInterrupt
             if step == STEPS // 2 and fails("train"):
                 raise RuntimeError("made to fail")
