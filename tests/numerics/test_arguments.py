@@ -51,7 +51,7 @@ def tensor(name: str, rows: int = 2, columns: int = 3) -> Tensor:
         return torch.ones(rows)
     if name in ("mask", "keep"):
         return torch.ones(rows, columns, dtype=torch.bool)
-    return torch.full((rows, columns), -1.0)
+    return torch.full((rows, columns), -9.0)  # Rare, so that there are candidates.
 
 
 WRONG_SHAPES = [
