@@ -94,6 +94,16 @@ def test_a_third_dimension_is_refused() -> None:
         kl_k3(values, values)
 
 
+def test_probabilities_in_place_of_log_probabilities_are_refused() -> None:
+    logps, mask = torch.tensor([[-1.0, 0.02, 5.0]]).double(), torch.tensor([[True, True, False]])
+    # Rounding may put a certain token a little above 0, and padding may hold anything.
+    spurious_candidates(logps, torch.ones(1), mask, 0.1)
+    spurious_candidates(logps[:0], torch.ones(0), mask[:0], 0.1)
+    said = "logps: expected .* at most 0, found 0.03; take the logarithm of probabilities"
+    with pytest.raises(ValueError, match=said):
+        spurious_candidates(logps + 0.01, torch.ones(1), mask, 0.1)
+
+
 def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
     values = torch.zeros(2, 3)
     with pytest.raises(ValueError, match="vocab_size: expected at least 2, found 1"):

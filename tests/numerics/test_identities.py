@@ -20,6 +20,7 @@ from stapo.objective import (
     token_mean,
     token_quadrants,
 )
+from stapo.objective.aggregation import token_weights
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
@@ -102,6 +103,10 @@ def test_the_groups_of_one_response_and_of_all_are_the_other_aggregations() -> N
     assert group_token_mean(values, keep, group_size=4) == token_mean(values, keep) == 18 / 4
     assert group_token_mean(values, keep, group_size=1) == sequence_mean(values, keep) == 14.5 / 3
     assert group_token_mean(values, keep, group_size=2) == (5.0 + 3.0) / 2
+    of_groups, of_responses = (
+        token_weights(keep, n) for n in ("group_token_mean", "sequence_mean")
+    )
+    assert torch.equal(of_groups, of_responses)
     keep[:2] = False  # A group without a token does not count.
     assert group_token_mean(values, keep, group_size=2) == 3.0
     with pytest.raises(ValueError, match="group_size: 4 responses are not a multiple of 3"):
