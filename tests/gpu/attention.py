@@ -1,10 +1,10 @@
-"""Packed and padded passes on a GPU: time, share of the peak FLOP/s, kernels, memory against `stapo plan`."""
+"""Packed and padded passes on a GPU: time, share of the peak FLOP/s, memory against `stapo plan`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
@@ -15,7 +15,7 @@ from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.attention import PACKED
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 
-QWEN = {size: SHAPES[f"Qwen/Qwen3-{size}-Base"] for size in ("1.7B", "8B", "14B")}
+QWEN = SHAPES["Qwen/Qwen3-1.7B-Base"]
 TINY = Shape(2, 64, 4, 2, 16, 128, True, 512)
 PASSES: dict[str, tuple[str, Callable[..., Any]]] = {
     "padded": ("sdpa", padded_forward),
@@ -25,22 +25,21 @@ RECOMPUTED = 4
 """Forward passes that a forward, recomputation and backward pass are worth."""
 
 
-def model_of(shape: Shape, device: str, layers: int | None = None) -> Any:
+def config_of(shape: Shape) -> Qwen3Config:
+    """Return the configuration of a model of some shape."""
+    return Qwen3Config(
+        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, head_dim=shape.head_dim,
+        num_key_value_heads=shape.kv_heads, tie_word_embeddings=shape.tied,
+        pad_token_id=0, bos_token_id=None, eos_token_id=1, max_position_embeddings=65536,
+    )  # fmt: skip
+
+
+def model_of(shape: Shape, device: str) -> Any:
     """Return a random model with TRL's fused head, float32 weights and gradient checkpointing."""
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.ffn,
-        num_hidden_layers=layers or shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        tie_word_embeddings=shape.tied,
-        max_position_embeddings=65536,
-    )
     with torch.device(device):
-        model = Qwen3ForCausalLM(config)
+        model = Qwen3ForCausalLM(config_of(shape))
     model.gradient_checkpointing_enable()
     add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     return model.train()
@@ -94,10 +93,8 @@ def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
         logps = {kind: update(model, kind, sequences, page.device) for kind in PASSES}
         apart = (logps["packed"] - logps["padded"]).abs().max().item()
         for kind in PASSES:
-            seconds, memory = timed(
-                lambda kind=kind, sequences=sequences: update(model, kind, sequences, page.device),
-                page.device,
-            )
+            pass_ = partial(update, model, kind, sequences, page.device)
+            seconds, memory = timed(pass_, page.device)
             measured = {
                 "sequences": title,
                 "pass": kind,
@@ -110,72 +107,19 @@ def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
             page.add("Forward and backward pass", **measured)
 
 
-def kernels(page: Page, shape: Shape, lengths: list[int]) -> None:
-    """Add the kernels that take the most time in attention."""
-    model = model_of(shape, page.device, layers=1)
-    sequences = batch_of(lengths, shape.vocabulary, page.device)
-    on_gpu = page.device == "cuda"
-    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
-    for kind in PASSES:
-        with profile(activities=[activity]) as found:
-            update(model, kind, sequences, page.device)
-        words = ("flash", "fmha", "attention", "varlen", "softmax")
-        events = [one for one in found.key_averages() if any(w in one.key.lower() for w in words)]
-        time = "device_time_total" if on_gpu else "cpu_time_total"
-        events.sort(key=lambda one: -getattr(one, time))
-        for one in events[:3]:
-            named = {"pass": kind, "kernel": one.key[:90], "calls": one.count}
-            page.add("Kernels of attention", **named)
-
-
-def slopes(page: Page, shapes: dict[str, Shape], length: int) -> None:
-    """Add time and memory of one layer, as the difference of four and two layers."""
-    for size, shape in shapes.items():
-        measured = []
-        for layers in (2, 4):
-            small = Shape(*_of(shape), 4096)
-            model = model_of(small, page.device, layers)
-            sequences = batch_of([length], small.vocabulary, page.device)
-            measured.append(
-                timed(
-                    lambda model=model, sequences=sequences: update(
-                        model, "packed", sequences, page.device
-                    ),
-                    page.device,
-                )
-            )
-            del model
-        (few, few_gb), (more, more_gb) = measured
-        slope = {"seconds": (more - few) / 2, "GB": (more_gb - few_gb) / 2}
-        page.add("One layer: forward, recomputation, backward", size=size, tokens=length, **slope)
-
-
-def _of(shape: Shape) -> tuple[int, int, int, int, int, int, bool]:
-    heads = shape.heads, shape.kv_heads, shape.head_dim
-    return shape.layers, shape.hidden, *heads, shape.ffn, True
-
-
 def main() -> None:
     """Write the page."""
     page, tiny = begin("attention", "Packed and padded passes")
     if tiny:
         passes(page, TINY, {"1 x 40": [40], "3": [10, 20, 30]})
-        kernels(page, TINY, [10, 20, 30])
-        slopes(page, {"tiny": TINY}, 32)
         return
-    equal, mixed = [5460] * 3, [16383, 9000, 4000, 2000, 1000, 300]
-    passes(
-        page,
-        QWEN["1.7B"],
-        {
-            "1 x 16,384": [16383],
-            "3 x 5,461": equal,
-            "log-normal, 32,768": mixed,
-            "2 x 16,384": [16383] * 2,
-        },
-    )
-    kernels(page, QWEN["1.7B"], equal)
-    slopes(page, {size: QWEN[size] for size in ("8B", "14B")}, 16383)
+    batches = {
+        "1 x 16,384": [16383],
+        "3 x 5,461": [5460] * 3,
+        "log-normal, 32,768": [16383, 9000, 4000, 2000, 1000, 300],
+        "2 x 16,384": [16383] * 2,
+    }
+    passes(page, QWEN, batches)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,10 @@ from typing import Any
 import torch
 from performance import bench_update as bench
 
-from gpu.attention import RECOMPUTED, peak_flops
+from gpu.attention import QWEN, RECOMPUTED, peak_flops
 from gpu.page import Page, begin, timed
 from gpu.tiny_training import STEPS, build_world, train_tiny
-from stapo.models.shapes import SHAPES
 
-SHAPE = SHAPES["Qwen/Qwen3-1.7B-Base"]
 KILLED_AFTER, SECONDS = 3, 240
 
 
@@ -39,15 +37,14 @@ def updates(page: Page, scale: bench.Scale, trl_rows: int) -> None:
     title = f"One mini-batch of {scale.num_sequences} responses of up to {scale.longest} tokens"
     for flat in (0.5, 0.0):
         batch = bench.rollout(scale, page.device, flat)
-        old_seconds, _ = timed(
-            lambda batch=batch: bench.with_statistics(ours, batch), page.device, repeats=1
-        )
+        old_logps = partial(bench.with_statistics, ours, batch)
+        old_seconds, _ = timed(old_logps, page.device, repeats=1)
         own = partial(ours._accumulate_gradients, ours.model, batch)
         seconds, memory = timed(own, page.device, repeats=1)
         ours.model.zero_grad()
         lengths = batch["completion_mask"].sum(dim=1) + scale.prompt_length
         computed = lengths[batch["advantages"] != 0].tolist()
-        flops = sum(RECOMPUTED * SHAPE.forward(n, n / 2) for n in computed)
+        flops = sum(RECOMPUTED * QWEN.forward(n, n / 2) for n in computed)
         row = {
             "flat groups": flat,
             "packed": ours.args.packed,
@@ -71,14 +68,12 @@ def updates(page: Page, scale: bench.Scale, trl_rows: int) -> None:
         found[name] = timed(update, page.device, repeats=0)
         gradients[name] = bench.gradient(model).cpu()
         model.zero_grad()
-        page.add(
-            f"{trl_rows} of them, half of the groups flat", update=name, seconds=found[name][0]
-        )
+        title = f"{trl_rows} of them, half of the groups flat"
+        page.add(title, update=name, seconds=found[name][0])
     apart = (gradients["ours"] - gradients["TRL"]).norm() / gradients["TRL"].norm()
     ratio = found["TRL"][0] / found["ours"][0]
-    page.add(
-        "TRL beside ours", **{"TRL / ours": ratio, "gradients, relative difference": apart.item()}
-    )
+    row = {"TRL / ours": ratio, "gradients, relative difference": apart.item()}
+    page.add("TRL beside ours", **row)
 
 
 def resume(page: Page) -> None:

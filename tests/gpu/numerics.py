@@ -1,27 +1,16 @@
-"""Numbers of a training on a GPU: log-probs against float32 logits; data types alone and under FSDP2."""
+"""Numbers of a training on a GPU: log-probs, entropies and gradients against float32 logits."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
-from unittest.mock import patch
 
-import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForCausalLM
-from trl.trainer.utils import add_fused_lm_head
 
-from gpu.page import ROOT, Page, begin, timed
-from gpu.tiny_training import build_world, train_tiny
+from gpu.attention import model_of
+from gpu.page import Page, begin, timed
+from stapo.models.shapes import Shape
 from stapo.training.head import log_probs_of
-from stapo.training.trainer import StapoTrainer
 
 CHUNK = 1024
 """Tokens whose float32 logits exist at once in the comparison."""
@@ -32,20 +21,13 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
 
     Whole logits are those of the same rounded matrices, so that what is left is the rounding of logits.
     """
-    torch.manual_seed(0)
+    model = model_of(Shape(1, width, 1, 1, 8, 8, True, vocabulary), page.device)
     with torch.device(page.device):
-        model = Qwen3ForCausalLM(
-            Qwen3Config(
-                vocab_size=vocabulary, hidden_size=width, intermediate_size=8, num_hidden_layers=1,
-                num_attention_heads=1, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True,
-            )
-        )  # fmt: skip
         hidden = torch.randn(1, tokens, width).requires_grad_()
         labels = torch.randint(0, vocabulary, (1, tokens))
         slopes = torch.randn(1, tokens)
     weight = model.lm_head.weight
     weight.data.normal_(std=2.0 / width**0.5)
-    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     model.model.forward = lambda **_: SimpleNamespace(last_hidden_state=hidden)
 
     def chunked(mixed: bool, trl: bool) -> tuple[Tensor, Tensor]:
@@ -82,16 +64,13 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
     for mixed, trl in ((False, False), (True, False), (True, True)):
         exact, exact_seconds, exact_memory = measured(partial(whole, mixed))
         found, seconds, memory = measured(partial(chunked, mixed, trl))
-        apart = [(one - other).abs().max().item() for one, other in zip(found, exact, strict=True)]
-        relative = [
-            ((one - other).norm() / other.norm()).item()
-            for one, other in zip(found[2:], exact[2:], strict=True)
-        ]
+        logps, entropies, *gradients = zip(found, exact, strict=True)
+        relative = [((one - other).norm() / other.norm()).item() for one, other in gradients]
         row = {
             "matrices": "bfloat16" if mixed else "float32",
             "head": "TRL's" if trl else "ours",
-            "log-probs, largest difference": apart[0],
-            "entropies, largest difference": apart[1],
+            "log-probs, largest difference": (logps[0] - logps[1]).abs().max().item(),
+            "entropies, largest difference": (entropies[0] - entropies[1]).abs().max().item(),
             "gradient of hidden states, relative": relative[0],
             "gradient of weights, relative": relative[1],
             "seconds": seconds,
@@ -102,87 +81,10 @@ def head(page: Page, tokens: int, width: int, vocabulary: int) -> None:
         page.add(f"Chunked head, {tokens} tokens, {vocabulary} words", **row)
 
 
-def train(world: Path) -> None:
-    """Train with a KL term, and write the types of what it computes with."""
-    seen: dict[str, Any] = {"log-probs rounded to bfloat16": True}
-    forward, norm = StapoTrainer._forward, StapoTrainer._get_grad_norm
-
-    def watched(self: Any, model: Any, sequences: Any, rows: Tensor) -> Any:
-        def stream(_: Any, __: Any, output: Any) -> None:
-            first = output[0] if isinstance(output, tuple) else output
-            seen["residual stream"] = str(first.dtype)
-
-        inner = self.accelerator.unwrap_model(model).model
-        hook = inner.layers[0].register_forward_hook(stream)
-        logps, entropies = forward(self, model, sequences, rows)
-        hook.remove()
-        seen["log-probs"] = str(logps.dtype)
-        rounded = bool((logps == logps.bfloat16().float()).all())
-        seen["log-probs rounded to bfloat16"] &= rounded
-        return logps, entropies
-
-    def with_types(self: Any, model: Any, grad_norm: Any = None) -> Any:
-        own = self.accelerator.unwrap_model(model)
-        seen["weights"] = str(next(own.parameters()).dtype)
-        seen["gradients"] = str(next(own.parameters()).grad.dtype)
-        state = [v for s in self.optimizer.state.values() for v in s.values() if v.dim()]
-        seen["Adam's moments"] = str(state[0].dtype) if state else ""
-        reference = self.accelerator.unwrap_model(self.ref_model)
-        seen["reference weights"] = str(next(reference.parameters()).dtype)
-        seen["reference on"] = ", ".join(sorted({str(p.device) for p in reference.parameters()}))
-        groups = [m for m in self.ref_model.modules() if type(m).__name__.startswith("FSDP")]
-        seen["groups of the reference"] = len(groups)
-        seen["packed"] = self.args.packed
-        return norm(self, model, grad_norm)
-
-    with (
-        patch.object(StapoTrainer, "_forward", watched),
-        patch.object(StapoTrainer, "_get_grad_norm", with_types),
-        TemporaryDirectory(dir=world) as out,
-    ):
-        # The same directory for all ranks.
-        shared = Path(os.environ.get("OUT", out))
-        train_tiny(world, shared, "grpo")
-    if os.environ.get("RANK", "0") == "0":
-        (world / "seen.json").write_text(json.dumps(seen))
-
-
-def launched(device: str) -> list[str]:
-    """Return `accelerate launch` with FSDP2: one process on a GPU, two on a CPU."""
-    name, processes = ("gpu-8", 1) if device == "cuda" else ("cpu-2", 2)
-    config = ROOT / "workflows" / "accelerate" / f"{name}.yaml"
-    command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
-    command += ["--config_file", str(config), "--num_processes", str(processes)]
-    return [*command, "--main_process_port", "0"]
-
-
-def types(page: Page) -> None:
-    """Add the data types of a training alone and under FSDP2."""
-    with TemporaryDirectory() as folder:
-        world = Path(folder)
-        build_world(world)
-        for name, command in {
-            "alone": [sys.executable],
-            "FSDP2": launched(page.device),
-        }.items():
-            environment = {**os.environ, "OUT": str(world / name)}
-            program = [*command, "-m", "gpu.numerics", "--train", str(world)]
-            done = subprocess.run(program, env=environment, capture_output=True, text=True)
-            if done.returncode:
-                page.add("A training with a KL term", launched=name, error=done.stderr[-300:])
-                continue
-            seen = json.loads((world / "seen.json").read_text())
-            page.add("A training with a KL term", launched=name, **seen)
-
-
 def main() -> None:
-    """Write the page, or train as one process of it."""
-    if sys.argv[1:2] == ["--train"]:
-        train(Path(sys.argv[2]))
-        return
+    """Write the page."""
     page, tiny = begin("numerics", "Numbers of a training")
     head(page, *((64, 32, 128) if tiny else (16384, 2048, 151936)))
-    types(page)
 
 
 if __name__ == "__main__":

@@ -73,18 +73,18 @@ def timed(call: Callable[[], Any], device: str, repeats: int = 3) -> tuple[float
 
     Of several calls the first is not counted; with `repeats` 0 there is one alone.
     """
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     if repeats:
         call()
     times = []
     for _ in range(max(repeats, 1)):
         gc.collect()
+        wait()
         if device == "cuda":
-            torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         start = perf_counter()
         call()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait()
         times.append(perf_counter() - start)
     peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else 0.0
     return statistics.median(times), peak

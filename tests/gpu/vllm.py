@@ -5,13 +5,10 @@ lost in sleep or wake; several times as much in the later rollouts as in the fir
 `VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -23,17 +20,16 @@ import torch
 if find_spec("vllm") and not torch.cuda.is_available():
     import vllm_on_cpu  # noqa: F401  Before TRL.
 from training_jobs import job_in
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
-from gpu.attention import QWEN, TINY
+from gpu.attention import QWEN, TINY, config_of
 from gpu.page import Page, begin
 from gpu.tiny_training import TRAINING, build_world
 from stapo.models.shapes import Shape
-from stapo.provenance import file_sums, write_sums
+from stapo.provenance import write_sums
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.rewards import BUILT_IN
 from stapo.training.run import train
-from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.trainer import StapoTrainer
 
 CHANGED = {"rollouts": "vllm-colocate", "steps": 6}
@@ -44,8 +40,6 @@ LARGE = TrainingSettings(
 )  # fmt: skip
 """At a learning rate of 1e-6, weights of an earlier step would differ by less than bfloat16's rounding."""
 MEMORY_SHARE = 0.5
-ALONE_SHARE = 0.2
-"""For generation alone: the training of before may still hold memory of its own."""
 
 
 @contextmanager
@@ -103,26 +97,7 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
             seconds.clear()
         return accumulate(self, model, inputs, keep)
 
-    save = StapoTrainer._save_checkpoint
-
-    def timed_save(self: Any, *args: Any) -> None:
-        """Save a checkpoint, then read all of it again as resuming does before it loads anything."""
-        start = perf_counter()
-        save(self, *args)
-        written = perf_counter() - start
-        checkpoint = step_checkpoints(Path(self.args.output_dir))[-1]
-        names = [str(f.relative_to(checkpoint)) for f in checkpoint.rglob("*") if f.is_file()]
-        start = perf_counter()
-        file_sums(checkpoint, names)
-        row = {
-            "GB": sum((checkpoint / name).stat().st_size for name in names) / 1e9,
-            "save, with checksums, s": written,
-            "checksums alone, s": perf_counter() - start,
-        }
-        page.add("A step checkpoint", **row)
-
     with ExitStack() as stack:
-        stack.enter_context(patch.object(StapoTrainer, "_save_checkpoint", timed_save))
         for owner, name in (
             (LLM, "generate"), (LLM, "sleep"), (LLM, "wake_up"), (VLLMGeneration, "sync_weights"),
         ):  # fmt: skip
@@ -139,51 +114,11 @@ def alternating(completions: Any, **_: Any) -> list[float]:
     return [float(row % 2) for row in range(len(completions))]
 
 
-def detokenising(page: Page, world: Path, tokens: int) -> None:
-    """Add seconds of the same generation with and without text, in turns."""
-    from vllm import LLM, SamplingParams
-
-    engine = partial(LLM, dtype="float32", enforce_eager=True) if page.device == "cpu" else LLM
-    llm = engine(
-        model=str(world / "base"), max_model_len=tokens + 64, gpu_memory_utilization=ALONE_SHARE
-    )
-    prompts = [{"prompt_token_ids": [3, 4, 5]}] * 64
-    times: dict[bool, list[float]] = {True: [], False: []}
-    found: list[list[Any]] = []
-    for turn in range(4):
-        text = turn % 2 == 0
-        sampling = [
-            SamplingParams(max_tokens=tokens, ignore_eos=True, detokenize=text, seed=row)
-            for row in range(len(prompts))
-        ]
-        if turn == 3:
-            sampling.reverse()
-        start = perf_counter()
-        outputs = llm.generate(prompts, sampling, use_tqdm=False)
-        times[text].append(perf_counter() - start)
-        found.append([list(one.outputs[0].token_ids) for one in outputs])
-        page.add(f"64 responses of {tokens} tokens", detokenised=text, seconds=times[text][-1])
-    page.add("Detokenising", **{"with / without": sum(times[True]) / sum(times[False])})
-    # A response is determined by its seed only as far as its log-probs do not depend on the batch.
-    runs = {"same order": found[2], "reversed order": found[3][::-1]}
-    row = {
-        order: sum(one == other for one, other in zip(found[1], run, strict=True))
-        for order, run in runs.items()
-    }
-    page.add("Equal responses of 64 in another run with the same seeds", **row)
-
-
 def build(world: Path, shape: Shape) -> None:
     """Write a random model of some shape, the tiny world's tokenizer and prompts."""
     build_world(world)
-    config = Qwen3Config(
-        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.ffn,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, head_dim=shape.head_dim,
-        num_key_value_heads=shape.kv_heads, tie_word_embeddings=shape.tied,
-        pad_token_id=0, bos_token_id=None, eos_token_id=1,
-    )  # fmt: skip
     torch.manual_seed(0)
-    Qwen3ForCausalLM(config).save_pretrained(world / "base")
+    Qwen3ForCausalLM(config_of(shape)).save_pretrained(world / "base")
     write_sums(world / "base")
 
 
@@ -196,21 +131,9 @@ def main() -> None:
     if page.device == "cpu":
         left_out = "sleep, wake, GB while asleep, bfloat16, CUDA graphs, vLLM's V2 runner"
         page.add("Left out on a CPU", what=left_out)
-    training = TRAINING.model_copy(update=CHANGED) if tiny else LARGE
     with TemporaryDirectory() as folder:
-        world = Path(folder)
-        build(world, replace(TINY, head_dim=32) if tiny else QWEN["1.7B"])
-        rollouts(page, world, training)
-        # In a process of its own: the engine of the training still holds memory.
-        generate = get_context("spawn").Process(
-            target=detokenising, args=(page, world, training.max_response_tokens)
-        )
-        gc.collect()
-        torch.cuda.empty_cache()
-        generate.start()
-        generate.join()
-        if generate.exitcode:
-            page.add("Detokenising", error=f"exit code {generate.exitcode}")
+        build(Path(folder), replace(TINY, head_dim=32) if tiny else QWEN)
+        rollouts(page, Path(folder), TRAINING.model_copy(update=CHANGED) if tiny else LARGE)
 
 
 if __name__ == "__main__":

@@ -35,30 +35,24 @@ class Batch:
 def make_batch() -> Callable[..., Batch]:
     """Return a factory of random mini-batches.
 
-    The last group has advantage 0; about `rare` of the tokens have a probability below 0.002;
-    importance ratios fall on both sides of both clips; lengths vary; padding holds garbage in
-    `logps` and `entropies`.
+    The last group of 4 has advantage 0; about a fifth of the tokens have a probability below 0.002;
+    importance ratios fall on both sides of both clips; lengths vary; padding holds garbage.
     """
 
     def make(
-        seed: int = 0,
-        num_groups: int = 4,
-        group_size: int = 4,
-        length: int = 24,
-        rare: float = 0.2,
-        dtype: torch.dtype = torch.float64,
+        seed: int, num_groups: int = 4, length: int = 24, dtype: torch.dtype = torch.float64
     ) -> Batch:
         generator = torch.Generator().manual_seed(seed)
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
             return low + (high - low) * torch.rand(*shape, generator=generator, dtype=dtype)
 
-        size = num_groups * group_size
+        size = 4 * num_groups
         shape = (size, length)
-        is_rare = uniform(0, 1, *shape) < rare
+        is_rare = uniform(0, 1, *shape) < 0.2
         logps = torch.where(is_rare, uniform(-14, -6.5, *shape), uniform(-4, -0.01, *shape))
         advantages = uniform(-2.5, 2.5, size)
-        advantages[-group_size:] = 0.0
+        advantages[-4:] = 0.0
         lengths = torch.randint(1, length + 1, (size,), generator=generator)
         mask = torch.arange(length) < lengths[:, None]
         return Batch(

@@ -1,6 +1,7 @@
 """What every function of the objective and of the mini-batch asks of its arguments, and keeps of them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,30 +27,21 @@ from stapo.objective.aggregation import token_weights
 from stapo.training.minibatch import micro_batches, micro_batches_by_rank
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
-FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], dict[str, float]]] = {
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "clipped_surrogate": (
-        clipped_surrogate,
+        partial(clipped_surrogate, clip_low=0.2, clip_high=0.28),
         ("logps", "old_logps", "advantages"),
-        {"clip_low": 0.2, "clip_high": 0.28},
     ),
-    "kl_k3": (kl_k3, ("logps", "ref_logps"), {}),
-    "token_mean": (token_mean, ("values", "keep"), {}),
-    "group_token_mean": (group_token_mean, ("values", "keep"), {"group_size": 1}),
-    "sequence_mean": (sequence_mean, ("values", "mask"), {}),
-    "logit_gradient_norm_sq": (logit_gradient_norm_sq, ("weights", "logps", "collision"), {}),
-    "gradient_norm_bounds": (
-        gradient_norm_bounds,
-        ("weights", "logps", "entropies"),
-        {"vocab_size": 9},
-    ),
-    "token_quadrants": (
-        token_quadrants,
-        ("logps", "entropies", "mask"),
-        {"tau_p": 0.1, "tau_h": 1.0},
-    ),
-    "spurious_candidates": (spurious_candidates, ("logps", "advantages", "mask"), {"tau_p": 0.1}),
-    "keep_high_entropy": (keep_high_entropy, ("entropies", "mask"), {}),
-    **{f"SELECTIONS {name}": (select, STATISTICS, {}) for name, select in SELECTIONS.items()},
+    "kl_k3": (kl_k3, ("logps", "ref_logps")),
+    "token_mean": (token_mean, ("values", "keep")),
+    "group_token_mean": (partial(group_token_mean, group_size=1), ("values", "keep")),
+    "sequence_mean": (sequence_mean, ("values", "mask")),
+    "norm": (logit_gradient_norm_sq, ("weights", "logps", "collision")),
+    "bounds": (partial(gradient_norm_bounds, vocab_size=9), ("weights", "logps", "entropies")),
+    "quadrants": (partial(token_quadrants, tau_p=0.1, tau_h=1.0), ("logps", "entropies", "mask")),
+    "candidates": (partial(spurious_candidates, tau_p=0.1), ("logps", "advantages", "mask")),
+    "keep_high_entropy": (keep_high_entropy, ("entropies", "mask")),
+    **{f"SELECTIONS {name}": (select, STATISTICS) for name, select in SELECTIONS.items()},
 }
 
 
@@ -59,12 +51,12 @@ def tensor(name: str, rows: int = 2, columns: int = 3) -> Tensor:
         return torch.ones(rows)
     if name in ("mask", "keep"):
         return torch.ones(rows, columns, dtype=torch.bool)
-    return torch.full((rows, columns), -1.0)
+    return torch.full((rows, columns), -9.0)  # Rare, so that there are candidates.
 
 
 WRONG_SHAPES = [
     pytest.param(name, wrong, sizes, id=f"{name} {wrong} {sizes}")
-    for name, (_, names, _) in FUNCTIONS.items()
+    for name, (_, names) in FUNCTIONS.items()
     for wrong in names
     for sizes in ((1, 3), (2, 1))
     if not (wrong == "advantages" and sizes == (2, 1))  # they have no columns
@@ -74,32 +66,42 @@ WRONG_SHAPES = [
 @pytest.mark.parametrize(("name", "wrong", "sizes"), WRONG_SHAPES)
 def test_what_would_broadcast_is_refused(name: str, wrong: str, sizes: tuple[int, int]) -> None:
     """A tensor of a single row or column computes silently with the others."""
-    function, names, others = FUNCTIONS[name]
+    function, names = FUNCTIONS[name]
     args = {each: tensor(each) for each in names}
-    function(**args, **others)
+    function(**args)
     args[wrong] = tensor(wrong, *sizes)
     found, right = tuple(args[wrong].shape), tuple(tensor(wrong).shape)
     with pytest.raises(ValueError, match="expected shape") as error:
-        function(**args, **others)
+        function(**args)
     # Of two that do not fit either may be named, always with both shapes.
     assert any(str(error.value).startswith(f"{each}: ") for each in names)
     assert str(found) in str(error.value)
     assert str(right) in str(error.value) or wrong == names[0]
 
 
-@pytest.mark.parametrize("name", [n for n, (_, names, _) in FUNCTIONS.items() if "mask" in names])
+@pytest.mark.parametrize("name", [n for n, (_, names) in FUNCTIONS.items() if "mask" in names])
 def test_a_mask_of_numbers_is_refused_with_the_remedy(name: str) -> None:
-    function, names, others = FUNCTIONS[name]
+    function, names = FUNCTIONS[name]
     args = {each: tensor(each) for each in names} | {"mask": torch.ones(2, 3)}
     remedy = r"mask: expected dtype torch.bool, found torch.float32; use mask.bool\(\)"
     with pytest.raises(ValueError, match=remedy):
-        function(**args, **others)
+        function(**args)
 
 
 def test_a_third_dimension_is_refused() -> None:
     values = torch.zeros(2, 3, 4)
     with pytest.raises(ValueError, match=r"logps: expected shape \(B, T\) = \(2, 3, 4\)"):
         kl_k3(values, values)
+
+
+def test_probabilities_in_place_of_log_probabilities_are_refused() -> None:
+    logps, mask = torch.tensor([[-1.0, 0.02, 5.0]]).double(), torch.tensor([[True, True, False]])
+    # Rounding may put a certain token a little above 0, and padding may hold anything.
+    spurious_candidates(logps, torch.ones(1), mask, 0.1)
+    spurious_candidates(logps[:0], torch.ones(0), mask[:0], 0.1)
+    said = "logps: expected .* at most 0, found 0.03; take the logarithm of probabilities"
+    with pytest.raises(ValueError, match=said):
+        spurious_candidates(logps + 0.01, torch.ones(1), mask, 0.1)
 
 
 def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
@@ -113,31 +115,19 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
     with pytest.raises(ValueError, match=r"rewards: expected shape \(n,\), found \(2, 3\)"):
         group_advantages(values, 2)
     for group_size in (0, 1, 4):
-        with pytest.raises(
-            ValueError, match=f"group_size: expected a divisor of 6 .* {group_size}"
-        ):
+        expected = f"group_size: expected a divisor of 6 .* {group_size}"
+        with pytest.raises(ValueError, match=expected):
             group_advantages(values.flatten(), group_size)
     for name in ("silence_spurious", "silence_high_entropy"):
         with pytest.raises(ValueError, match="scope: expected 'candidates' or 'all', found 'rank'"):
             SELECTIONS[name](*(tensor(each) for each in STATISTICS), scope="rank")
 
 
-# Types and devices ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        (torch.int64, torch.float32),
-        (torch.int8, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ],
-)
-def test_advantages_are_at_least_in_single_precision(dtype, expected) -> None:
-    advantages = group_advantages(torch.tensor([1, 0, 0, 1, 0, 0], dtype=dtype), 3)
-    assert advantages.dtype == expected
+@pytest.mark.parametrize("kind", ["int64", "int8", "bfloat16", "float32", "float64"])
+def test_advantages_are_at_least_in_single_precision(kind: str) -> None:
+    rewards = torch.tensor([1, 0, 0, 1, 0, 0], dtype=getattr(torch, kind))
+    advantages = group_advantages(rewards, 3)
+    assert advantages.dtype == (torch.float64 if kind == "float64" else torch.float32)
     # 2/3 over the sample's deviation 1/sqrt(3), in single precision.
     assert advantages[0].item() == pytest.approx(2 / 3**0.5, rel=2e-6)
 
@@ -145,10 +135,10 @@ def test_advantages_are_at_least_in_single_precision(dtype, expected) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_lie_where_the_arguments_lie(name: str) -> None:
     """As on an accelerator: whatever is created with no device named would be on another one."""
-    function, names, others = FUNCTIONS[name]
+    function, names = FUNCTIONS[name]
     args = {each: tensor(each) for each in names}
     with torch.device("meta"):
-        result = function(**args, **others)
+        result = function(**args)
     for value in result if isinstance(result, tuple) else (result,):
         assert value.device == args[names[0]].device
 
@@ -158,10 +148,8 @@ def test_micro_batches_and_weights_lie_where_the_mini_batch_lies() -> None:
     with torch.device("meta"):
         parts = micro_batches(lengths, lengths, rows, 4)
         by_rank = micro_batches_by_rank(lengths, lengths, rows, 4, 2)
-        weights = [
-            token_weights(keep, name, 1)
-            for name in ("token_mean", "group_token_mean", "sequence_mean")
-        ]
+        names = ("token_mean", "group_token_mean", "sequence_mean")
+        weights = [token_weights(keep, name, 1) for name in names]
     for value in (*parts, *(part for own in by_rank for part in own), *weights):
         assert value.device == rows.device
 

@@ -24,14 +24,9 @@ def test_printed_advantages(num_right: int, wrong: float) -> None:
 
 
 def test_printed_advantages_in_the_order_of_the_rollout() -> None:
-    rewards = torch.tensor([[1.0, -1, -1, 1, -1, -1, -1, -1], [-1.0, 1, 1, 1, 1, 1, 1, 1]])
-    advantages = group_advantages(rewards.flatten(), 8)
-    assert [f"{a:.2f}" for a in advantages[rewards.flatten() > 0].tolist()] == ["1.62"] * 2 + [
-        "0.35"
-    ] * 7
-
-
-# Gradient norms ---------------------------------------------------------------------------------
+    rewards = torch.tensor([1.0, -1, -1, 1, -1, -1, -1, -1, -1.0, 1, 1, 1, 1, 1, 1, 1])
+    advantages = group_advantages(rewards, 8)[rewards > 0]
+    assert [f"{a:.2f}" for a in advantages.tolist()] == ["1.62"] * 2 + ["0.35"] * 7
 
 
 def distributions(vocab_size: int, scale: float) -> tuple[Tensor, ...]:
@@ -71,14 +66,11 @@ def test_gradient_norm_lies_within_the_bounds(vocab_size: int, scale: float) -> 
     collision = torch.softmax(logits, dim=-1).square().sum(dim=-1)
     norms = logit_gradient_norm_sq(weights, logps, collision)
     lower, upper = gradient_norm_bounds(weights, logps, entropies, vocab_size)
-    rounding = 1e-14 * (
-        1 + weights.square()
-    )  # the bounds touch the norm at the uniform and at one-hot
+    # The bounds touch the norm at the uniform and at one-hot.
+    rounding = 1e-14 * (1 + weights.square())
     assert (lower <= norms + rounding).all()
     assert (norms <= upper + rounding).all()
-    if (
-        scale == 1.0 and vocab_size > 2
-    ):  # neither uniform nor one-hot: the bounds are not the norm itself
+    if scale == 1.0 and vocab_size > 2:  # neither of them: the bounds are not the norm itself
         assert (lower < norms).all()
         assert (norms < upper).all()
 

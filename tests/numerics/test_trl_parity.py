@@ -16,43 +16,15 @@ from stapo.objective import clipped_surrogate, kl_k3, sequence_mean, token_mean
 datasets = pytest.importorskip("datasets")
 pytest.importorskip("trl", reason="TRL is the reference here")
 
-from tokenizers import Tokenizer  # noqa: E402
-from tokenizers.models import WordLevel  # noqa: E402
-from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+from transformers import Qwen3ForCausalLM  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
-VOCAB_SIZE, NUM_SEQUENCES, PROMPT_LENGTH, LENGTH = 40, 16, 5, 24
-PAD, EOS = 0, 1
+from stapo.models.tiny import build_model, build_tokenizer  # noqa: E402
+from stapo.study.sources import TinyModel  # noqa: E402
 
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "<eos>", "<unk>", *(f"w{i}" for i in range(VOCAB_SIZE - 3))]
-    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    backend.pre_tokenizer = Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    )
-
-
-def model() -> Qwen3ForCausalLM:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=VOCAB_SIZE,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-        pad_token_id=PAD,
-        eos_token_id=EOS,
-        bos_token_id=None,
-        initializer_range=0.3,  # sharp enough for log-probabilities to differ
-    )
-    return Qwen3ForCausalLM(config)
+NUM_SEQUENCES, PROMPT_LENGTH, LENGTH = 16, 5, 24
+POLICY = build_model(TinyModel(builder="tiny-arithmetic", supervised_steps=1, hidden_size=32))
+PAD, VOCAB_SIZE = POLICY.config.pad_token_id, POLICY.config.vocab_size
 
 
 def disturbed(original: Qwen3ForCausalLM, seed: int) -> Qwen3ForCausalLM:
@@ -74,12 +46,7 @@ def response_logps(policy: Qwen3ForCausalLM, rollouts: dict[str, Tensor]) -> Ten
 
 
 @pytest.fixture(scope="module")
-def policy() -> Qwen3ForCausalLM:
-    return model()
-
-
-@pytest.fixture(scope="module")
-def rollouts(policy) -> dict[str, Tensor]:
+def rollouts() -> dict[str, Tensor]:
     """What TRL's loss is given: padded ids and masks, advantages, old and reference log-probs."""
     generator = torch.Generator().manual_seed(1)
     sizes = {"generator": generator, "dtype": torch.long}
@@ -100,13 +67,13 @@ def rollouts(policy) -> dict[str, Tensor]:
     }
     inputs["advantages"][-1] = 0.0
     with torch.no_grad():
-        inputs["old_per_token_logps"] = response_logps(disturbed(policy, 2), inputs)
-        inputs["ref_per_token_logps"] = response_logps(disturbed(policy, 3), inputs)
+        inputs["old_per_token_logps"] = response_logps(disturbed(POLICY, 2), inputs)
+        inputs["ref_per_token_logps"] = response_logps(disturbed(POLICY, 3), inputs)
     return inputs
 
 
 @pytest.fixture(scope="module")
-def trainers(policy, tmp_path_factory) -> dict[str, GRPOTrainer]:
+def trainers(tmp_path_factory) -> dict[str, GRPOTrainer]:
     """Real trainers of TRL, each with its own copy of the policy."""
 
     def trainer(loss_type: str, epsilon_high: float) -> GRPOTrainer:
@@ -129,11 +96,11 @@ def trainers(policy, tmp_path_factory) -> dict[str, GRPOTrainer]:
             disable_tqdm=True,
         )
         return GRPOTrainer(
-            model=copy.deepcopy(policy),
+            model=copy.deepcopy(POLICY),
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             args=args,
-            train_dataset=datasets.Dataset.from_dict({"prompt": ["w1 w2"] * NUM_SEQUENCES}),
-            processing_class=tokenizer(),
+            train_dataset=datasets.Dataset.from_dict({"prompt": ["1 2"] * NUM_SEQUENCES}),
+            processing_class=build_tokenizer(),
         )
 
     return {"dapo": trainer("dapo", 0.28), "grpo": trainer("grpo", 0.2)}
@@ -142,9 +109,9 @@ def trainers(policy, tmp_path_factory) -> dict[str, GRPOTrainer]:
 def trl_loss(
     trainer: GRPOTrainer,
     rollouts: dict[str, Tensor],
-    num_micro_batches: int = 1,
-    beta: float = 0.0,
-    delta: float | None = None,
+    num_micro_batches: int,
+    beta: float,
+    delta: float | None,
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of TRL, accumulated over micro-batches as its training loop does."""
     trainer.beta, trainer.args.delta = beta, delta
@@ -166,15 +133,11 @@ def gradients(policy: Qwen3ForCausalLM) -> dict[str, Tensor]:
 
 
 def our_loss(
-    policy: Qwen3ForCausalLM,
-    rollouts: dict[str, Tensor],
-    loss_type: str,
-    beta: float = 0.0,
-    delta: float | None = None,
+    rollouts: dict[str, Tensor], loss_type: str, beta: float, delta: float | None
 ) -> tuple[float, dict[str, Tensor]]:
     """The same from plain logits and `stapo.objective`."""
-    policy.zero_grad()
-    logps, mask = response_logps(policy, rollouts), rollouts["completion_mask"].bool()
+    POLICY.zero_grad()
+    logps, mask = response_logps(POLICY, rollouts), rollouts["completion_mask"].bool()
     high = {"dapo": 0.28, "grpo": 0.2}[loss_type]
     values = clipped_surrogate(
         logps, rollouts["old_per_token_logps"], rollouts["advantages"], 0.2, high, dual_clip=delta
@@ -184,11 +147,11 @@ def our_loss(
     aggregate = {"dapo": token_mean, "grpo": sequence_mean}[loss_type]
     loss = -aggregate(values, mask)
     loss.backward()
-    return loss.item(), gradients(policy)
+    return loss.item(), gradients(POLICY)
 
 
-def test_rollouts_reach_every_branch_of_the_clip(policy, rollouts) -> None:
-    ratio = torch.exp(response_logps(policy, rollouts) - rollouts["old_per_token_logps"]).detach()
+def test_rollouts_reach_every_branch_of_the_clip(rollouts) -> None:
+    ratio = torch.exp(response_logps(POLICY, rollouts) - rollouts["old_per_token_logps"]).detach()
     mask = rollouts["completion_mask"].bool()
     signs = rollouts["advantages"][:, None].expand_as(ratio)
     for positive in (True, False):
@@ -210,12 +173,12 @@ RELATIVE = 2e-5
     ids=["JustRL", "GRPO", "GRPO with KL", "JustRL with dual clip"],
 )
 def test_loss_and_gradients_equal_trl(
-    policy, rollouts, trainers, loss_type, beta, delta, num_micro_batches
+    rollouts, trainers, loss_type, beta, delta, num_micro_batches
 ) -> None:
     expected_loss, expected = trl_loss(
         trainers[loss_type], rollouts, num_micro_batches, beta, delta
     )
-    loss, ours = our_loss(policy, rollouts, loss_type, beta, delta)
+    loss, ours = our_loss(rollouts, loss_type, beta, delta)
     assert loss == pytest.approx(expected_loss, rel=RELATIVE)
     assert ours.keys() == expected.keys()
     for name, gradient in ours.items():

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from stapo.cli import main
 from stapo.files import read_jsonl
@@ -22,8 +21,6 @@ from stapo.stages import jobs_of
 from stapo.study import merge, parse_study
 from stapo.study.loader import load_yaml
 from stapo.study.resolved import resolved_path, write_resolved
-
-pytestmark = pytest.mark.slow
 
 BLOCK = 4096
 MOUNT = ["mount", "-t", "tmpfs", "-o"]
@@ -60,17 +57,9 @@ def content(path: Path) -> Any:
     return path.name if path.name in ("provenance.json", "SHA256SUMS") else path.read_bytes()
 
 
-def files(outputs: list[str]) -> dict[str, Any]:
-    """Return the contents of what a stage writes."""
-    found = [p for o in map(Path, outputs) for p in (o.rglob("*") if o.is_dir() else [o])]
-    return {str(path): content(path) for path in found if path.is_file()}
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["stapo", "run", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
+def results() -> dict[str, Any]:
+    """Return the contents of all results."""
+    return {str(path): content(path) for path in Path("results").rglob("*") if path.is_file()}
 
 
 ROOMS = {
@@ -91,30 +80,34 @@ ROOMS = {
 def test_a_full_disk_is_one_line_and_the_same_command_continues(
     finished, small, monkeypatch, capsys, stage
 ):
-    torch.set_num_threads(1)
+    def call() -> int:
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
     name, rooms = ROOMS[stage]
     study = parse_study(merge(load_yaml(CATALOGUE).content, finished.study))
     shutil.copytree(finished.path / "results", small / "results")
     monkeypatch.chdir(small)
+    monkeypatch.setattr(sys, "argv", ["stapo", "run", stage, name, "--study", resolved_path(study)])
     write_resolved(study)
-    command = [stage, name, "--study", resolved_path(study)]
-    outputs = [path for job in jobs_of(study).select(stage, name) for path in job.outputs]
-    for output in outputs:
-        Path(output).unlink()
-    others = files(["results"])
-    failed = 0
+    complete = results()
+    for job in jobs_of(study).select(stage, name):
+        for output in job.outputs:
+            Path(output).unlink()
+    others, failed = results(), 0
     for room in rooms:
         resize(small, room * BLOCK)
         capsys.readouterr()
-        if call(monkeypatch, *command) == 0:
+        if call() == 0:
             break
         failed += 1
         said = [line for line in capsys.readouterr().err.splitlines() if "stapo: " in line]
         assert len(said) == 1, said
         assert "no space left" in said[0] or "are free" in said[0], said
-        now = files(["results"])
+        now = results()
         assert {path: now[path] for path in others} == others, room
     assert failed >= 1
     resize(small, None)
-    assert call(monkeypatch, *command) == 0
-    assert files(outputs) == {path: content(finished.path / path) for path in outputs}
+    assert call() == 0
+    assert results() == complete

@@ -7,14 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from world import STATES, World
 
 from stapo.repository import ROOT
-from stapo.study import merge
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 STUDY = "workflows/studies/smoke.yaml"
-PROMPTS = "results/smoke/data/prompts.jsonl"
 OVERLAP = "results/smoke/data/overlap.json"
 
 
@@ -75,25 +73,19 @@ def test_no_module_of_the_working_directory_is_imported(tmp_path):
 
 
 def test_two_study_files_of_one_name_do_not_share_results(tmp_path):
-    raw = yaml.safe_load((ROOT / STUDY).read_text())
-    for name, prompts in (("one", 64), ("two", 65)):
-        changed = merge(raw, {"data": {"prompts": prompts}})
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(changed))
-
-    def run(file: str, *args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "snakemake", PROMPTS, "--cores", "1", *args]
-        command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", file]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    assert run("one.yaml").returncode == 0
-    before = (tmp_path / PROMPTS).read_bytes()
-    refused = run("two.yaml", "--dry-run")
-    assert refused.returncode == 2
-    lines = [line for line in refused.stderr.splitlines() if line.startswith("study: ")]
-    assert len(lines) == 1
-    assert "is also the name of one.yaml, whose results are here" in lines[0]
-    assert (tmp_path / PROMPTS).read_bytes() == before
+    one, two = (World(tmp_path, STATES, stub=True) for _ in range(2))
+    one.file, two.file = "one.yaml", "two.yaml"
+    two.change({"data": {"prompts": 65}})
+    prompts = "results/states/data/prompts.jsonl"
+    one.run(prompts)
+    before = (tmp_path / prompts).read_bytes()
+    two.write()
+    code, said = two.snakemake(prompts, "-n")
+    assert code == 2
+    (line,) = (line for line in said.splitlines() if line.startswith("study: "))
+    assert "is also the name of one.yaml, whose results are here" in line
+    assert (tmp_path / prompts).read_bytes() == before
     # The file itself may change.
-    (tmp_path / "two.yaml").rename(tmp_path / "one.yaml")
-    assert run("one.yaml").returncode == 0
-    assert (tmp_path / PROMPTS).read_bytes() != before
+    one.study = two.study
+    one.run(prompts)
+    assert (tmp_path / prompts).read_bytes() != before

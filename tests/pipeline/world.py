@@ -1,6 +1,7 @@
-"""A study with stages of milliseconds (`stub`); Snakemake, rules, locks and publishing are the real ones."""
+"""A directory in which Snakemake runs a study, with real stages or with stages of milliseconds (`stub`)."""
 
 import copy
+import json
 import os
 import signal
 import subprocess
@@ -10,78 +11,109 @@ from typing import Any
 
 import yaml
 
-from stapo.repository import ROOT
+from stapo.repository import ROOT, STUDIES
 from stapo.study import Study, merge, read_study
 
 STUB = Path(__file__).with_name("stub")
-SMOKE = yaml.safe_load((ROOT / "workflows" / "studies" / "smoke.yaml").read_text())
-STUDY = merge(
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+SMOKE = yaml.safe_load((STUDIES / "smoke.yaml").read_text())
+REDUCED = merge(
+    SMOKE,
+    {
+        "models": {"tiny": {"supervised_steps": 60, "hidden_size": 64}},
+        "data": {"prompts": 128},
+        "training": {
+            "steps": 8,
+            "prompts_per_batch": 16,
+            "group_size": 4,
+            "prompts_per_mini_batch": 4,
+            "checkpoint_every": 1,
+        },
+        "benchmarks": {"chain-2": {"samples": 4}, "chain-3": {"samples": 2}},
+        "run": {"benchmarks": ["chain-2", "chain-3"], "decodings": ["t1.0-p1.0"]},
+    },
+)
+"""The smoke study for real stages: everything is there, only smaller."""
+STATES = merge(
     SMOKE,
     {
         "name": "states",
         "training": {"steps": 8},
-        "run": {
-            "methods": ["justrl", "stapo"],
-            "decodings": ["t1.0-p1.0"],
-            "benchmarks": ["chain-2"],
-        },
+        "run": {"methods": ["stapo"], "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2"]},
     },
 )
+"""For stages of milliseconds: one job of each rule, where possible."""
 
 
 class World:
-    """A directory in which a study is changed and run."""
+    """A directory in which a study is changed and run; `study` is the content of its file."""
 
-    def __init__(self, path: Path, study: dict[str, Any] = STUDY) -> None:
-        self.path, self.raw = path, copy.deepcopy(study)
-        path.mkdir(parents=True)
+    def __init__(self, path: Path, study: dict[str, Any], stub: bool = False) -> None:
+        self.path, self.study, self.stub = path, copy.deepcopy(study), stub
+        self.file, self.log = "study.yaml", path.with_name(f"{path.name}.log")
+        self.options = ("--cores", "2")
+        path.mkdir(parents=True, exist_ok=True)
 
     def change(self, change: dict[str, Any]) -> None:
-        self.raw = merge(self.raw, change)
+        self.study = merge(self.study, change)
 
-    def study(self) -> Study:
-        path = self.path / "study.yaml"
-        path.write_text(yaml.safe_dump(self.raw, sort_keys=False))
-        return read_study(path)
+    def write(self, text: str | None = None) -> Path:
+        """Write the study file, as given or as it is now; return its path."""
+        path = self.path / self.file
+        path.write_text(text or yaml.safe_dump(self.study, sort_keys=False))
+        return path
 
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        self.study()
-        return subprocess.Popen(
-            # The default profile, and nothing else.
-            [
-                *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
-                *("--configfile", "study.yaml", "--cores", "4", *args),
-            ],
-            cwd=self.path,
-            env={**os.environ, "PYTHONPATH": str(STUB), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    def parsed(self) -> Study:
+        """Write the study file and read it."""
+        return read_study(self.write())
+
+    def start(self, *args: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start Snakemake on the study file, with the default profile and `options`."""
+        if self.stub:
+            environment["PYTHONPATH"] = str(STUB)
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                # Targets first: behind `--quiet rules` they would be taken for more of its values.
+                [*SNAKEMAKE, *args, "--configfile", self.file, *self.options],
+                cwd=self.path,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def snakemake(self, *args: str, **environment: str) -> tuple[int, str]:
+        """Run Snakemake on the study file; return its code and what it said."""
+        running = self.start(*args, **environment)
+        try:
+            return running.wait(1200), self.log.read_text()
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
 
     def run(self, *args: str) -> str:
-        """Run to the end and return what was said."""
-        running = self.start(*args)
-        said, _ = running.communicate(timeout=300)
-        assert running.returncode == 0, said
+        """Run the study as it is now to the end, and return what was said."""
+        self.write()
+        code, said = self.snakemake(*args)
+        assert code == 0, said
         return said
 
     def interrupt(self, seconds: float, sent: signal.Signals, everything: bool) -> None:
         """Run, and send a signal to Snakemake, or to it and all of its jobs."""
         running = self.start()
         try:
-            running.communicate(timeout=seconds)
+            running.wait(seconds)
         except subprocess.TimeoutExpired:
             (os.killpg if everything else os.kill)(running.pid, sent)
-            # What Snakemake left may still hold its output open.
             running.wait(120)
-        assert running.stdout is not None
-        running.stdout.close()
 
     def jobs(self, *targets: str) -> dict[str, int]:
-        """Return how many jobs of each rule a dry run would run."""
+        """Return how many jobs of each rule a dry run announces."""
         return counted(self.run(*targets, "-n", "--quiet", "rules"))
+
+    def read(self, path: str) -> Any:
+        """Return the content of a JSON file."""
+        return json.loads((self.path / path).read_text())
 
 
 def counted(said: str) -> dict[str, int]:

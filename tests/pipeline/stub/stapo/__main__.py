@@ -11,49 +11,42 @@ import signal
 import sys
 import time
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from stapo import paths, stages
 from stapo.cli import main
 from stapo.locks import work_directory
+from stapo.provenance import file_sha256
 from stapo.stages import Job, Jobs, train
 
-STEPS, STEP_SECONDS = 8, 0.05
-FAIL = Path("FAIL")
-"""Names the stage that fails, where it exists."""
-
-
-def digest(*parts: Any) -> str:
-    """Return a digest of values and of the contents of files and directories."""
-    state = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, Path) and part.is_dir():
-            part = [digest(p) for p in sorted(part.rglob("*")) if p.is_file()]
-        state.update(part.read_bytes() if isinstance(part, Path) else repr(part).encode())
-    return state.hexdigest()
-
-
-def write(path: str | Path, text: str) -> None:
-    """Write a file atomically, slowly enough to be interrupted on the way."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.aside")
-    aside.write_text(text)
-    time.sleep(0.02)
-    aside.replace(path)
-
-
-def directory(path: str | Path, content: str) -> None:
-    """Write a directory of weights."""
-    shutil.rmtree(path, ignore_errors=True)
-    write(Path(path) / "model.safetensors", content)
+STEPS = 8
+FAIL, SLOW = Path("FAIL"), Path("SLOW")
+"""Where they exist: the stage that fails, and the seconds of each step of a training."""
 
 
 def made_from(job: Job) -> str:
     """Return a digest of everything that a job reads."""
     weights = [Path(path) for source in job.sources for path in source.weights]
-    return digest(job.config, *map(Path, job.inputs), *weights)
+    files = [*map(Path, job.inputs), *(p for at in weights for p in sorted(at.rglob("*")))]
+    read = [file_sha256(path) for path in files if path.is_file()]
+    return hashlib.sha256(repr((job.config, read)).encode()).hexdigest()
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file atomically, slowly enough to be interrupted on the way."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.aside")
+    aside.write_bytes(content if isinstance(content, bytes) else content.encode())
+    time.sleep(0.02)
+    aside.replace(path)
+
+
+def weights(place: Path, content: str) -> None:
+    """Write a directory of weights."""
+    shutil.rmtree(place, ignore_errors=True)
+    write(place / "model.safetensors", content)
 
 
 def made(stage: str, of: Jobs, jobs: list[Job], how: Any) -> None:
@@ -66,79 +59,70 @@ def made(stage: str, of: Jobs, jobs: list[Job], how: Any) -> None:
             text = json.dumps({"made": text, "fingerprint": job.fingerprint}) + "\n"
         if stage == "base":
             text = json.dumps(job.settings["model"])
-        for path in job.outputs:
-            if stage == "score":
-                score(of, job, Path(path))
-            else:
-                write(path, text)
+        for path in map(Path, job.outputs):
+            write(path, scores(of, job) if stage == "score" else text)
         for place in job.weights:
-            directory(place, made_from(job))
+            weights(Path(place), made_from(job))
         if stage == "provenance":
-            sums = "".join(f"{digest(Path(p))}  {p}\n" for p in job.inputs)
-            write(paths.CHECKSUMS.format(study=of.study.name), sums)
+            sums = "".join(f"{file_sha256(Path(path))}  {path}\n" for path in job.inputs)
+            write(Path(paths.CHECKSUMS.format(study=of.study.name)), sums)
 
 
-def score(of: Jobs, job: Job, out: Path) -> None:
+def scores(of: Jobs, job: Job) -> bytes:
+    """Return a file with what a score file says of itself, which `status` reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from stapo.stages.score import cell
 
-    about = {"stapo": json.dumps(cell(of, job))}
-    table = pa.table({"made": [made_from(job)]}).replace_schema_metadata(about)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.aside")
-    pq.write_table(table, aside)
-    aside.replace(out)
+    about, file = {"stapo": json.dumps(cell(of, job))}, BytesIO()
+    pq.write_table(pa.table({"made": [made_from(job)]}).replace_schema_metadata(about), file)
+    return file.getvalue()
+
+
+def weights_of(study: Any) -> list[str]:
+    return ["model", *(f"step{step}" for step in study.kept_steps())]
 
 
 def is_finished(study: Any, job: Job, how: Any) -> bool:
     from stapo.training.publish import finished
 
-    weights = ["model", *(f"step{step}" for step in study.kept_steps())]
-    at = {"study": study.name, "size": train.run_of(job).size}
-    base, prompts = Path(paths.BASE_MODEL.format(**at)), Path(paths.PROMPTS.format(**at))
-    return finished(train.trained(job), job.fingerprint, weights, base, prompts)
+    read = train._made_from(study, job)
+    return finished(train.trained(job), job.fingerprint, weights_of(study), *read)
 
 
 def trained(study: Any, job: Job) -> None:
-    out = train.trained(job)
-    stopped: list[int] = []
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stopped.append(1))
+    """Count the steps of a training from the last one in its log, and write what a training writes."""
+    out, stopped = train.trained(job), list[int]()
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(name, lambda number, _: stopped.append(number))
     with work_directory(out.parent, job.config):
         log = out.parent / "metrics.jsonl"
         done = len(log.read_text().splitlines()) if log.exists() else 0
         for step in range(done + 1, STEPS + 1):
-            time.sleep(STEP_SECONDS)
+            time.sleep(float(SLOW.read_text()) if SLOW.exists() else 0.05)
             with log.open("a") as stream:
-                seconds = {"update": STEP_SECONDS, "rollout": 0.0}
+                seconds = {"update": 0.05, "rollout": 0.0}
                 stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
             if stopped:
+                print(f"told to stop by {signal.Signals(stopped[0]).name}", flush=True)
                 raise KeyboardInterrupt
             if step == STEPS // 2 and fails("train"):
                 raise RuntimeError("made to fail")
-        content = made_from(job)
-        names = ("model", *(f"step{step}" for step in study.kept_steps()))
-        for name in names:
-            directory(out / name, content + name)
+        for name in weights_of(study):
+            weights(out / name, made_from(job) + name)
         write(out / "metrics.jsonl", log.read_text())
-        write(out / "tokens.parquet", content)
-        files = [f"{name}/model.safetensors" for name in names]
+        write(out / "tokens.parquet", made_from(job))
+        files = [f"{name}/model.safetensors" for name in weights_of(study)]
         files += ["metrics.jsonl", "tokens.parquet"]
-        at = {"study": study.name, "size": train.run_of(job).size}
-        base = Path(paths.BASE_MODEL.format(**at)) / "model.safetensors"
+        base, prompts = train._made_from(study, job)
         record = {
             "fingerprint": job.fingerprint,
-            "outputs": {f: sha256(out / f) for f in sorted(files)},
-            "base": {base.name: sha256(base)},
-            "prompts": sha256(Path(paths.PROMPTS.format(**at))),
+            "outputs": {name: file_sha256(out / name) for name in sorted(files)},
+            "base": {"model.safetensors": file_sha256(base / "model.safetensors")},
+            "prompts": file_sha256(prompts),
         }
         write(out / "provenance.json", json.dumps(record))
-
-
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def fails(stage: str) -> bool:
