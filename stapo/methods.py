@@ -39,6 +39,8 @@ class SelectionSpec:
     """Whether it draws random numbers; it then has an argument `seed`."""
     silenced: Literal["candidates"] | None = None
     """What it silences, if that is candidates (A > 0, probability below tau_p) alone."""
+    recipe: int = 1
+    """Raised when the same arguments select other tokens than before."""
     kept: Literal["all", "share"] | None = None
     """How many of the response tokens it keeps, if their number gives that."""
 
@@ -90,6 +92,7 @@ SELECTION_SPECS: dict[str, SelectionSpec] = {
     ),
     "keep_high_entropy": SelectionSpec(
         arguments={"fraction": FRACTION},
+        recipe=2,  # ties: of all responses, not of the first
         has_threshold=True,
         kept="share",
     ),
@@ -141,6 +144,9 @@ class Method:
     kl_coefficient: float = 0.0
     """Coefficient of the k3 estimate of the KL divergence from the base model."""
     dual_clip: float | None = None
+    s2t: Args = field(default_factory=dict)
+    """Arguments with which S2T would silence tokens in its trainings, for a method without S2T; empty: those
+    of STAPO (v5)."""
 
     @property
     def is_own(self) -> bool:
@@ -267,16 +273,20 @@ CONFORMANCE_METHODS = ("grpo", "justrl", "20-entropy", "stapo", "stapo-v2")
 """Methods with fixtures in `stapo.conformance`."""
 
 
+S2T = STAPO.selection
+"""Name of the selection of S2T."""
+
+
 def s2t_arguments(method: Method) -> dict[str, float | str]:
     """Return the arguments by which S2T would silence tokens in trainings with a method.
 
-    They are the method's own if it is S2T, otherwise those of STAPO (v5), with the method's own tau_p if its
-    selection has one.
+    They are the method's own if it is S2T, otherwise those of the study's S2T, with the method's own tau_p if
+    its selection has one.
     """
-    if method.selection == STAPO.selection:
-        return method.arguments
     own = method.arguments
-    return {**STAPO.arguments, **({"tau_p": own["tau_p"]} if "tau_p" in own else {})}
+    if method.selection == S2T:
+        return own
+    return {**STAPO.arguments, **method.s2t, **({"tau_p": own["tau_p"]} if "tau_p" in own else {})}
 
 
 def compared(

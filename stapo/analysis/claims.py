@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.reference import claims
+from stapo.methods import BASELINES
+from stapo.reference import claims, paper
+from stapo.study import Study
 
 Verdict = Literal["holds", "does not hold", "cannot be decided"]
 HOLDS: Verdict = "holds"
@@ -34,6 +36,9 @@ class Claim:
     rule: str
     """Name in `RULES`."""
     limits: tuple[float, ...]
+    is_limit_ours: bool
+    """Whether the limit or the margin is our choice."""
+    against_baselines: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,8 @@ class Decided:
     seeds: int
     verdict: Verdict
     reason: str
+    rests_on: list[str]
+    """What a reader has to grant: our choices, settings that are inferred, what the study discloses."""
 
 
 def paper_claims() -> list[Claim]:
@@ -58,6 +65,7 @@ def paper_claims() -> list[Claim]:
         same = {key: one[key] for key in ("id", "text", "confidence", "about")}
         same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
         same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
+        same |= {"is_limit_ours": "limit" in one, "against_baselines": "against" in one}
         for revision, method in one["revisions"].items():
             found.append(Claim(revision=revision, method=method, **same))
     return found
@@ -70,10 +78,13 @@ RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
         "between {0:g} and {1:g}",
         lambda one, a, b: (a <= one.low and one.high <= b, one.low > b or one.high < a),
     ),
-    # What the paper states; a wide interval that also contains 0 says nothing of it.
+    # Two one-sided tests at 2.5 %.
     "equals": (
-        "equal to {0:g}",
-        lambda one, stated: (not one.low <= 0 <= one.high, not one.low <= stated <= one.high),
+        "within {1:g} of {0:g}",
+        lambda one, a, margin: (
+            a - margin <= one.low and one.high <= a + margin,
+            one.low > a + margin or one.high < a - margin,
+        ),
     ),
 }
 """Name of a rule -> what it claims, and whether an interval confirms and contradicts that."""
@@ -100,8 +111,6 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
                 which = f" of the {one.what}" if several else ""
                 return verdict, f"The interval{which} {words} {wanted}."
     which = f"All {len(measured)} intervals are" if several else "The interval is"
-    if claim.rule == "equals":
-        wanted = f"around the paper's {claim.limits[0]:g} and excludes 0"
     return HOLDS, f"{which} {wanted}."
 
 
@@ -116,7 +125,15 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
     except UnmeasuredError as error:
         reason = f"Not measured: {error}."
-        yield Decided(claim=claim, where="", measured=(), seeds=seeds, verdict=OPEN, reason=reason)
+        yield Decided(
+            claim=claim,
+            where="",
+            measured=(),
+            seeds=seeds,
+            verdict=OPEN,
+            reason=reason,
+            rests_on=[],
+        )
         return
     for where in dict.fromkeys(one.where for one in measured):
         found = [one for one in measured if one.where == where]
@@ -124,5 +141,22 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."
         yield Decided(
-            claim=claim, where=where, measured=found, seeds=seeds, verdict=verdict, reason=reason
+            claim=claim,
+            where=where,
+            measured=found,
+            seeds=seeds,
+            verdict=verdict,
+            reason=reason,
+            rests_on=[*_rests_on(artefacts.study, claim)],
         )
+
+
+def _rests_on(study: Study, claim: Claim) -> Iterator[str]:
+    """Yield what a reader has to grant to accept a verdict."""
+    if claim.is_limit_ours:
+        yield "the limit is our choice"
+    compared = {claim.method, *(BASELINES if claim.against_baselines else ())}
+    yield from (text for name, text in paper()["inferred"].items() if name in compared)
+    for one in study.disclosed:
+        if not one.claims or claim.id in one.claims:
+            yield one.text

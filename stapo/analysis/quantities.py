@@ -15,7 +15,7 @@ from stapo.analysis.curves import accuracy_label, values_of
 from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
-from stapo.analysis.evidence.recorded import Recorded, recorded
+from stapo.analysis.evidence.recorded import Recorded, percentile, recorded
 from stapo.analysis.stability import entropies
 from stapo.analysis.table import Interval, scaled, with_interval
 from stapo.evaluation.statistics import (
@@ -128,19 +128,18 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
-def quantiles_against_baselines(
-    artefacts: Artefacts, method: str, top: bool
-) -> Iterator[Measured]:
+def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) -> Iterator[Measured]:
     """Yield a method's quantiles of the entropies minus those of each baseline, in nats, late in training.
 
-    They are the highest quantile that was recorded, or all up to 80 %, of which the largest difference counts.
+    It is the highest quantile that was recorded, or all up to 80 %, of which the largest difference counts.
     """
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for size in study.run.sizes:
         by_method = {
             name: [
-                _late_quantiles(artefacts, TrainingRun(size, name, seed)) for seed in study.run.seeds
+                _late_quantiles(artefacts, TrainingRun(size, name, seed))
+                for seed in study.run.seeds
             ]
             for name in (method, *BASELINES)
         }
@@ -218,7 +217,7 @@ def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
 
 
 def _strongest(artefacts: Artefacts, decoding: str, size: str) -> tuple[float, Array]:
-    """Return the average of the strongest baseline at a size without the bias of the choice, and resamples."""
+    """Return the unbiased average of the strongest baseline at a size, and its resamples."""
     study, cells = artefacts.study, artefacts.scores(decoding).cells
     known = accuracies(artefacts, decoding, tuple(study.run.benchmarks))
     verdicts = {
@@ -360,11 +359,12 @@ def _recorded(artefacts: Artefacts, method: str) -> list[Recorded]:
 
 
 def spurious_gradient(
-    artefacts: Artefacts, method: str, size: str | None = None
+    artefacts: Artefacts, method: str, size: str | None = None, scope: str = "candidates"
 ) -> Iterator[Measured]:
     """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
-    It is that of one of the paper's sizes, or of all of the study's.
+    It is that of one of the paper's sizes, or of all of the study's. With the scope `all`, the threshold of
+    the entropies is the 80th percentile of all tokens, as in v1 to v3.
     """
     _need(artefacts.study, [method])
     if size is not None:
@@ -372,6 +372,9 @@ def spurious_gradient(
     for one in _recorded(artefacts, method):
         if size in (None, one.size):
             spurious, *_, high = masks(one)
+            if scope == "all":
+                low = one.numbers("entropy") < percentile(one.frame)
+                spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low
             norm = np.where(one.measured, one.norm, 0.0)
             found = relative(one.sample, norm, spurious & one.measured, high & one.measured)
             what = (

@@ -233,15 +233,29 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
 @app.command()
 def compare(
-    results: Annotated[list[Path], typer.Argument(help="Results folders of finished studies")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Results folders of studies, or files of verdicts")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
 ) -> None:
-    """Compare finished studies with the first one: settings, accuracies, and their differences.
+    """Compare finished studies, or verdicts of any tool, with the first one: accuracies and differences.
 
-    Differences are paired by problem where the problems are the same.
+    Differences are paired by problem where the problems are the same. A file of verdicts is JSON lines or
+    Parquet with the columns problem, correct and, if there are several, sample, benchmark and seed.
 
     Example: stapo compare results/smoke elsewhere/results/smoke
+
+    Example: stapo compare mine.jsonl theirs.parquet
     """
+    if all(path.suffix in (".jsonl", ".parquet") for path in results):
+        from stapo.publication.verdict_files import compare_files, print_files
+
+        files = compare_files(results)
+        if as_json:
+            typer.echo(json.dumps([asdict(file) for file in files], indent=1))
+        for file in [] if as_json else files:
+            print_files(file, console())
+        return
     from stapo.publication.compare import compare_folders, print_comparison
 
     found = compare_folders(results)

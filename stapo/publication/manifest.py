@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.canonical import fingerprint
 from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
@@ -24,7 +25,16 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
-RUN_FIELDS = {"base", "outputs", "fingerprint", "prompts", "seconds", "gpu_seconds", "joules"}
+RUN_FIELDS = {
+    "base",
+    "outputs",
+    "config",
+    "fingerprint",
+    "prompts",
+    "seconds",
+    "gpu_seconds",
+    "joules",
+}
 """What is read of a training's provenance."""
 
 
@@ -163,11 +173,20 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
-            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
-            for checkpoint in study.checkpoints()
+            str(checkpoint): _made_by(study, runs, checkpoint) for checkpoint in study.checkpoints()
         },
         "training_seconds": sum(record["seconds"] for record in runs.values()),
         "training_gpu_hours": sum(record["gpu_seconds"] for record in runs.values()) / 3600,
         # A run without a meter would make the sum a wrong number.
         "training_joules": None if None in joules else sum(joules),
     }
+
+
+def _made_by(
+    study: Study, runs: Mapping[TrainingRun, Mapping[str, Any]], checkpoint: Checkpoint
+) -> str:
+    """Return the fingerprint of the weights of a checkpoint, by what its training recorded."""
+    if checkpoint.run is None:
+        return of_checkpoint(jobs_of(study), checkpoint).fingerprint
+    step = {"weights_of": f"step{checkpoint.step}"} if checkpoint.step is not None else {}
+    return fingerprint({**runs[checkpoint.run]["config"], **step})

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo.canonical import canonical
+from stapo.canonical import canonical, fingerprint
 from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
 from stapo.records.step import PHASES
@@ -40,16 +40,35 @@ def _setting_faults(
     results: Results, job: Job, run: TrainingRun, record: dict[str, Any]
 ) -> Iterator[str]:
     """Yield what the record of a training contradicts in the study, the prompts and itself."""
-    if record["fingerprint"] != job.fingerprint:
-        yield "of a training with other settings"
-    elif canonical(record["config"]) != canonical(job.config):
+    if record["fingerprint"] != fingerprint(record["config"]):
         yield "its config is not the one of its fingerprint"
+    elif record["fingerprint"] != job.fingerprint and not is_earlier(record, job):
+        yield "of a training with other settings"
     if record["prompts"] != results.digest_of("data/prompts.jsonl"):
         yield "trained on other prompts than data/prompts.jsonl"
     for attempt in record["attempts"]:
         last = attempt is record["attempts"][-1]
         for fault in command_faults(results.study, run, attempt, last):
             yield f"its command {fault}"
+
+
+def is_earlier(record: dict[str, Any], job: Job) -> bool:
+    """Return whether a training is of an earlier version: of the same settings, without some of today's."""
+
+    def is_part(of: Any, whole: Any) -> bool:
+        if isinstance(of, dict) and isinstance(whole, dict):
+            return of.keys() <= whole.keys() and all(is_part(of[key], whole[key]) for key in of)
+        return canonical(of) == canonical(whole)
+
+    return record["fingerprint"] != job.fingerprint and is_part(record["config"], job.config)
+
+
+def earlier(results: Results) -> list[TrainingRun]:
+    """Return the trainings of an earlier version of the code."""
+    jobs = jobs_of(results.study)
+    return [
+        run for run, record in results.runs.items() if is_earlier(record, jobs.one("train", run))
+    ]
 
 
 def command_faults(

@@ -25,7 +25,7 @@ from stapo.publication.manifest import WEIGHTS, about_study, layout
 from stapo.publication.redraw import drawn_errors
 from stapo.publication.resample import is_drawn_again, response_errors
 from stapo.publication.rescore import identity_errors, score_errors
-from stapo.publication.runs import record_errors, training_errors
+from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
@@ -147,6 +147,7 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
+    is_old = bool(earlier(results))
     for path in sorted(belongs.files | there.keys() | expected.keys()):
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
@@ -155,7 +156,9 @@ def file_errors(results: Results) -> Errors:
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
-            yield f"{path}: missing"
+            # Tables and figures that this version added: see `_notes`.
+            if path in expected or not (is_old and path.startswith(("tables/", "figures/"))):
+                yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
@@ -210,6 +213,11 @@ def _notes(results: Results) -> Errors:
     if others:
         yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
     yield from _unlike_code(results)
+    if old := earlier(results):
+        yield (
+            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
+            "settings but for some that it did not know; tables and figures added since may be missing"
+        )
     if results.is_summary:
         yield SUMMARY
     else:

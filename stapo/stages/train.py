@@ -35,6 +35,10 @@ def method_settings(method: Method) -> dict[str, Any]:
         found["selection"] = function_name(method.selection)
     else:
         del found["selection_sha256"]
+    if not method.s2t:
+        del found["s2t"]
+    if (recipe := method.spec.recipe) > 1:
+        found["selection_recipe"] = recipe
     return found
 
 
@@ -50,10 +54,12 @@ def jobs(of: Jobs) -> Iterator[Job]:
     """Yield a job for each training."""
     study = of.study
     for this in study.runs():
-        method = study.method(this.method)
+        method, training = study.method(this.method), study.training_of(this.method)
         without = {*WITHOUT_EFFECT}
-        if method.reads == "none":
-            without.add("statistics")  # They select nothing.
+        if method.reads == "none" and training.statistics == "behaviour":
+            without.add(
+                "statistics"
+            )  # They select nothing, and candidates are counted by the same.
         at = {"study": study.name, **this.wildcards}
         recorded = (paths.METRICS, paths.TOKENS, paths.RUN_PROVENANCE)
         yield Job(
@@ -62,7 +68,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
             {
                 "recipe": RECIPE,
                 "method": method_settings(method),
-                "training": training_settings(study.training_of(this.method), without),
+                "training": training_settings(training, without),
                 "end_tokens": sorted(set(study.end_tokens)),
                 "seed": this.seed,
             },

@@ -295,6 +295,17 @@ class Run(Strict):
     )
 
 
+class Disclosure(Strict):
+    """What a reader should know of how a study was decided on, printed beside verdicts."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=400)] = Field(
+        description="For example: seeds 3 and 4 were run after results of the others were known"
+    )
+    claims: list[Annotated[str, StringConstraints(max_length=100)]] = Field(
+        [], max_length=100, description="Claims that it concerns, by id; default: all"
+    )
+
+
 class Interventions(Strict):
     """Single updates of checkpoints with and without silencing, by `stapo run intervene`."""
 

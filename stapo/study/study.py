@@ -1,12 +1,13 @@
 """A study: its methods, its trainings, and its cells."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from stapo.methods import PARENTS, Method, compared
+from stapo.methods import PARENTS, Args, Method, compared, s2t_arguments
 from stapo.study.checkpoint import Checkpoint, TrainingRun
 from stapo.study.fields import EndTokens, Name, Strict
 from stapo.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
@@ -15,6 +16,7 @@ from stapo.study.schema import (
     BenchmarkSettings,
     Compare,
     Decoding,
+    Disclosure,
     EngineSettings,
     Evaluation,
     Interventions,
@@ -55,6 +57,9 @@ class Study(Strict):
         Compare(),
         description="What the tables compare; null: nothing; default: STAPO with its baselines",
     )
+    disclosed: list[Disclosure] = Field(
+        [], max_length=100, description="What is printed beside the verdicts on the paper's claims"
+    )
     interventions: Interventions = Field(
         Interventions(),
         exclude_if=lambda given: given == Interventions(),
@@ -65,14 +70,26 @@ class Study(Strict):
     def method(self, name: str) -> Method:
         """Return the method of that name as this study has it; it is resolved once."""
         if name not in self._resolved:
-            self._resolved[name] = self._method(name)
+            found = self._resolve(name)
+            here = replace(found, s2t=self.s2t())
+            # Empty where it would change nothing, so that methods of different studies are the same.
+            found = here if s2t_arguments(here) != s2t_arguments(found) else found
+            self._resolved[name] = found
         return self._resolved[name]
 
-    def _method(self, name: str) -> Method:
+    def _resolve(self, name: str) -> Method:
         own, shared = self.training_of(name).model_dump(), self.training.model_dump()
         trained = {key: value for key, value in own.items() if value != shared[key]}
         shared_by_all = self.all_methods.model_dump(exclude_none=True)
         return resolve(name, self._method_settings(), shared_by_all, trained)
+
+    def s2t(self) -> Args:
+        """Return the arguments with which S2T would silence tokens in trainings with other methods.
+
+        They are those of `stapo` in this study; of `stapo-v2` if that is run and `stapo` is not.
+        """
+        is_v2 = "stapo-v2" in self.run.methods and "stapo" not in self.run.methods
+        return self._resolve("stapo-v2" if is_v2 else "stapo").arguments
 
     def title(self, name: str) -> str:
         """Return the title of a table's row: of a method, or of the base model."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stapo.methods import TAU_P, Method
+from stapo.methods import Method, s2t_arguments
 from stapo.objective import spurious_candidates
 from stapo.objective.quantiles import quantiles
 from stapo.records.step import QUANTILES, StepRecord
@@ -48,8 +48,8 @@ def measure(
     """
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
-    # Candidates are counted for every method: with its own tau_p, or with the paper's if it has none.
-    tau_p = float(method.arguments.get("tau_p", TAU_P.default))
+    # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
+    tau_p = float(s2t_arguments(method)["tau_p"])
     candidates = spurious_candidates(statistics[0], batch.advantages, batch.mask, tau_p)
     entropies = batch.old_entropies[batch.mask].double()
     if num_tokens == 0:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stapo.methods import TAU_P, Method
+from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates
 from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.training.minibatch import MiniBatch
@@ -111,7 +111,7 @@ def cosine(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
 
 def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
     """Return the (B, T) bool mask of tokens with A > 0 and a probability below the method's tau_p."""
-    tau_p = float(method.arguments.get("tau_p", TAU_P.default))
+    tau_p = float(s2t_arguments(method)["tau_p"])
     return spurious_candidates(batch.old_logps, batch.advantages, batch.mask, tau_p)
 
 

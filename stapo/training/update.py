@@ -32,7 +32,7 @@ another pass, and this rank must take part in it with any row. A reference model
 
 Statistics = Literal["behaviour", "current"]
 """The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
-current one, which costs a forward pass over the rows that the selection reads."""
+current one, which costs a forward pass over the rows that the selection reads, at least those with A > 0."""
 
 Selected = Callable[[Tensor, Tensor, Tensor], None]
 """Called once with (B, T) log-probs and entropies that select tokens, and the tokens that are kept."""
@@ -84,7 +84,7 @@ def update(
         )
         return by_rank[ranks.index]
 
-    if statistics == "current" and method.reads != "none":
+    if statistics == "current":
         logps, entropies = _current(forward, batch, method, ranks, own)
 
     def kept(rows: Tensor | slice) -> Tensor:
@@ -203,9 +203,12 @@ def _current(
     ranks: Ranks,
     own: Callable[[Tensor], list[Tensor]],
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, T) log-probs and entropies of the current policy; the old ones of rows that are not read."""
+    """Return (B, T) log-probs and entropies of the current policy; the old ones of rows that are not read.
+
+    Candidates are counted under every method: rows with A > 0 are read also if the selection reads none.
+    """
     needed = batch.mask.any(dim=1)
-    if method.reads == "positive":
+    if method.reads != "all":
         needed &= batch.advantages > 0
     computed = without_gradient(forward, own(needed), batch.mask, batch.old_logps.dtype)
     # Each row is computed by one rank and is 0 on the others.

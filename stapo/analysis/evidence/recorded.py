@@ -2,7 +2,8 @@
 
 Classes, of tokens as the token selection saw them (our choice of thresholds):
 
-- low probability: below tau_p, that of the method's selection where it has one, otherwise STAPO's 0.002
+- low probability: below tau_p, that of the method's selection where it has one, otherwise that of the
+  study's S2T (`Study.s2t`)
 - low entropy: below tau_h, the threshold of S2T in the same mini-batch. A mini-batch without a candidate
   has none; there it is the median of the training's thresholds, and in a training without any the 80th
   percentile of its tokens' entropies.
@@ -12,7 +13,7 @@ those that it retains a high one. So the class "low probability, low entropy, A 
 silences, or would silence under another method.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -38,11 +39,17 @@ class Recorded:
     method: str
     title: str
     """Title of the method."""
-    tau_p: float
+    s2t: Mapping[str, float | str]
+    """Arguments with which S2T silences tokens, or would silence them."""
     frame: pd.DataFrame
     """The records, with the column `seed`, the training seed."""
     sample: Sample
     tau_h: Array
+
+    @property
+    def tau_p(self) -> float:
+        """Probability below which a token is rare."""
+        return float(self.s2t["tau_p"])
 
     @property
     def silenced(self) -> Mask:
@@ -133,7 +140,7 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
                     size=size,
                     method=name,
                     title=method.title,
-                    tau_p=float(s2t_arguments(method)["tau_p"]),
+                    s2t=s2t_arguments(method),
                     frame=pd.concat(frames, ignore_index=True),
                     sample=sample_of(frames, prompts),
                     tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
@@ -149,19 +156,38 @@ def _thresholds(frame: pd.DataFrame) -> Array:
     if not missing.all():
         _, first = np.unique(frame["step"].to_numpy()[~missing], return_index=True)
         return np.where(missing, np.median(given[~missing][first]), given)
-    # The smallest entropy up to which that share of the weight lies.
+    return np.full(len(given), percentile(frame))
+
+
+def percentile(frame: pd.DataFrame) -> Array:
+    """Return the (1,) smallest entropy up to which `PERCENTILE` of the weight of some tokens lies."""
     ordered = frame.sort_values("entropy", kind="stable")
     reached = ordered["weight"].to_numpy(float).cumsum()
-    place = np.searchsorted(reached, PERCENTILE * reached[-1:])
-    return np.full(len(given), ordered["entropy"].to_numpy(float)[place])
+    found: Array = ordered["entropy"].to_numpy(float)[
+        np.searchsorted(reached, PERCENTILE * reached[-1:])
+    ]
+    return found
 
 
 def notes_of(found: Iterable[Recorded]) -> list[str]:
     """Return the sentences below every table of token records."""
     found = list(found)
-    notes = []
+    notes = [thresholds(found)]
     if not any(one.silenced.any() for one in found):
         notes.append(NO_SILENCED)
     if all(one.sample.trainings == 1 for one in found):
         notes.append(ONE_SEED)
     return notes
+
+
+def thresholds(found: Iterable[Recorded]) -> str:
+    """Return with which arguments S2T silences tokens, or would silence them, as a sentence."""
+    titles: dict[str, list[str]] = {}
+    for one in found:
+        text = f"tau_p {one.s2t['tau_p']:g}, q {one.s2t['quantile']:g} of "
+        text += "the candidates" if one.s2t["scope"] == "candidates" else "all tokens"
+        titles.setdefault(text, []).append(one.title)
+    if len(titles) == 1:
+        return f"S2T: {next(iter(titles))}."
+    parts = (f"{text} ({', '.join(dict.fromkeys(of))})" for text, of in titles.items())
+    return f"S2T: {'; '.join(parts)}."

@@ -15,7 +15,7 @@ import numpy as np
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Indices, share
-from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
+from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=120, title="Silenced tokens by position")
@@ -43,7 +43,8 @@ def make(artefacts: Artefacts) -> Any:
     missing = "" if any(one.silenced.any() for one in found) else f" {NO_SILENCED}"
     caption = (
         "Share of the tokens at a position that S2T silences, or would silence, with 95 % intervals. "
-        "Ranges of positions without a silenced token have no point, because a logarithmic axis has no 0."
+        "Ranges of positions without a silenced token have no point, because a logarithmic axis has no 0. "
+        f"{thresholds(found)}"
     )
     return charts.grid(panels, caption + missing, columns=2, share_y=True)
 

@@ -6,7 +6,7 @@ from typing import Any
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.frequencies import KINDS, SHOWN, Frequency, frequencies, paper_text
-from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
+from stapo.analysis.evidence.recorded import NO_SILENCED, recorded, thresholds
 from stapo.exhibits import Exhibit
 from stapo.text import shorten, visible
 
@@ -25,7 +25,8 @@ def make(artefacts: Artefacts) -> Any:
     missing = "" if any(one.silenced.any() for one in found) else f" {NO_SILENCED}"
     caption = (
         f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would silence, and "
-        f"among those that it retains, with 95 % intervals. {paper_text()} Words of a cloud are marked."
+        f"among those that it retains, with 95 % intervals. {paper_text()} Words of a cloud are marked. "
+        f"{thresholds(found)}"
     )
     return charts.grid(panels, caption + missing, columns=2)
 

@@ -17,6 +17,7 @@ COLUMNS: list[Column[Decided]] = [
     Column("Verdict", lambda row: row.verdict, text=True),
     Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
     Column("Reason", lambda row: row.reason, text=True),
+    Column("Rests on", lambda row: "; ".join(row.rests_on), text=True),
     Column("Size", lambda row: row.where, text=True),
     Column("Revision", lambda row: row.claim.revision, text=True),
     Column("Source of the claim", lambda row: confidence(row.claim.confidence), text=True),
