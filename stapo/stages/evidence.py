@@ -20,12 +20,15 @@ def all_results(of: Jobs) -> dict[str, Any]:
 def jobs(of: Jobs) -> Iterator[Job]:
     """Yield the one job."""
     study = of.study
-    primary = study.compare.endpoint if study.compare else None
-    endpoint = {"endpoint": primary} if primary else {}
+    # Settings of some studies alone: others keep the fingerprint that they had before there were these.
+    named = {
+        "endpoint": study.compare.endpoint if study.compare else None,
+        "disclosed": [one.model_dump() for one in study.disclosed],
+    }
     yield Job(
         "evidence",
         "",
-        {**shown(study), "cited": cited(of), **endpoint},
+        {**shown(study), "cited": cited(of), **{key: one for key, one in named.items() if one}},
         all_results(of),
         (
             *(
