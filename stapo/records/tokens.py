@@ -45,7 +45,8 @@ CHARACTERS = {"token": 64, "before": 1024, "after": 256}
 """Largest number of characters of a text; a half, a quarter and so on if the file would be too large."""
 
 METADATA_KEY = b"stapo"
-"""Key of the metadata, as JSON, in the parquet schema: `version`, and `vocab_size`, the number of logits."""
+"""Key of the metadata, as JSON, in the parquet schema: `version`; `vocab_size`, the number of logits; `s2t`,
+the arguments with which S2T silences tokens, or would silence them under another method."""
 
 SCHEMA = pa.schema(
     [
@@ -131,6 +132,12 @@ def _fault(table: pa.Table, about: bytes) -> str | None:
     size = found.get("vocab_size") if isinstance(found, dict) else None
     if table.num_rows and not (type(size) is int and size > 1):
         return "its metadata says no size of the vocabulary"
+    s2t = found.get("s2t") if isinstance(found, dict) else None
+    kinds = {"tau_p": (int, float), "quantile": (int, float), "scope": (str,)}
+    if s2t is not None and (
+        not isinstance(s2t, dict) or any(type(s2t.get(key)) not in of for key, of in kinds.items())
+    ):
+        return "its metadata says no arguments of S2T"
     for name in FINITE:
         if pc.any(pc.invert(pc.is_finite(table[name]))).as_py():
             return f"{name} is not finite everywhere"

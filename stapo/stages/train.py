@@ -35,8 +35,9 @@ def method_settings(method: Method) -> dict[str, Any]:
         found["selection"] = function_name(method.selection)
     else:
         del found["selection_sha256"]
-    if not method.s2t:
-        del found["s2t"]
+    # It changes what is counted and recorded, which says so, and no weights: another threshold of STAPO must
+    # not train all baselines again.
+    del found["s2t"]
     if (recipe := method.spec.recipe) > 1:
         found["selection_recipe"] = recipe
     return found

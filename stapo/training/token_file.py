@@ -47,7 +47,8 @@ def write_tokens(
         own = prompts[(line["step"] - 1) * prompts_per_step :]
         rows += _rows(line, decode, token, own, group_size)
     rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
-    about = {"version": VERSION, "vocab_size": lines[-1]["vocab_size"] if lines else None}
+    about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
+    about["version"] = VERSION
     schema = SCHEMA.with_metadata({METADATA_KEY: canonical(about).encode()})
     share = 1
     while True:

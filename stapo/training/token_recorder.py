@@ -159,6 +159,7 @@ class TokenRecorder:
         self.known = {
             "step": self.step,
             "vocab_size": self._vocab_size(),
+            "s2t": s2t_arguments(self.method),
             "entropy_threshold": threshold,
             "kind": sampled,
             "weight": weights,

@@ -2,8 +2,8 @@
 
 Classes, of tokens as the token selection saw them (our choice of thresholds):
 
-- low probability: below tau_p, that of the method's selection where it has one, otherwise that of the
-  study's S2T (`Study.s2t`)
+- low probability: below tau_p, that of the method's selection where it has one, otherwise that of the S2T
+  of the study that made the training (`Study.s2t`)
 - low entropy: below tau_h, the threshold of S2T in the same mini-batch. A mini-batch without a candidate
   has none; there it is the median of the training's thresholds, and in a training without any the 80th
   percentile of its tokens' entropies.
@@ -14,7 +14,7 @@ silences, or would silence under another method.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -40,7 +40,9 @@ class Recorded:
     title: str
     """Title of the method."""
     s2t: Mapping[str, float | str]
-    """Arguments with which S2T silences tokens, or would silence them."""
+    """Arguments with which S2T silences tokens, or would silence them, as they were recorded."""
+    is_studys: bool
+    """Whether they are this study's."""
     frame: pd.DataFrame
     """The records, with the column `seed`, the training seed."""
     sample: Sample
@@ -135,12 +137,16 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
             method, prompts = study.method(name), study.training_of(name).prompts_per_mini_batch
             runs = (TrainingRun(size, name, seed) for seed in study.run.seeds)
             frames = [tokens[run].assign(seed=run.seed) for run in runs]
+            # A training that another study made has that study's thresholds; before they were recorded,
+            # they were those of v5.
+            s2t = frames[0].attrs.get("s2t") or s2t_arguments(replace(method, s2t={}))
             found.append(
                 Recorded(
                     size=size,
                     method=name,
                     title=method.title,
-                    s2t=s2t_arguments(method),
+                    s2t=s2t,
+                    is_studys=s2t == s2t_arguments(method),
                     frame=pd.concat(frames, ignore_index=True),
                     sample=sample_of(frames, prompts),
                     tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
@@ -186,6 +192,9 @@ def thresholds(found: Iterable[Recorded]) -> str:
     for one in found:
         text = f"tau_p {one.s2t['tau_p']:g}, q {one.s2t['quantile']:g} of "
         text += "the candidates" if one.s2t["scope"] == "candidates" else "all tokens"
+        text += (
+            "" if one.is_studys else ", not those of this study, which did not make these trainings"
+        )
         titles.setdefault(text, []).append(one.title)
     if len(titles) == 1:
         return f"S2T: {next(iter(titles))}."

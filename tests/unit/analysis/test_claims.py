@@ -63,12 +63,16 @@ def entropy(world, run):
 
 def records(world, run):
     quantile = {TRUE: 0.01, FALSE: 0.9, NOISE: (0.0001, 0.1, 0.9)[run.seed]}[world]
+    # STAPO's quantiles minus those of the baselines, at 80 % and at 95 %.
+    gaps = {TRUE: (0, 0.5), FALSE: (0.5, -0.5)}
+    gaps[NOISE] = ((0, -0.5), (0.4, 0.5), (-0.3, 0.5))[run.seed]
+    low, high = gaps[world] if run.method in STAPOS else (0, 0)
     few = {TRUE: STEPS, FALSE: 0, NOISE: (0, STEPS, STEPS)[run.seed]}[world]
     return [
         {
             "step": step + 1,
             "entropy": float(value),
-            "entropy_quantiles": {"0.5": 0.0, "0.8": quantile, "0.95": 1.0},
+            "entropy_quantiles": {"0.5": 0.0, "0.8": quantile + low, "0.95": 1.0 + high},
             "silenced_fraction": 5e-5 if step < few else 2e-4,
             "num_tokens": 10**6,
         }
@@ -195,10 +199,25 @@ def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
         assert f"{verdict} {counted.count(verdict)}" in grid.caption
 
 
+def test_a_verdict_names_what_it_rests_on(raw_study, tmp_path):
+    late = "seed 2 was added later"
+    change = {"disclosed": [{"text": late}, {"text": "chosen by it", "claims": ["stapo-stays"]}]}
+    rows = {
+        row.claim.id: row.rests_on
+        for row in verdicts(finished(raw_study, tmp_path, TRUE, **change))
+        if row.claim.method != "stapo-v2"
+    }
+    inferred = paper()["inferred"]["grpo"]
+    assert rows["stapo-stays"] == ["the limit is our choice", late, "chosen by it"]
+    assert rows["grpo-collapses"] == ["the limit is our choice", inferred, late]
+    assert rows["stapo-above-baselines-t1.0"] == [inferred, late]
+    assert rows["gain-v5-8B"] == []  # not measured
+
+
 def claim(rule, *limits, about="method"):
     return Claim(
         id="c", text="t", revision="r", method="stapo", confidence="H", about=about,
-        quantity="gain", arguments={}, rule=rule, limits=limits,
+        quantity="gain", arguments={}, rule=rule, limits=limits, is_limit_ours=False, against_baselines=False,
     )  # fmt: skip
 
 
@@ -208,7 +227,7 @@ def claim(rule, *limits, about="method"):
         ("above", [0], [(1, 2)], [(-2, -1), (0, 0)], [(-1, 1), (0, 1)]),
         ("below", [0.1], [(0.01, 0.05)], [(0.2, 0.5)], [(0.05, 0.2)]),
         ("within", [-3, 3], [(-1, 2)], [(4, 9), (-9, -4)], [(-9, 9), (2, 4)]),
-        ("equals", [7.13], [(3, 9)], [(8, 9), (-9, -8)], [(-1, 9)]),
+        ("equals", [7.13, 1.8], [(6, 8)], [(9, 10), (-9, -8)], [(-1, 9), (3, 9)]),
     ],
 )
 def test_a_rule_decides_in_three_directions(rule, limits, holds, refuted, is_open):
@@ -247,10 +266,13 @@ def test_the_file_of_claims_is_complete_and_states_the_papers_numbers():
             assert one.revision == of
         stated = paper()["headline"].get(one.revision, {})
         if one.quantity == "headline":
-            assert one.limits == (stated["means"][one.arguments["decoding"]],)
+            assert one.limits[0] == stated["means"][one.arguments["decoding"]]
         if one.quantity == "gain_at_size":
             gains = stated["gains"][one.arguments["decoding"]]
-            assert one.limits == (gains[one.arguments["size"]],)
+            assert one.limits[0] == gains[one.arguments["size"]]
+        if one.rule == "equals":
+            assert one.limits[1] == pytest.approx(one.limits[0] / 4, rel=0.05)
+            assert one.is_limit_ours
         if one.quantity == "entropy_range":
             assert one.limits == (COLLAPSE, EXPLOSION)
     limits = {one.limits for one in found if "entropy" in one.quantity}

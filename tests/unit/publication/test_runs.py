@@ -1,8 +1,12 @@
 """What the commands of trainings say, against the study that is published."""
 
+import copy
+
 import pytest
 
-from stapo.publication.runs import command_faults
+from stapo.canonical import fingerprint
+from stapo.publication.runs import command_faults, is_earlier
+from stapo.stages import jobs_of
 from stapo.study import merge, parse_study
 
 EARLIER = ["train", "--size", "tiny", "--method", "stapo", "--seed", "0", "--study", "s"]
@@ -33,3 +37,22 @@ def test_a_command_contradicts_the_study_or_not(raw_study, changes, command, las
     started = None if changes is None else merge(raw_study, changes)
     attempt = {"command": ["stapo", *command], "study": started}
     assert list(command_faults(study, run, attempt, last)) == ([fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda config: config["method"].pop("dual_clip"), True),
+        (lambda config: config["training"].update(learning_rate=0.5), False),
+        (lambda config: config["method"].update(unknown=1), False),
+        (lambda config: None, False),  # of this version
+    ],
+)
+def test_a_training_of_an_earlier_version_has_today_s_settings_without_some(
+    raw_study, change, expected
+):
+    study = parse_study(raw_study)
+    job = jobs_of(study).one("train", next(study.runs()))
+    config = copy.deepcopy(job.config)
+    change(config)
+    assert is_earlier({"config": config, "fingerprint": fingerprint(config)}, job) == expected

@@ -185,6 +185,11 @@ def test_token_records_without_a_meaning_are_damage(recorded, tmp_path):
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
         with pytest.raises(DamagedFileError, match="vocabulary"):
             tokens.read_token_file(tmp_path / "t")
+    for s2t in (1, {}, {"tau_p": "x", "quantile": 0.5, "scope": "all"}):
+        about = json.dumps({"vocab_size": V, "s2t": s2t}).encode()
+        pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
+        with pytest.raises(DamagedFileError, match="arguments of S2T"):
+            tokens.read_token_file(tmp_path / "t")
 
 
 def test_token_records_are_read_as_written_and_unknown_tops_are_no_damage(recorded, tmp_path):

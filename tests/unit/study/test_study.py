@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stapo.exhibits import figure_names
-from stapo.methods import METHODS
+from stapo.methods import METHODS, s2t_arguments
 from stapo.publication.folder import published_study
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
@@ -141,7 +141,7 @@ OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
         ({"methods": {"stapo": {"training": {"group_size": 16}}}}, {"stapo"}),
         ({"methods": {"stapo": {"title": "Ours"}}}, set()),
         ({"training": {"steps": 8}}, BOTH),
-        ({"training": {"statistics": "current"}}, {"stapo"}),
+        ({"training": {"statistics": "current"}}, BOTH),
         ({"training": OWN}, BOTH),
         ({"training": {"overlong_buffer_tokens": 8}}, BOTH),
         ({"training": {"token_records_mb": 5, "checkpoint_every": 7}}, set()),
@@ -159,6 +159,35 @@ def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
         run = TrainingRun("tiny", method, 0)
         made_by = [jobs_of(study).one("train", run).fingerprint for study in (before, after)]
         assert (made_by[0] != made_by[1]) == (method in changed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"tau_p": 0.002, "quantile": 0.75, "scope": "candidates"}),
+        ({"methods": {"stapo": {"tau_p": 0.001}}}, {"tau_p": 0.001}),
+        # Another variant leaves the trainings of the baselines as they are.
+        (
+            {
+                "methods": {"wide": {"base": "stapo", "tau_p": 0.05}},
+                "run": {"methods": ["justrl", "wide"]},
+                "compare": {"target": "wide", "baselines": ["justrl"]},
+            },
+            {"tau_p": 0.002},
+        ),
+        ({"run": {"methods": ["justrl", "stapo-v2"]}}, {"quantile": 0.8, "scope": "all"}),
+    ],
+)
+def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes, expected):
+    studies = parse_study(raw_study), parse_study(merge(raw_study, changes))
+    found = s2t_arguments(studies[1].method("justrl"))
+    assert {key: found[key] for key in expected} == expected
+    run = TrainingRun("tiny", "justrl", 0)
+    made_by = [jobs_of(study).one("train", run).fingerprint for study in studies]
+    assert made_by[0] == made_by[1]
+    # A threshold of one's own stays.
+    own = studies[1].method("full-mask")
+    assert s2t_arguments(own)["tau_p"] == own.arguments["tau_p"]
 
 
 def test_only_commits_and_checksums_are_silent(raw_study):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stapo.analysis.evidence.quadrants import NAMES, masks, quadrants
-from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded
+from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, thresholds
 from stapo.analysis.evidence_tables import evidence_table
 
 
@@ -39,6 +39,18 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
                 last = positive.name == NAMES[-1]
                 assert np.isnan(positive.against.value) == last
                 assert last or positive.against.value == pytest.approx(gap, abs=1e-3)
+
+
+def test_thresholds_are_those_that_were_recorded(complete):
+    one = recorded(complete[0])[0]
+    text = "tau_p 0.002, q 0.75 of the candidates"
+    assert thresholds([one]) == f"S2T: {text}."
+    other = dataclasses.replace(one, s2t={**one.s2t, "tau_p": 0.01}, is_studys=False, title="Other")
+    assert one.rare.sum() <= other.rare.sum()
+    said = thresholds([one, other])
+    assert said.startswith(
+        f"S2T: {text} ({one.title}); tau_p 0.01, q 0.75 of the candidates, not those of"
+    )
 
 
 def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
