@@ -107,8 +107,9 @@ def _mappings(schema: Schema, path: str, several: bool = False) -> Iterator[tupl
 
 
 def _values(schema: Schema) -> list[Schema]:
-    """Return the schemas of the values of a mapping from names that a study chooses."""
+    """Return the schemas of the values of a mapping from names that a study chooses, or of a list."""
     found = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+    found += [one for one in [schema.get("items")] if isinstance(one, Mapping) and "$ref" in one]
     return [one for one in found if isinstance(one, Mapping)]
 
 
@@ -144,6 +145,8 @@ def _kind(schema: Schema) -> str:
         return " or ".join(f"`{one}`" for one in schema["enum"])
     if schema["type"] == "array":
         items = schema["items"]
+        if "$ref" in items:
+            return "list of sections"
         kind = PLURALS[items["type"]]
         return ", ".join([f"list of {kind}", *_bounds(items), *_bounds(schema)])
     if values := _values(schema):

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
+from stapo.exhibits import figure_names, table_names
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
@@ -147,7 +148,6 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
-    is_old = bool(earlier(results))
     for path in sorted(belongs.files | there.keys() | expected.keys()):
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
@@ -156,13 +156,28 @@ def file_errors(results: Results) -> Errors:
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
-            # Tables and figures that this version added: see `_notes`.
-            if path in expected or not (is_old and path.startswith(("tables/", "figures/"))):
+            if path in expected or Path(path).stem not in unknown_exhibits(results):
                 yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
             yield f"{path}: changed since {SUMS} was written"
+
+
+def unknown_exhibits(results: Results) -> list[str]:
+    """Return the tables of evidence and figures that the folder has in no format, and that no checksum names.
+
+    An earlier version did not have them.
+    """
+    places = (f"{folder}/{{}}." for folder in ("tables", "figures"))
+    names = zip(places, (table_names(results.study), figure_names(results.study)), strict=True)
+    known = results.files.keys() | results.sums.keys()
+    return [
+        name
+        for place, found in names
+        for name in found
+        if not any(path.startswith(place.format(name)) for path in known)
+    ]
 
 
 def provenance_errors(results: Results) -> Errors:
@@ -216,8 +231,10 @@ def _notes(results: Results) -> Errors:
     if old := earlier(results):
         yield (
             f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
-            "settings but for some that it did not know; tables and figures added since may be missing"
+            "settings but for some that it did not know"
         )
+    if unknown := unknown_exhibits(results):
+        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
     if results.is_summary:
         yield SUMMARY
     else:

@@ -89,7 +89,10 @@ class Study(Strict):
         They are those of `stapo` in this study; of `stapo-v2` if that is run and `stapo` is not.
         """
         is_v2 = "stapo-v2" in self.run.methods and "stapo" not in self.run.methods
-        return self._resolve("stapo-v2" if is_v2 else "stapo").arguments
+        name = "stapo-v2" if is_v2 else "stapo"
+        line = self.lineage(name)
+        # In a cycle, which is a fault of the study, there is nothing to resolve.
+        return self._resolve(name).arguments if len({*line}) == len(line) else {}
 
     def title(self, name: str) -> str:
         """Return the title of a table's row: of a method, or of the base model."""

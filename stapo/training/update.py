@@ -19,7 +19,7 @@ from stapo.methods import Method
 from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
-from stapo.study.code import SEED, found_path, load
+from stapo.study.code import SEED, found_path, load, named
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.own_functions import own_function
@@ -126,8 +126,8 @@ def _require_same(keep: Tensor, method: Method, ranks: Ranks) -> None:
     keeping = ranks.sum(keep.float())
     if ((keeping > 0) & (keeping < ranks.number)).any():
         raise ValueError(
-            f"{method.selection}: keeps other tokens on other ranks; let it depend on its arguments alone, "
-            "and draw random numbers with the argument seed"
+            f"{named(method.selection)}: keeps other tokens on other ranks; let it depend on its arguments "
+            "alone, and draw random numbers with the argument seed"
         )
 
 
@@ -172,10 +172,14 @@ def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
         if isinstance(keep, Tensor):
             found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
         if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
-            raise ValueError(f"{reference}: expected {wanted}, found {found}; fix the function")
+            raise ValueError(
+                f"{named(reference)}: expected {wanted}, found {found}; fix the function"
+            )
         assert isinstance(keep, Tensor)
         if (keep & ~mask).any():
-            raise ValueError(f"{reference}: keeps positions outside mask; return `mask & ...`")
+            raise ValueError(
+                f"{named(reference)}: keeps positions outside mask; return `mask & ...`"
+            )
         return keep
 
     return select, SEED in inspect.signature(function).parameters

@@ -136,7 +136,8 @@ def test_kinds_are_of_the_policy_that_the_selection_reads(
     behaviour = batch["old_per_token_logps"], batch["old_entropies"]
     current = statistics_of(plain, batch)
     positive = torch.tensor(ADVANTAGES).unsqueeze(1) > 0
-    read = {"none": torch.zeros_like(positive), "positive": positive, "all": positive | True}
+    # Candidates are counted by the current policy under every method.
+    read = {"none": positive, "positive": positive, "all": positive | True}
     reads = read[method.reads] & (statistics == "current")
     seen = [torch.where(reads, new, old) for new, old in zip(current, behaviour, strict=True)]
     tau_p = method.selection_args.get("tau_p", 0.002)

@@ -10,6 +10,7 @@ from stapo.analysis.evidence.cases import cases, context_of, literal, top_text
 from stapo.analysis.evidence.estimates import sample_of
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.analysis.evidence.tokens import PLACE, token_rows
+from stapo.methods import STAPO
 
 
 def test_cases_are_the_largest_norms_and_others_at_random(artefacts):
@@ -30,7 +31,9 @@ def test_tokens_are_drawn_in_proportion_to_their_weights():
         {"seed": 0, "step": 1, "prompt": places, "response": 0, "position": 0, "kind": "other",
          "weight": np.where(places % 2, 3.0, 1.0)}
     )  # fmt: skip
-    one = Recorded("8B", "m", "M", 0.002, frame, sample_of([frame], 4000), np.zeros(4000))
+    one = Recorded(
+        "8B", "m", "M", STAPO.arguments, True, frame, sample_of([frame], 4000), np.zeros(4000)
+    )
     drawn = one.drawn(np.ones(4000, bool))
     # Three of four draws, with a standard error of 0.022.
     assert (drawn[:400] % 2).mean() == pytest.approx(0.75, abs=0.06)
