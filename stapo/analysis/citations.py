@@ -7,8 +7,6 @@ from stapo import paths
 from stapo.files import replace_file
 from stapo.methods import METHODS
 from stapo.reference import bibliography, citations
-from stapo.stages import jobs_of
-from stapo.stages.evidence import cited as uses_of
 from stapo.study import Study
 
 
@@ -31,7 +29,7 @@ def references(study: Study) -> str:
 
 def _cited(study: Study) -> Iterator[tuple[str, list[str]]]:
     """Yield what a study uses with its references, as keys or entries; what is its own has none."""
-    known, uses = citations(), uses_of(jobs_of(study))
+    known, uses = citations(), study.cited()
     own = {name: [one.bibtex] for name, one in METHODS.items() if one.bibtex}
     yield "the suite", known["always"]
     for kind in ("methods", "benchmarks"):

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from stapo.files import replace_directory, write_json
 from stapo.hub import with_retries
-from stapo.models.template import template_text
+from stapo.models.template import RAW_TEMPLATE, template_text
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.study import StudyError, model_folder
@@ -21,8 +21,6 @@ HUB_FILES = [*FILES]
 """Files to download."""
 SOURCE = model_folder.SOURCE
 """File with the origin of a Hub model: repository, requested revision, commit."""
-RAW_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""Chat template that is the question alone."""
 TEMPLATE_FILE = "chat_template.jinja"
 """File that Transformers prefers to the template in tokenizer_config.json."""
 

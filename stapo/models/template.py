@@ -15,6 +15,9 @@ ADDRESS = "https://raw.githubusercontent.com"
 FIELDS = ("question", "gold_answer", "llm_response")
 SECONDS = 30.0
 
+RAW_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""Chat template that is the question alone."""
+
 
 def template_text(template: Template) -> str:
     """Return the text of a template, from the cache or from GitHub.

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from stapo.bars import bar, only_ours
 from stapo.models.arithmetic import VOCABULARY, Problem, sloppy_solution, training_problems
-from stapo.models.base import RAW_TEMPLATE
 from stapo.models.shapes import HEAD_SIZE
+from stapo.models.template import RAW_TEMPLATE
 from stapo.study.sources import TinyModel
 
 CONTEXT = 96

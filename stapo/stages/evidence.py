@@ -28,7 +28,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
     yield Job(
         "evidence",
         "",
-        {**shown(study), "cited": cited(of), **{key: one for key, one in named.items() if one}},
+        {**shown(study), "cited": study.cited(), **{key: one for key, one in named.items() if one}},
         all_results(of),
         (
             *(
@@ -40,20 +40,6 @@ def jobs(of: Jobs) -> Iterator[Job]:
             paths.REFERENCES.format(study=study.name),
         ),
     )
-
-
-def cited(of: Jobs) -> dict[str, Any]:
-    """Return what determines which references a study has: methods, benchmarks, repositories on the Hub."""
-    study = of.study
-    models = [study.models[size] for size in study.run.sizes]
-    asked: list[Any] = [*models, study.data, study.evaluation.verifier]
-    engines = {study.evaluation.backend, study.training.rollouts}
-    return {
-        "methods": [*dict.fromkeys(study.origin_of(name) for name in study.run.methods)],
-        "benchmarks": study.evaluated(),
-        "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
-        "vllm": not engines <= {"hf", "transformers"},
-    }
 
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
