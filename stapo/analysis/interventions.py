@@ -221,6 +221,25 @@ def lemma_signs(artefacts: Artefacts, checkpoint: Checkpoint) -> Interval:
     return _over_repetitions([100 * float(((x > 0) == (y > 0)).mean()) for x, y in pairs])
 
 
+def covariance_signs(artefacts: Artefacts, checkpoint: Checkpoint) -> tuple[int, int]:
+    """Return in how many repetitions -Cov(log p, p A) has the sign of the mean change, and their number.
+
+    The covariance, and the mean of the entropy change, are over the tokens of a rollout.
+
+    Source: arXiv 2505.22617, for a softmax policy; that it is the covariance form of STAPO v1 to v3 is our
+    reading.
+    """
+    right = total = 0
+    for _, own in artefacts.intervention(checkpoint).tokens.groupby("repetition"):
+        logps, entropies, after, advantages = (
+            own[name].to_numpy(float) for name in ("logp", "entropy", "entropy_after", "advantage")
+        )
+        predicted = -float(np.cov(logps, np.exp(logps) * advantages)[0, 1])
+        right += (predicted > 0) == (float((after - entropies).mean()) > 0)
+        total += 1
+    return right, total
+
+
 def _over_repetitions(found: Sequence[float]) -> Interval:
     known = [one for one in found if not isnan(one)]
     return mean_of_seeds(known) if known else Interval(nan, nan, nan)

@@ -89,7 +89,10 @@ def _lemma(artefacts: Artefacts, checkpoint: Checkpoint) -> str:
             (effects.lemma_signs, ".0f"),
         )
     )
+    right, total = effects.covariance_signs(artefacts, checkpoint)
     return (
         f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "
-        f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %."
+        f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %. The "
+        f"covariance form, -Cov(log p, p A), has the sign of the mean change in {right} of {total} "
+        "repetitions."
     )

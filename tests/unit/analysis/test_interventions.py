@@ -104,6 +104,18 @@ def test_tokens_that_obey_the_lemma_have_its_correlation(study, tmp_path, sign):
     assert effects.lemma_sizes(artefacts, FIRST).value == pytest.approx(1, abs=0.01)
     # A predicted change below the resolution of single precision has no sign.
     assert effects.lemma_signs(artefacts, FIRST).value == pytest.approx(50 + 50 * sign, abs=2)
+    # By a plain loop over the recorded tokens.
+    right, total = effects.covariance_signs(artefacts, FIRST)
+    tokens, expected = artefacts.intervention(FIRST).tokens, 0
+    for number in {*tokens["repetition"]}:
+        rows = [row for row in tokens.itertuples() if row.repetition == number]
+        x = [row.logp for row in rows]
+        y = [math.exp(row.logp) * row.advantage for row in rows]
+        mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+        covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+        change = sum(row.entropy_after - row.entropy for row in rows)
+        expected += (-covariance > 0) == (change > 0)
+    assert (right, total) == (expected, len({*tokens["repetition"]}))
 
 
 def test_figures_and_table_show_what_was_made_up(study, tmp_path):
