@@ -1,4 +1,4 @@
-"""Numbers of a results folder, computed again by plain loops from the documentation alone, not from the code."""
+"""Numbers of a results folder by plain loops, written from the documentation alone and not from the code."""
 
 import csv
 import json
