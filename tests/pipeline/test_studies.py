@@ -1,5 +1,6 @@
 """Studies that come with the project expand into the jobs that they should, without running any."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ from studies import studies
 from world import STATES, World
 
 from stapo.canonical import canonical
+from stapo.publication.runs import is_earlier
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
 from stapo.study import StudyError, parse_study, read_study
@@ -128,5 +130,7 @@ def test_what_check_passes_passes_snakemake(tmp_path):
 def test_fingerprints_of_trainings_are_those_of_finished_results():
     """A changed one would train anew what has been trained; raise a recipe where that is meant."""
     for job in jobs_of(read_study(STUDIES / "miniature.yaml")).all("train"):
-        record = (ROOT / job.outputs[-1]).read_text()
-        assert f'"fingerprint": "{job.fingerprint}"' in record, job.name
+        record = json.loads((ROOT / job.outputs[-1]).read_text())
+        # 20-Entropy resolves ties in another way since then.
+        ties = job.settings["method"].get("selection_recipe") == 2
+        assert is_earlier(record, job) if ties else record["fingerprint"] == job.fingerprint
