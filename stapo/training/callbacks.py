@@ -6,8 +6,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object
 from tqdm import tqdm
 from transformers import TrainerCallback
 
@@ -83,8 +83,7 @@ class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop all ranks after this step, with a checkpoint of it."""
-        # Ranks may get a signal at different steps, or not at all.
-        self.asked = any(gather_object([self._signalled]))
+        self.asked = _any_rank(self._signalled)
         if self.asked:
             control.should_training_stop = control.should_save = True
             say(f"told to stop: saving step {state.global_step}")
@@ -93,6 +92,16 @@ class StopBetweenSteps(TrainerCallback):  # type: ignore[misc]
         """Wait for all ranks: after the first one has ended, the launcher kills those that still save."""
         if self.asked:
             PartialState().wait_for_everyone()
+
+
+def _any_rank(asked: bool) -> bool:
+    """Return whether any rank was signalled: ranks may get a signal at different steps, or not at all."""
+    state = PartialState()
+    if state.num_processes == 1:
+        return asked
+    flag = torch.tensor(float(asked), device=state.device)
+    torch.distributed.all_reduce(flag)
+    return bool(flag > 0)
 
 
 class KeepWeights(TrainerCallback):  # type: ignore[misc]
