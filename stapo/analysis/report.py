@@ -45,7 +45,7 @@ SECTIONS = {
 """Anchor of a section -> its heading, in the order of the page."""
 ELSEWHERE = ("verdicts", "hyperparameters")
 """Tables of evidence that other sections show."""
-OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason", "Size", "Revision")
+OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "Size", "Revision")
 """Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""

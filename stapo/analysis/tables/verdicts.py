@@ -12,12 +12,18 @@ from stapo.reference import confidence
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=10, title="The paper's claims")
+
+
+def _reason(row: Decided) -> str:
+    """Return the reason of a verdict, and what a reader has to grant."""
+    return row.reason + (f" Rests on: {'; '.join(row.rests_on)}." if row.rests_on else "")
+
+
 COLUMNS: list[Column[Decided]] = [
     Column("Claim", lambda row: row.claim.text, text=True),
     Column("Verdict", lambda row: row.verdict, text=True),
     Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
-    Column("Reason", lambda row: row.reason, text=True),
-    Column("Rests on", lambda row: "; ".join(row.rests_on), text=True),
+    Column("Reason, and what it rests on", _reason, text=True),
     Column("Size", lambda row: row.where, text=True),
     Column("Revision", lambda row: row.claim.revision, text=True),
     Column("Source of the claim", lambda row: confidence(row.claim.confidence), text=True),
