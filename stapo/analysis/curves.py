@@ -185,6 +185,7 @@ def over_steps(
     label: str,
     log: bool = False,
     reference: tuple[float, str] | None = None,
+    more: str = "",
 ) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
 
@@ -197,6 +198,7 @@ def over_steps(
         label: label of the vertical axis, with the unit.
         log: whether that axis is logarithmic.
         reference: height and label of a horizontal line.
+        more: end of the caption.
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
@@ -211,6 +213,7 @@ def over_steps(
             " A logarithmic axis has no 0: where a value is 0, its line has a gap, and a method in which "
             "all are 0 is left out."
         )
+    caption += more
     return charts.grid(
         [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],
         caption,

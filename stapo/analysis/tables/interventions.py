@@ -65,6 +65,9 @@ def _notes(artefacts: Artefacts) -> Iterator[str]:
         f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
         "other rows: differences from it."
     )
+    method = study.method(study.interventions.method)
+    arguments = ", ".join(f"{name} {value}" for name, value in method.arguments.items())
+    yield f"{method.title} silences with {arguments or 'no arguments'}."
     yield f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {effects.RULE}"
     for effect in found.effects:
         title = title_of(study, effect.checkpoint)
