@@ -29,13 +29,13 @@ MOUNT = ["mount", "-t", "tmpfs", "-o"]
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system that is made as small or as large as a test wants."""
-    path = tmp_path / "small"
+    path, before = tmp_path / "small", Path.cwd()
     path.mkdir()
     tried = subprocess.run([*MOUNT, "size=1g", "tmpfs", path], check=False, capture_output=True)
     if tried.returncode:
         pytest.skip("may not mount a file system")
     yield path
-    os.chdir("/")
+    os.chdir(before)
     subprocess.run(["umount", "--lazy", path], check=True)
 
 

@@ -266,5 +266,6 @@ def test_the_order_of_keys_changes_nothing_that_was_made(tmp_path):
         (["--workflow-profile", "mime"], False),
     ],
 )
-def test_a_profile_that_snakemake_would_ignore_is_refused(arguments, known):
+def test_a_profile_that_snakemake_would_ignore_is_refused(monkeypatch, arguments, known):
+    monkeypatch.chdir(ROOT)
     assert (runs.profile_fault(["snakemake", *arguments], ROOT) is None) == known

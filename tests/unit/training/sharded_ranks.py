@@ -19,6 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from training_jobs import run
 from two_ranks import completions, rewards
 
+from stapo.training.run import leave
 from stapo.training.trainer import StapoTrainer
 
 TENSORS, FACTS = "tensors.safetensors", "facts.json"
@@ -70,6 +71,7 @@ def main(world: str, out: str) -> None:
     if os.environ["RANK"] == "0":
         save_file({k: v.contiguous() for k, v in saved.items()}, Path(out) / TENSORS)
         (Path(out) / FACTS).write_text(json.dumps(found))
+    leave()
 
 
 if __name__ == "__main__":

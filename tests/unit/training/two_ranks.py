@@ -23,6 +23,7 @@ from training_jobs import run, with_settings
 from trl.generation.vllm_generation import VLLMGeneration
 
 from stapo.training import update as update_module
+from stapo.training.run import leave
 from stapo.training.trainer import StapoTrainer
 
 CASES: dict[str, dict[str, Any]] = {
@@ -106,6 +107,8 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
             run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])
         if os.environ.get("RANK", "0") == "0":
             save_file({k: v.contiguous() for k, v in saved.items()}, directory / SAVED)
+    # As a training does: threads of a connection that is open at exit may end a process with a signal.
+    leave()
 
 
 if __name__ == "__main__":
