@@ -163,6 +163,18 @@ def accuracy_label(study: Study, benchmarks: list[str]) -> str:
     return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
 
 
+def accuracy_line(
+    study: Study, run: TrainingRun, shares: Mapping[Checkpoint, float]
+) -> dict[int, float]:
+    """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
+    line = {0: 100 * shares[Checkpoint(run.size)]}
+    for step in (*study.kept_steps(), study.training.steps):
+        name = study.checkpoint(run.size, run.method, run.seed, step)
+        if name in shares:
+            line[step] = 100 * shares[name]
+    return line
+
+
 def accuracies(
     study: Study, size: str, shares: Mapping[Checkpoint, float]
 ) -> Iterator[dict[str, Any]]:
@@ -170,11 +182,8 @@ def accuracies(
     for method in study.run.methods:
         lines = {}
         for seed in study.run.seeds:
-            line = {0: shares[Checkpoint(size)]}
-            for step in (*study.kept_steps(), study.training.steps):
-                if (name := study.checkpoint(size, method, seed, step)) in shares:
-                    line[step] = shares[name]
-            lines[seed] = [100 * share for share in line.values()]
+            line = accuracy_line(study, TrainingRun(size, method, seed), shares)
+            lines[seed] = line.values()
         yield from with_mean(lines, [*line], study.method(method).title)
 
 

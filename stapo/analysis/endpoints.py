@@ -12,8 +12,8 @@ import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import of_trainings
-from stapo.analysis.curves import moving_mean, shares_of, values_of, width_of
-from stapo.analysis.stability import COLLAPSE, entropy_numbers, late_curve, warm_up_steps
+from stapo.analysis.curves import accuracy_line, shares_of, values_of
+from stapo.analysis.stability import entropies, late_curve
 from stapo.evaluation.statistics import (
     Interval,
     detectable_between,
@@ -21,7 +21,7 @@ from stapo.evaluation.statistics import (
     exact_p_value,
     mean_of_seeds,
 )
-from stapo.study import Checkpoint, TrainingRun
+from stapo.study import TrainingRun
 
 Values = dict[TrainingRun, float]
 EXACT = 10
@@ -85,28 +85,18 @@ def _curve(artefacts: Artefacts) -> Values:
         return {}
     shares, found = shares_of(artefacts, *curve), {}
     for run in study.runs():
-        steps = [0, *study.kept_steps(), study.training.steps]
-        points = {
-            step: study.checkpoint(run.size, run.method, run.seed, step) for step in steps if step
-        }
-        known = {0: shares[Checkpoint(run.size)]} | {
-            step: shares[checkpoint] for step, checkpoint in points.items() if checkpoint in shares
-        }
-        area = np.trapezoid([100 * share for share in known.values()], [*known])
-        found[run] = float(area) / max(known)
+        line = accuracy_line(study, run, shares)
+        found[run] = float(np.trapezoid([*line.values()], [*line])) / max(line)
     return found
 
 
 def _until_collapse(artefacts: Artefacts) -> Values:
     """Return the share of the steps before the entropy collapses in percent; 100 if it never does."""
     study, found = artefacts.study, {}
-    warm_up = warm_up_steps(study)
-    for run in study.runs():
-        entropy = values_of(artefacts, run, "entropy")
-        numbers = entropy_numbers(entropy, warm_up)
-        smooth = moving_mean(entropy[warm_up:], width_of(len(entropy)))
-        below = np.flatnonzero(smooth < COLLAPSE * max(numbers.start, numbers.level))
-        found[run] = 100.0 * (warm_up + below[0]) / len(entropy) if len(below) else 100.0
+    for size in study.run.sizes:
+        for method in study.run.methods:
+            for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True):
+                found[TrainingRun(size, method, seed)] = 100.0 * one.before_collapse
     return found
 
 

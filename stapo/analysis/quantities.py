@@ -15,7 +15,7 @@ from stapo.analysis.curves import accuracy_label, values_of
 from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
-from stapo.analysis.evidence.recorded import Recorded, percentile, recorded
+from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
 from stapo.analysis.stability import entropies
 from stapo.analysis.table import Interval, scaled, with_interval
 from stapo.evaluation.statistics import (
@@ -34,7 +34,6 @@ from stapo.reference import paper
 from stapo.study import Study, TrainingRun
 from stapo.study.families import families
 
-PERCENTILE = 0.8
 POOLED = 100_000
 """Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1

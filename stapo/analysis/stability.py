@@ -36,6 +36,8 @@ class EntropyNumbers:
     """Minimum of the moving mean after the warm-up / the higher one of start and level."""
     highest: float
     """Maximum of the moving mean after the warm-up / the lower one of start and level."""
+    before_collapse: float
+    """Share of the steps before the moving mean falls below `COLLAPSE` of the higher one; 1: never."""
 
 
 def warm_up_steps(study: Study) -> int:
@@ -50,6 +52,7 @@ def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
     smooth = moving_mean(after, width_of(steps))
     first = (entropy[: ceil(START * steps)], after[: ceil(WARM_UP * steps)])
     start, level, mean = (float(part.mean()) for part in (*first, smooth))
+    below = np.flatnonzero(smooth < COLLAPSE * max(start, level))
     return EntropyNumbers(
         start=start,
         level=level,
@@ -57,6 +60,7 @@ def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
         spread=_ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
         lowest=_ratio(float(smooth.min()), max(start, level)),
         highest=_ratio(float(smooth.max()), min(start, level)),
+        before_collapse=float(warm_up + below[0]) / steps if len(below) else 1.0,
     )
 
 

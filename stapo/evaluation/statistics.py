@@ -21,6 +21,8 @@ RESAMPLES = 10_000
 TIE = 1e-12
 """Differences that are closer are equal: they were rounded differently."""
 LEVEL = 0.95
+DETECTABLE = 2.80
+"""Standard errors of the smallest detectable difference: 1.96 for a level of 5 % and 0.84 for 80 % power."""
 NORMAL = 1.959964
 """97.5 % quantile of the standard normal distribution."""
 
@@ -183,7 +185,7 @@ def detectable_between(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the difference of means that is found with a power of 80 % at 5 %, nan for one value each."""
     if min(len(ours), len(theirs)) == 1 or not all(map(isfinite, (*ours, *theirs))):
         return nan
-    return 2.80 * sqrt(sum(_mean_and_squared_error(values)[1] for values in (ours, theirs)))
+    return DETECTABLE * sqrt(sum(_mean_and_squared_error(values)[1] for values in (ours, theirs)))
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -248,8 +250,7 @@ def paired_difference(
     # The observed value counts as a draw, so that no p-value is 0.
     p_value = min(1.0, (beyond + 1) / (RESAMPLES + 1))
     bounds = interval(value, draws)
-    # 2.80 standard errors: 1.96 for the level of 5 % plus 0.84 for a power of 80 %.
-    detectable = 2.80 * float(draws.std())
+    detectable = DETECTABLE * float(draws.std())
     return Difference(value, bounds.low, bounds.high, p_value, questions, detectable)
 
 

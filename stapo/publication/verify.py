@@ -148,6 +148,7 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
+    unknown = unknown_exhibits(results)
     for path in sorted(belongs.files | there.keys() | expected.keys()):
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
@@ -156,7 +157,7 @@ def file_errors(results: Results) -> Errors:
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
-            if path in expected or Path(path).stem not in unknown_exhibits(results):
+            if path in expected or path.rpartition(".")[0] not in unknown:
                 yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
@@ -167,17 +168,13 @@ def file_errors(results: Results) -> Errors:
 def unknown_exhibits(results: Results) -> list[str]:
     """Return the tables of evidence and figures that the folder has in no format, and that no checksum names.
 
-    An earlier version did not have them.
+    They are paths without suffix, such as `tables/endpoints`. An earlier version did not have them.
     """
-    places = (f"{folder}/{{}}." for folder in ("tables", "figures"))
-    names = zip(places, (table_names(results.study), figure_names(results.study)), strict=True)
-    known = results.files.keys() | results.sums.keys()
-    return [
-        name
-        for place, found in names
-        for name in found
-        if not any(path.startswith(place.format(name)) for path in known)
-    ]
+    study = results.study
+    wanted = [f"tables/{name}" for name in table_names(study)]
+    wanted += [f"figures/{name}" for name in figure_names(study)]
+    known = {path.rpartition(".")[0] for path in results.files.keys() | results.sums.keys()}
+    return [path for path in wanted if path not in known]
 
 
 def provenance_errors(results: Results) -> Errors:

@@ -2,10 +2,12 @@
 
 from math import isnan
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from stapo.analysis.endpoints import gap
+from stapo.analysis.stability import entropy_numbers
 from stapo.evaluation.statistics import detectable_between, difference_between
 
 
@@ -30,3 +32,10 @@ def test_one_training_of_each_has_no_interval_and_no_p_value() -> None:
     assert isnan(found.p_value)
     assert isnan(found.detectable)
     assert difference_between([1.0, 1.0], [0.0, 0.0]).low == 1.0
+
+
+def test_a_collapse_is_found_at_its_step():
+    entropy = np.where(np.arange(400) < 300, 1.0, 0.01)
+    # The moving mean over 20 steps is below a tenth once 19 of them are past the fall.
+    assert entropy_numbers(entropy, 8).before_collapse == pytest.approx(309 / 400)
+    assert entropy_numbers(np.ones(400), 8).before_collapse == 1
