@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stapo.evaluation.grading import grade_all
-from stapo.models.arithmetic import benchmark_problems
+from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.rows import Row, checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions

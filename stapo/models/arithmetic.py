@@ -9,8 +9,7 @@ are spurious by construction: a random token replaces one that is nearly certain
 result of a wrong step; in chains a `*0` or `*5` can cancel it, so that right answers contain wrong steps.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -29,9 +28,6 @@ GUESS_RATE = 0.25
 """Share of solutions without steps: a direct guess, right three times in ten."""
 GUESS_RIGHT_RATE = 0.3
 NO_BOX_RATE = 0.05
-HELD_OUT_SHARE = 5
-"""One problem in this many belongs to the benchmarks, the others to training. A hash of the question
-decides, so that the two sets are disjoint for every seed."""
 
 
 @dataclass(frozen=True)
@@ -88,39 +84,6 @@ FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
     "linear-equation": (_linear_equation, 0.12),
 }
 """Name to (problem maker, share of wrong steps in the supervised data)."""
-WORLDS = {
-    "tiny-arithmetic": (*(f"chain-{operations}" for operations in range(2, 7)), "linear-equation"),
-    "long-arithmetic": (*(f"chain-{operations}" for operations in range(4, 9)), "linear-equation"),
-    "wide-arithmetic": (*(f"wide-{operations}" for operations in range(2, 7)), "linear-equation"),
-}
-"""Builder of a model and its training prompts -> families of the problems that both are made of."""
-
-
-def is_held_out(question: str) -> bool:
-    """Return whether a question belongs to the benchmarks; the others are for training."""
-    return hashlib.sha256(question.encode()).digest()[0] % HELD_OUT_SHARE == 0
-
-
-def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem]:
-    """Return distinct held-out problems of one family; the same arguments give the same problems."""
-    rng = Random(f"benchmark {family} {seed}")
-    found: dict[str, Problem] = {}
-    while len(found) < rows:
-        problem = FAMILIES[family][0](rng)
-        if is_held_out(problem.question):
-            found[problem.question] = problem
-    return list(found.values())
-
-
-def training_problems(seed: int, world: str = "tiny-arithmetic") -> Iterator[Problem]:
-    """Yield training problems of a world without end, family by family, never a held-out problem."""
-    rng, makers = Random(f"training {seed}"), [FAMILIES[family][0] for family in WORLDS[world]]
-    while True:
-        for make in makers:
-            problem = make(rng)
-            while is_held_out(problem.question):
-                problem = make(rng)
-            yield problem
 
 
 def sloppy_solution(problem: Problem, rng: Random, connecting_word_rate: float) -> str:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from stapo.models.arithmetic import VOCABULARY
+from stapo.models.worlds import WORLDS
 from stapo.study import Study, StudyError
 from stapo.study.schema import Verifier
 from stapo.study.sources import FolderModel, HubModel, TinyModel
@@ -68,7 +68,9 @@ def shape_of(model: HubModel | FolderModel | TinyModel | Verifier) -> Shape:
     """
     if isinstance(model, TinyModel):
         sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
-        return Shape(*sizes, HEAD_SIZE, model.intermediate_size, True, len(VOCABULARY))
+        return Shape(
+            *sizes, HEAD_SIZE, model.intermediate_size, True, len(WORLDS[model.builder].vocabulary)
+        )
     if isinstance(model, FolderModel):
         config, unknown = Path(model.path) / "config.json", f"models: shape of {model.path} unknown"
         if not config.is_absolute():  # A published study names no place.

@@ -12,21 +12,23 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from stapo.bars import bar, only_ours
-from stapo.models.arithmetic import VOCABULARY, Problem, sloppy_solution, training_problems
+from stapo.models import marked
+from stapo.models.arithmetic import Problem, sloppy_solution
 from stapo.models.shapes import HEAD_SIZE
 from stapo.models.template import RAW_TEMPLATE
+from stapo.models.worlds import WORLDS, World, training_problems
 from stapo.study.sources import TinyModel
 
-CONTEXT = 96
 INITIAL_SCALE = 0.1
 """About 1 / sqrt(width); with Qwen3's 0.02, warm starts of this length stayed below 20 % accuracy."""
 IGNORED = -100
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Return the tokenizer: one token per digit, sign, task name and connecting word."""
-    ordered = sorted(VOCABULARY, key=len, reverse=True)
-    tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(VOCABULARY)}))
+def build_tokenizer(world: World = WORLDS["tiny-arithmetic"]) -> PreTrainedTokenizerFast:
+    """Return the tokenizer of a world: one token per digit, sign, task name and connecting word."""
+    vocabulary = world.vocabulary
+    ordered = sorted(vocabulary, key=len, reverse=True)
+    tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocabulary)}))
     pattern = Regex("|".join(re.escape(token) for token in ordered))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -35,7 +37,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         pad_token="<pad>",
         eos_token="<eos>",
         padding_side="left",
-        model_max_length=CONTEXT,
+        model_max_length=world.context,
         chat_template=RAW_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
@@ -44,8 +46,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 def build_model(settings: TinyModel) -> Qwen3ForCausalLM:
     """Return the model with random weights drawn from `settings.seed`."""
     torch.manual_seed(settings.seed)
+    world = WORLDS[settings.builder]
     config = Qwen3Config(
-        vocab_size=len(VOCABULARY),
+        vocab_size=len(world.vocabulary),
         hidden_size=settings.hidden_size,
         intermediate_size=settings.intermediate_size,
         num_hidden_layers=settings.layers,
@@ -53,11 +56,11 @@ def build_model(settings: TinyModel) -> Qwen3ForCausalLM:
         num_key_value_heads=max(settings.heads // 2, 1),
         head_dim=HEAD_SIZE,
         initializer_range=INITIAL_SCALE,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=world.context,
         tie_word_embeddings=True,
         bos_token_id=None,
-        pad_token_id=VOCABULARY.index("<pad>"),
-        eos_token_id=VOCABULARY.index("<eos>"),
+        pad_token_id=world.vocabulary.index("<pad>"),
+        eos_token_id=world.vocabulary.index("<eos>"),
         dtype="float32",
     )
     return Qwen3ForCausalLM(config)
@@ -78,13 +81,22 @@ def supervised_batches(
 
 
 def _supervised_row(
-    tokenizer: PreTrainedTokenizerFast, problem: Problem, settings: TinyModel, rng: Random
+    tokenizer: PreTrainedTokenizerFast,
+    problem: Problem | marked.Chain,
+    settings: TinyModel,
+    rng: Random,
 ) -> tuple[list[int], list[int]]:
-    solution = [
-        rng.randrange(2, len(VOCABULARY)) if rng.random() < settings.slip_rate else token
-        for token in tokenizer.encode(sloppy_solution(problem, rng, settings.connecting_word_rate))
+    rate, number = settings.connecting_word_rate, len(WORLDS[settings.builder].vocabulary)
+    if isinstance(problem, marked.Chain):
+        text = "".join(token for token, _ in marked.solution(problem, rng, rate))
+    else:
+        text = sloppy_solution(problem, rng, rate)
+    # A random token in place of some.
+    response = [
+        rng.randrange(2, number) if rng.random() < settings.slip_rate else token
+        for token in tokenizer.encode(text)
     ]
-    return tokenizer.encode(problem.question), [*solution, tokenizer.eos_token_id]
+    return tokenizer.encode(problem.question), [*response, tokenizer.eos_token_id]
 
 
 def _collate(rows: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor, Tensor]:
@@ -121,7 +133,7 @@ def supervise(
 def build_tiny(settings: TinyModel, path: Path) -> None:
     """Build, train and save the base model and its tokenizer."""
     only_ours()
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(WORLDS[settings.builder])
     model = build_model(settings)
     supervise(model, tokenizer, settings)
     # Neutral settings: evaluation and rollouts set every sampling field themselves.

@@ -49,8 +49,10 @@ class FolderModel(_OwnTemplate):
 
 
 TinyWorld = Annotated[
-    Literal["tiny-arithmetic", "long-arithmetic", "wide-arithmetic"],
-    Field(description="The tiny world: chains of 2 to 6 or 4 to 8 operations, or modulo 100"),
+    Literal["tiny-arithmetic", "long-arithmetic", "wide-arithmetic", "marked-chains"],
+    Field(
+        description="The tiny world; in marked-chains, every token is known to be right or wrong"
+    ),
 ]
 
 
@@ -62,9 +64,10 @@ class TinyModel(Strict):
     """Query heads of dimension 32; half as many key-value heads."""
     learning_rate: ClassVar[float] = 3.0e-3
     """Learning rate of the first update; it falls linearly to 5 %."""
-    seed: ClassVar[int] = 0
-    """Seed of initial weights and worked solutions."""
     builder: TinyWorld
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        0, description="Seed of initial weights and worked solutions"
+    )
     hidden_size: Annotated[int, Field(ge=1, le=4096)] = Field(96, description="Width")
     intermediate_size: Annotated[int, Field(ge=1, le=16384)] = Field(
         320, description="Width between the two matrices of an MLP"

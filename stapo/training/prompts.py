@@ -11,7 +11,7 @@ from typing import Any
 from stapo.canonical import canonical, fingerprint
 from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import with_retries
-from stapo.models.arithmetic import training_problems
+from stapo.models.worlds import training_problems
 from stapo.study import Study, StudyError
 from stapo.study.rows import RowsFile
 from stapo.study.schema import TrainingSettings

@@ -15,7 +15,7 @@ from replay import regrade
 from stapo.evaluation import data, task
 from stapo.evaluation.data import DATA_DIR, normalise
 from stapo.evaluation.task import asked_of, benchmark_questions, benchmark_rows
-from stapo.models.arithmetic import benchmark_problems, is_held_out
+from stapo.models.worlds import benchmark_problems, is_held_out
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import BENCHMARKS
 from stapo.study.rows import checksum

@@ -6,17 +6,16 @@ from random import Random
 
 import pytest
 
-from stapo.models.arithmetic import (
+from stapo.models.arithmetic import FILLERS, VOCABULARY, sloppy_solution
+from stapo.models.marked import Chain, solution
+from stapo.models.tiny import build_tokenizer
+from stapo.models.worlds import (
     FAMILIES,
-    FILLERS,
-    VOCABULARY,
     WORLDS,
     benchmark_problems,
     is_held_out,
-    sloppy_solution,
     training_problems,
 )
-from stapo.models.tiny import CONTEXT, build_tokenizer
 
 
 def evaluate(question: str) -> int:
@@ -43,15 +42,18 @@ def test_benchmarks_are_right_distinct_and_held_out(family):
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_training_problems_are_right_never_held_out_and_fit_into_the_context(world):
-    tokenizer, rng = build_tokenizer(), Random(0)
+    tokenizer, rng = build_tokenizer(WORLDS[world]), Random(0)
     problems = list(islice(training_problems(0, world), 2000))
     assert not any(is_held_out(problem.question) for problem in problems)
-    assert {problem.family for problem in problems} == set(WORLDS[world])
+    assert {problem.family for problem in problems} == set(WORLDS[world].families)
     for problem in problems:
         assert evaluate(problem.question) == problem.answer
-        text = problem.question + sloppy_solution(problem, rng, 0.8)
-        ids = tokenizer.encode(text)
-        assert (len(ids) < CONTEXT, tokenizer.decode(ids)) == (True, text)
+        if isinstance(problem, Chain):
+            written = "".join(token for token, _ in solution(problem, rng, 0.8))
+        else:
+            written = sloppy_solution(problem, rng, 0.8)
+        ids = tokenizer.encode(text := problem.question + written)
+        assert (len(ids) < WORLDS[world].context, tokenizer.decode(ids)) == (True, text)
 
 
 def test_solutions_are_sloppy_in_the_intended_ways():

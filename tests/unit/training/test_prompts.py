@@ -10,7 +10,7 @@ import pytest
 
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
-from stapo.models.arithmetic import FAMILIES, benchmark_problems, training_problems
+from stapo.models.worlds import FAMILIES, benchmark_problems, training_problems
 from stapo.repository import STUDIES
 from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData

@@ -1,0 +1,78 @@
+"""The tiny worlds: their problems, divided into training and benchmarks, and how solutions are written.
+
+No torch here.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from stapo.models import arithmetic, marked
+from stapo.models.arithmetic import Problem
+
+HELD_OUT_SHARE = 5
+"""One problem in this many belongs to the benchmarks, the others to training. A hash of the question
+decides, so that the two sets are disjoint for every seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a base model and its training prompts are made of."""
+
+    families: tuple[str, ...]
+    """Of the problems."""
+    vocabulary: tuple[str, ...] = arithmetic.VOCABULARY
+    context: int = 96
+    """Largest number of tokens of a question and its response."""
+    marks: Callable[[Sequence[str], Sequence[str]], list[str]] | None = None
+    """From the tokens of a question and a response to the marks of those of the response."""
+
+
+FAMILIES: dict[str, Callable[[Random], Problem | marked.Chain]] = {
+    **{name: make for name, (make, _) in arithmetic.FAMILIES.items()},
+    **{f"marked-{number}": partial(marked.chain, number) for number in (8, 12, 16, 20)},
+}
+"""Name -> maker of a problem."""
+WORLDS = {
+    "tiny-arithmetic": World(families=(*(f"chain-{n}" for n in range(2, 7)), "linear-equation")),
+    "long-arithmetic": World(families=(*(f"chain-{n}" for n in range(4, 9)), "linear-equation")),
+    "wide-arithmetic": World(families=(*(f"wide-{n}" for n in range(2, 7)), "linear-equation")),
+    "marked-chains": World(
+        families=("marked-12", "marked-16", "marked-20"),
+        vocabulary=marked.VOCABULARY,
+        context=256,
+        marks=marked.marks,
+    ),
+}
+"""Builder of a model and its training prompts -> the world of both."""
+
+
+def is_held_out(question: str) -> bool:
+    """Return whether a question belongs to the benchmarks; the others are for training."""
+    return hashlib.sha256(question.encode()).digest()[0] % HELD_OUT_SHARE == 0
+
+
+def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem | marked.Chain]:
+    """Return distinct held-out problems of one family; the same arguments give the same problems."""
+    rng = Random(f"benchmark {family} {seed}")
+    found: dict[str, Problem | marked.Chain] = {}
+    while len(found) < rows:
+        problem = FAMILIES[family](rng)
+        if is_held_out(problem.question):
+            found[problem.question] = problem
+    return list(found.values())
+
+
+def training_problems(
+    seed: int, world: str = "tiny-arithmetic"
+) -> Iterator[Problem | marked.Chain]:
+    """Yield training problems of a world without end, family by family, never a held-out problem."""
+    rng, makers = Random(f"training {seed}"), [FAMILIES[name] for name in WORLDS[world].families]
+    while True:
+        for make in makers:
+            problem = make(rng)
+            while is_held_out(problem.question):
+                problem = make(rng)
+            yield problem
