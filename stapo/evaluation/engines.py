@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from stapo.evaluation.sampling import Request, Sampling
+from stapo.models.decoding import decode, has_full_attention
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.provenance import processor
 from stapo.records.responses import Response
@@ -41,6 +42,10 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]
             self.warpers.append(TopKLogitsWarper(sampling.top_k))
         if sampling.top_p < 1:
             self.warpers.append(TopPLogitsWarper(sampling.top_p))
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with some rows, given by a bool mask."""
+        self.generators = [self.generators[row] for row in rows.nonzero().flatten().tolist()]
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the perturbed scores (B, V)."""
@@ -93,6 +98,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
                 attention_mask=attended.to(device),
                 generation_config=settings,
                 logits_processor=LogitsProcessorList(draw),
+                custom_generate=decode if has_full_attention(loaded) else None,
             )
         for request, row in zip(requests, output[:, longest:].tolist(), strict=True):
             yield request, _cut(tokenizer, row, sampling)

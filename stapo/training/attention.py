@@ -20,14 +20,6 @@ PACKED = "stapo_packed"
 """Value of `attn_implementation`."""
 
 
-def can_pack(model: Any) -> bool:
-    """Return whether a model hands the borders of sequences to its attention, which has no sliding window."""
-    config = model.config
-    full = set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
-    window = getattr(config, "sliding_window", None)
-    return bool(model._supports_attention_backend) and full and window is None
-
-
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,

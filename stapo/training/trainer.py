@@ -19,10 +19,11 @@ from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
+from stapo.models.decoding import decode, has_full_attention
 from stapo.objective import group_advantages, importance_weights
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
-from stapo.training.attention import PACKED, can_pack
+from stapo.training.attention import PACKED
 from stapo.training.config import StapoConfig, check
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
@@ -79,7 +80,9 @@ class StapoTrainer(ResumableTrainer):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
         if args.packed is None:
-            args.packed = args.device.type == "cuda" and (isinstance(model, str) or can_pack(model))
+            args.packed = args.device.type == "cuda" and (
+                isinstance(model, str) or has_full_attention(model)
+            )
         if args.packed and isinstance(model, str):
             args.model_init_kwargs["attn_implementation"] = PACKED
         elif args.packed:
@@ -92,7 +95,7 @@ class StapoTrainer(ResumableTrainer):
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
         super().__init__(model, reward_funcs, args, *others, **named)
-        if args.packed and not can_pack(self.model):
+        if args.packed and not has_full_attention(self.model):
             raise ValueError(
                 "packed: the model's attention does not know sequences; set packed=False"
             )
@@ -102,6 +105,8 @@ class StapoTrainer(ResumableTrainer):
         if self.beta:
             head = {name: getattr(args, name) for name in ("temperature", "cast_lm_head_to_fp32")}
             self.ref_model = reference_model(self.model, self.accelerator, **head)
+        if not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model):
+            self.model.generate = partial(self.model.generate, custom_generate=decode)
         if self.use_vllm and self.vllm_mode == "colocate":
             engine = self.vllm_generation.llm
             engine.generate = seeded(engine.generate, self._response_seeds)

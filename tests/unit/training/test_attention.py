@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen3Config
 
-from stapo.training.attention import can_pack, packed_attention
+from stapo.models.decoding import has_full_attention
+from stapo.training.attention import packed_attention
 
 HEADS, GROUPS, SIZE = 4, 2, 8
 LENGTHS = [5, 1, 7, 3]
@@ -56,6 +57,8 @@ SHAPE: dict[str, Any] = {
 
 def test_models_with_windows_cannot_pack():
     windows = Qwen3Config(**SHAPE, use_sliding_window=True, sliding_window=4, max_window_layers=0)
-    assert can_pack(AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)))
-    assert not can_pack(AutoModelForCausalLM.from_config(windows))
-    assert not can_pack(AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4)))
+    assert has_full_attention(AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)))
+    assert not has_full_attention(AutoModelForCausalLM.from_config(windows))
+    assert not has_full_attention(
+        AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4))
+    )
