@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
-Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
+Need = Literal[
+    "vllm", "checkpoints", "interventions", "quadrant-interventions", "full-mask", "ablation"
+]
 """What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
 and full-mask, methods that differ from each other only in one argument of their token selection."""
 
@@ -25,6 +27,7 @@ NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
     "interventions": "interventions (interventions.checkpoints)",
+    "quadrant-interventions": "interventions with random tokens (interventions.controls)",
     "full-mask": "the methods justrl and full-mask (run.methods)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
@@ -81,6 +84,8 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
+        "quadrant-interventions": bool(study.intervened())
+        and "random" in study.interventions.controls,
     }
     return [name for name, one in exhibits.items() if has[one.needs]]
 

@@ -1,6 +1,6 @@
 """Synthetic interventions in the real formats, with effects that the tests choose."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from stapo import paths
 from stapo.analysis.interventions import predicted_change
 from stapo.files import write_json
-from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.arms import CONTROLS, NOTHING, SILENCED
 from stapo.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
 from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study
@@ -23,10 +23,15 @@ POSITIVE, OTHERS, CANDIDATES, COUNT = 40, 45, 4, 3
 RARE = 0.001
 
 
-def repetition(number: int, moved: Mapping[str, float], noise: float = 0.0) -> Repetition:
+def repetition(
+    number: int,
+    moved: Mapping[str, float],
+    noise: float = 0.0,
+    arms: Sequence[str] = (NOTHING, SILENCED, *CONTROLS),
+) -> Repetition:
     """Return a repetition whose arms change the entropy by known amounts; the noise is of the pairs."""
     rng = np.random.default_rng(number)
-    arms = {
+    made = {
         arm: ArmRecord(
             silenced=0 if arm == NOTHING else COUNT,
             gradient_norm=0.2 + 0.01 * index,
@@ -37,11 +42,11 @@ def repetition(number: int, moved: Mapping[str, float], noise: float = 0.0) -> R
             reward=0.25,
             kl=0.001,
         )
-        for index, arm in enumerate(ARMS)
+        for index, arm in enumerate(arms)
     }
     return Repetition(
         repetition=number, tokens=POSITIVE + OTHERS, positive=POSITIVE, candidates=CANDIDATES,
-        rollout_reward=0.5, entropy_rollout=0.4, held_out_tokens=900, reward=0.25, entropy=0.5, arms=arms,
+        rollout_reward=0.5, entropy_rollout=0.4, held_out_tokens=900, reward=0.25, entropy=0.5, arms=made,
     )  # fmt: skip
 
 
@@ -86,7 +91,7 @@ def write_intervention(
         jobs_of(study).one("intervene", checkpoint).fingerprint,
         settings.method,
         settings.prompts * method.group_size,
-        tuple(repetition(number, moved, noise) for number in numbers),
+        tuple(repetition(number, moved, noise, settings.arms) for number in numbers),
     )
     at = {"study": study.name, "checkpoint": checkpoint}
     written = [root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet")]

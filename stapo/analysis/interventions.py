@@ -47,6 +47,10 @@ QUANTITIES = {
         "entropy, own rollout", "nats", "Entropy, own rollout [nats]",
         lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
     ),
+    "tail_mass": Quantity(
+        "probability below tau_p, held-out prompts", "", "Tail mass",
+        lambda one, arm: (arm.tail_mass or nan) - (one.tail_mass or nan),
+    ),
     "reward": Quantity(
         "mean reward, held-out prompts", "", "Reward", lambda one, arm: arm.reward - one.reward
     ),
@@ -70,6 +74,33 @@ def measured(done: Sequence[Repetition], name: str, arm: str) -> Values:
 def difference(done: Sequence[Repetition], name: str, arm: str) -> Interval:
     """Return a quantity in an arm minus that without silencing, the mean over the repetitions."""
     return mean_of_seeds([*map(float, measured(done, name, arm) - measured(done, name, NOTHING))])
+
+
+def quantities_of(done: Sequence[Repetition]) -> list[str]:
+    """Return the quantities that were measured."""
+    without = {"tail_mass"} if done[0].tail_mass is None else set()
+    return [name for name in QUANTITIES if name not in without]
+
+
+def over_bases(
+    artefacts: Artefacts, name: str, arm: str, reference: str, method: str | None
+) -> Interval:
+    """Return a quantity in an arm minus that in another, the mean over base models with Student's interval.
+
+    Args:
+        artefacts: those of the study.
+        name: a key of `QUANTITIES`.
+        arm: the arm.
+        reference: the other arm.
+        method: which checkpoints: those of a method, or the base models themselves for None.
+    """
+    by_base: dict[str, list[float]] = {}
+    for one in artefacts.study.intervened():
+        if (one.run.method if one.run else None) == method:
+            done = artefacts.intervention(one).numbers.repetitions
+            moved = measured(done, name, arm) - measured(done, name, reference)
+            by_base.setdefault(one.size, []).append(float(moved.mean()))
+    return mean_of_seeds([float(np.mean(own)) for own in by_base.values()])
 
 
 def title_of(study: Study, checkpoint: Checkpoint) -> str:

@@ -5,7 +5,7 @@ A solution repeats letter, sign and digit of every operation, and states its res
 `a+9=5;b*3=5;c-4=1.\boxed{1}`. Three kinds of slips are put into the solutions of the supervised data, each
 drawn from a Zipf distribution, so that some are rare:
 
-- words that say nothing, at any place: 464 of them, besides the common connecting words;
+- words that say nothing, at any place: 472 of them, besides the common connecting words;
 - detours: a wrong result, the word " no " and the operation again;
 - wrong results and letters, digits or signs that stay, and that often break the answer. A `*0` or `*5` can
   cancel one, so that right answers contain wrong tokens.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 from random import Random
 
-LABELS = tuple("abcdefghijklmnopqrst")
+LABELS = tuple("abcdefghijkl")
 SIGNS = ("+", "-", "*")
 DIGITS = tuple("0123456789")
 NO = " no "
@@ -32,7 +32,7 @@ RARE = tuple(
     for one, other in product(
         (c + v for c in "bdfgklmnprstvz" for v in "aiu"), (c + v for c in "kmrsl" for v in "eoy")
     )
-)[:464]  # fmt: skip
+)[:472]  # fmt: skip
 WORDS = frozenset((*COMMON, *RARE))
 VOCABULARY = (
     "<pad>", END, *DIGITS, *SIGNS, "=", ";", ".", "?", "chain:", "\\boxed{", "}", *LABELS, NO, *COMMON, *RARE,
@@ -50,10 +50,10 @@ MARKS = (SOUND, WORD, DETOUR, SLIP, UNREAD)
 """
 
 WORD_RATE = 0.0003
-"""Rare words before any token; 464 of them, so that most have a probability below 1e-4."""
-WRONG_RATE = 0.03
+"""Rare words before any token; 472 of them, so that most have a probability below 1e-4."""
+WRONG_RATE = 0.05
 """Wrong results of operations that stay."""
-DETOUR_RATE = 0.01
+DETOUR_RATE = 0.015
 """Wrong results of operations that are repeated at once."""
 COPY_RATE = 0.003
 """Wrong letters, signs and digits, for each token that repeats the question."""
@@ -180,7 +180,7 @@ class _Reader:
     def __init__(self, problem: Chain) -> None:
         self.problem = problem
         self.marks: list[str] = []
-        self.read_next = self.label
+        self.read_next: Callable[[str], str] = self.label
         self.number = 0  # Of the operation in progress.
         self.value = self.before = problem.first  # After the last operation, and before it.
         self.start = 0  # Index of the first mark of the operation in progress.

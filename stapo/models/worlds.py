@@ -32,7 +32,7 @@ class World:
 
 FAMILIES: dict[str, Callable[[Random], Problem | marked.Chain]] = {
     **{name: make for name, (make, _) in arithmetic.FAMILIES.items()},
-    **{f"marked-{number}": partial(marked.chain, number) for number in (8, 12, 16, 20)},
+    **{f"marked-{number}": partial(marked.chain, number) for number in (8, 12)},
 }
 """Name -> maker of a problem."""
 WORLDS = {
@@ -40,9 +40,9 @@ WORLDS = {
     "long-arithmetic": World(families=(*(f"chain-{n}" for n in range(4, 9)), "linear-equation")),
     "wide-arithmetic": World(families=(*(f"wide-{n}" for n in range(2, 7)), "linear-equation")),
     "marked-chains": World(
-        families=("marked-12", "marked-16", "marked-20"),
+        families=("marked-8", "marked-12"),
         vocabulary=marked.VOCABULARY,
-        context=256,
+        context=160,
         marks=marked.marks,
     ),
 }

@@ -11,7 +11,7 @@ from math import ceil, inf, log2
 
 from stapo.methods import Method
 from stapo.models.shapes import Shape, shape_of
-from stapo.records.arms import ARMS, MOMENT_ROLLOUTS
+from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.study import Study, StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
@@ -186,7 +186,7 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
     """
     settings = study.interventions
     held_out = ceil(settings.prompts / study.training_of(settings.method).prompts_per_mini_batch)
-    steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(ARMS)) * (1 + held_out)
+    steps = MOMENT_ROLLOUTS + settings.repetitions * (1 + len(settings.arms)) * (1 + held_out)
     return steps * step_seconds(study, size, settings.method, device, 1)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import with_config
 
 from stapo.files import AGAIN, DamagedFileError
-from stapo.records.arms import ARMS
+from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.reading import record_of
 
 VERSION: Literal[1] = 1
@@ -64,6 +64,8 @@ class ArmRecord:
     """Mean over the held-out responses that were sampled after the update."""
     kl: float
     """k3 estimate of KL(before || after), mean over the tokens of `entropy`."""
+    tail_mass: float | None = None
+    """Probability of all words below tau_p, mean over the tokens of `entropy`; None if there are too many."""
 
 
 @READ_STRICTLY
@@ -89,12 +91,14 @@ class Repetition:
     """Mean over the held-out responses."""
     entropy: float
     """Mean over the tokens of the held-out responses."""
+    tail_mass: float | None = None
+    """As of an arm, before the update."""
     arms: Mapping[str, ArmRecord]
     """Name in `stapo.records.arms.ARMS` -> its update."""
 
     def __post_init__(self) -> None:
-        if self.arms.keys() != ARMS.keys():
-            raise ValueError(f"other arms than {', '.join(ARMS)}")
+        if not {NOTHING, SILENCED} <= self.arms.keys() <= ARMS.keys():
+            raise ValueError(f"arms: expected none, s2t and others of {', '.join(ARMS)}")
 
 
 @READ_STRICTLY

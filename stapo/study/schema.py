@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.study.fields import (
     COMMIT,
     PYTHON_NAME,
@@ -306,6 +307,13 @@ class Disclosure(Strict):
     )
 
 
+Control = Literal[
+    "random_candidates", "random_positive", "high_entropy",
+    "rare_negative", "mirror", "likely_negative", "random",
+]  # fmt: skip
+"""Arms of `stapo.records.arms` that a study chooses."""
+
+
 class Interventions(Strict):
     """Single updates of checkpoints with and without silencing, by `stapo run intervene`."""
 
@@ -324,3 +332,18 @@ class Interventions(Strict):
     prompts: Annotated[Rows, unit("prompts")] = Field(
         32, description="Prompts of a repetition on which entropy and reward are measured"
     )
+    rollout_prompts: Annotated[Rows, unit("prompts")] | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="Prompts of the rollout of an update; default: those of a mini-batch",
+    )
+    controls: Annotated[list[Control], Field(min_length=1, max_length=7)] = Field(
+        ["random_candidates", "random_positive", "high_entropy"],
+        exclude_if=lambda value: value == [*CONTROLS],
+        description="What else updates silence, as many tokens as S2T",
+    )
+
+    @property
+    def arms(self) -> list[str]:
+        """All arms, in the order of `ARMS`."""
+        return [arm for arm in ARMS if arm in {NOTHING, SILENCED, *self.controls}]

@@ -23,10 +23,10 @@ from transformers import PrinterCallback
 from stapo.bars import bar
 from stapo.files import replace_file, write_json
 from stapo.locks import work_directory
-from stapo.methods import Method
+from stapo.methods import Method, s2t_arguments
 from stapo.objective import kl_k3
 from stapo.provenance import require_whole
-from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
+from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.records.interventions import SCHEMA, TOKENS, ArmRecord, Intervention, Repetition
 from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
@@ -44,7 +44,7 @@ from stapo.training.single_updates import (
     cosine,
     drawn,
     inner,
-    kept_by_arm,
+    silenced_by_arm,
 )
 from stapo.training.trainer import mini_batch
 
@@ -129,13 +129,13 @@ def _write_table(path: Path, table: pa.Table) -> None:
 def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
     """Do some repetitions, and write each as soon as it is done."""
     trainer, records = make_trainer(job)
-    per_rollout, held_out = job.training.prompts_per_mini_batch, job.settings.prompts
+    per_rollout, held_out = prompts_of(job), job.settings.prompts
     if len(records) < per_rollout + held_out:
         about = f"{len(records)} prompts are too few for a mini-batch of {per_rollout} and {held_out} others"
         raise StudyError([f"interventions.prompts: {about}; use fewer"])
     trainer.prepare()
     moments = _moments(job, trainer, records)
-    with bar(job.checkpoint, len(left) * len(ARMS), "update") as shown:
+    with bar(job.checkpoint, len(left) * len(job.settings.arms), "update") as shown:
         for number in left:
             chance = Random(f"intervention {job.settings.seed} {number}")
             chosen = chance.sample(records, per_rollout + held_out)
@@ -147,6 +147,11 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
             write_json(path, asdict(record))
 
 
+def prompts_of(job: InterventionJob) -> int:
+    """Return the number of prompts of a rollout."""
+    return job.settings.rollout_prompts or job.training.prompts_per_mini_batch
+
+
 def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
     """Return the trainer of a job, and its prompts as rows of a data set.
 
@@ -155,7 +160,11 @@ def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
     """
     # One mini-batch is a whole rollout; responses are sampled by Transformers or vLLM, as in the training.
     training = job.training.model_copy(
-        update={"prompts_per_batch": job.training.prompts_per_mini_batch, "statistics": "behaviour"}
+        update={
+            "prompts_per_batch": prompts_of(job),
+            "prompts_per_mini_batch": prompts_of(job),
+            "statistics": "behaviour",
+        }
     )
     model, tokenizer, ends = policy(job.model, job.end_tokens)
     records, _, _ = chat_rows(job.prompts, training, tokenizer)
@@ -186,7 +195,7 @@ def _moments(
     if path.exists():
         return load_file(path)
     trainer.restore(None)
-    per_rollout = job.training.prompts_per_mini_batch
+    per_rollout = prompts_of(job)
     for number in bar("moments", MOMENT_ROLLOUTS, "rollout", over=range(MOMENT_ROLLOUTS)):
         chosen = Random(f"moments {job.settings.seed} {number}").sample(records, per_rollout)
         rollout = trainer.respond(chosen, _number(number, MOMENTS))
@@ -211,7 +220,7 @@ def _repetition(
 
     def respond_held_out() -> Iterator[Rollout]:
         """Yield responses of the current weights, in parts of the size of a mini-batch."""
-        rows, size = parts[1], job.training.prompts_per_mini_batch
+        rows, size = parts[1], prompts_of(job)
         for chunk, start in enumerate(range(0, len(rows), size)):
             yield trainer.respond(rows[start : start + size], _number(number, HELD_OUT, chunk))
 
@@ -220,15 +229,15 @@ def _repetition(
     held_out = [*respond_held_out()]
     batch = mini_batch(rollout)
     seed = response_seed(job.settings.seed, _number(number, DRAWS), 0)
-    kept = kept_by_arm(batch, job.method, seed)
-    none: dict[str, Tensor] = {}
+    silenced = silenced_by_arm(batch, job.method, seed)
+    none = trainer.gradient(rollout, batch.mask)
+    tail = _tail(trainer, job, held_out)
     arms: dict[str, ArmRecord] = {}
     table = None
-    for arm in ARMS:
+    for arm in job.settings.arms:
         trainer.restore(moments)
-        gradient = trainer.gradient(rollout, kept[arm])
-        none = none or gradient
-        trainer.step(job.training.learning_rate)
+        gradient = trainer.gradient_without(rollout, silenced[arm], none)
+        trainer.step(job.training.learning_rate, gradient)
         entropies = trainer.look(rollout)[1]
         changed = [trainer.look(one) for one in held_out]
         again = [*respond_held_out()]
@@ -238,7 +247,7 @@ def _repetition(
             for before, (logps, _) in zip(held_out, changed, strict=True)
         ]
         arms[arm] = ArmRecord(
-            silenced=int((batch.mask & ~kept[arm]).sum()),
+            silenced=int(silenced[arm].sum()),
             gradient_norm=inner(gradient, gradient) ** 0.5,
             cosine=cosine(gradient, none),
             entropy=_mean([one for _, one in changed], held_out),
@@ -246,9 +255,10 @@ def _repetition(
             entropy_rollout=_mean([entropies], [rollout]),
             reward=_reward(again),
             kl=_mean(kl, held_out),
+            tail_mass=_tail(trainer, job, held_out),
         )
         if arm == NOTHING:
-            table = _tokens(job, number, rollout, kept[SILENCED], entropies)
+            table = _tokens(job, number, rollout, silenced[SILENCED], entropies)
         shown.update()
     assert table is not None
     positive = batch.mask & (batch.advantages > 0).unsqueeze(1)
@@ -262,6 +272,7 @@ def _repetition(
         held_out_tokens=sum(int(one["completion_mask"].sum()) for one in held_out),
         reward=_reward(held_out),
         entropy=_mean([one["old_entropies"] for one in held_out], held_out),
+        tail_mass=tail,
         arms=arms,
     )
     return record, table
@@ -274,12 +285,24 @@ def _mean(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> float:
     return total / max(sum(int(m.sum()) for m in masks), 1)
 
 
+def _tail(
+    trainer: InterventionTrainer, job: InterventionJob, held_out: Sequence[Rollout]
+) -> float | None:
+    """Return the probability mass below the method's tau_p, the mean over the tokens of some responses."""
+    tau_p = float(s2t_arguments(job.method)["tau_p"])
+    found = [trainer.tail_mass(one, tau_p) for one in held_out]
+    sizes = [int(one["completion_mask"].sum()) for one in held_out]
+    if None in found:
+        return None
+    return sum(one * size for one, size in zip(found, sizes, strict=True) if one) / sum(sizes)
+
+
 def _reward(rollouts: Sequence[Rollout]) -> float:
     return float(torch.cat([one["rewards"] for one in rollouts]).double().mean())
 
 
 def _tokens(
-    job: InterventionJob, number: int, rollout: Rollout, kept: Tensor, after: Tensor
+    job: InterventionJob, number: int, rollout: Rollout, silenced: Tensor, after: Tensor
 ) -> pa.Table:
     """Return a uniform sample of the tokens of a rollout with A != 0, in row-major order.
 
@@ -287,7 +310,7 @@ def _tokens(
         job: the job.
         number: the repetition.
         rollout: the rollout.
-        kept: (B, T) bool, the tokens that S2T keeps.
+        silenced: (B, T) bool, the tokens that S2T silences.
         after: (B, T) entropies after the update without silencing.
     """
     batch = mini_batch(rollout)
@@ -303,7 +326,7 @@ def _tokens(
         "logp": batch.old_logps[sample],
         "advantage": advantages[sample],
         "candidate": candidates_of(batch, job.method)[sample],
-        "silenced": (batch.mask & ~kept)[sample],
+        "silenced": silenced[sample],
         "entropy": batch.old_entropies[sample],
         "entropy_after": after[sample],
     }

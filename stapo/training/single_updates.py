@@ -11,6 +11,7 @@ B sequences, T response positions.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,12 +19,15 @@ from torch import Tensor
 
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates
-from stapo.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
+from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.training.minibatch import MiniBatch
 from stapo.training.rollouts import response_seed
 from stapo.training.trainer import StapoTrainer
 from stapo.training.update import select
 
+MOST_WORDS = 8192
+ROWS = 64
+"""Responses of one pass of whole probabilities."""
 Rollout = dict[str, Tensor]
 """Responses with TRL's names, old log-probs and entropies, rewards and advantages."""
 
@@ -82,14 +86,60 @@ class InterventionTrainer(StapoTrainer):
         """Return (B, T) log-probs and entropies of the current weights at the tokens of some responses."""
         return self._scored(self.model, rollout)
 
+    def tail_mass(self, rollout: Rollout, tau_p: float) -> float | None:
+        """Return the probability of all words below `tau_p`, the mean over the tokens of some responses.
+
+        Whole rows of probabilities are made: None for vocabularies over `MOST_WORDS`, which would not fit.
+        """
+        if self.model.config.vocab_size > MOST_WORDS:
+            return None
+        ids, mask = (
+            torch.cat([rollout[f"prompt_{name}"], rollout[f"completion_{name}"]], dim=1)
+            for name in ("ids", "mask")
+        )
+        total, width = 0.0, rollout["completion_ids"].shape[1]
+        with torch.no_grad():
+            for rows in torch.split(torch.arange(len(ids), device=ids.device), ROWS):
+                # `logits_to_keep` counts from the end, and the first token follows the prompt.
+                logits = self.model(
+                    input_ids=ids[rows], attention_mask=mask[rows], logits_to_keep=width + 1
+                ).logits[:, :-1]
+                found = torch.softmax(logits.float() / self.args.temperature, dim=-1)
+                tails = found.masked_fill(found >= tau_p, 0.0).sum(dim=-1)
+                total += float(tails[rollout["completion_mask"][rows].bool()].double().sum())
+        return total / max(int(rollout["completion_mask"].sum()), 1)
+
     def gradient(self, rollout: Rollout, keep: Tensor) -> dict[str, Tensor]:
         """Compute the gradient of a mini-batch in which some tokens contribute; return it, on the CPU."""
         self.model.zero_grad()
         self._accumulate_gradients(self.model, rollout, keep)
         return {name: p.grad.detach().cpu().clone() for name, p in self._trained()}
 
-    def step(self, learning_rate: float) -> None:
-        """Clip the gradient and update the weights."""
+    def gradient_without(
+        self, rollout: Rollout, silenced: Tensor, whole: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the gradient of a mini-batch without some tokens, given that of all its tokens.
+
+        A mean over tokens without some of them follows from the two means, so that only responses with
+        silenced tokens are computed again.
+        """
+        mask = rollout["completion_mask"].bool()
+        count, total = int(silenced.sum()), int(mask.sum())
+        if count == 0:
+            return whole
+        if self.method.aggregation != "token_mean" or self.method.kl_coefficient > 0:
+            return self.gradient(rollout, mask & ~silenced)
+        own = self.gradient(rollout, silenced)
+        return {
+            name: ((total * value.double() - count * own[name].double()) / (total - count)).float()
+            for name, value in whole.items()
+        }
+
+    def step(self, learning_rate: float, gradient: dict[str, Tensor] | None = None) -> None:
+        """Clip the gradient, or another one, and update the weights."""
+        if gradient is not None:
+            for name, parameter in self._trained():
+                parameter.grad = gradient[name].to(parameter)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
@@ -115,12 +165,12 @@ def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
     return spurious_candidates(batch.old_logps, batch.advantages, batch.mask, tau_p)
 
 
-def kept_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor]:
-    """Return the (B, T) bool mask of the tokens that each arm of `ARMS` keeps.
+def silenced_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor]:
+    """Return the (B, T) bool mask of the tokens that each arm of `ARMS` silences.
 
     S2T's threshold is strict: it silences no candidate with the entropy of the threshold, so that it may
-    silence fewer than the quantile says. The other arms silence exactly as many tokens as S2T does. Of equal
-    entropies, `high_entropy` silences the first ones in row-major order.
+    silence fewer than the quantile says. The other arms silence exactly as many tokens as S2T does, or all
+    that there are. Of equal entropies, the first ones in row-major order are silenced.
 
     Args:
         batch: the first mini-batch of a rollout, so that the behaviour policy is the current one.
@@ -131,18 +181,30 @@ def kept_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor
     silenced = batch.mask & ~select(method, *statistics, seed)
     count = int(silenced.sum())
     candidates = candidates_of(batch, method)
-    positive = batch.mask & (batch.advantages > 0).unsqueeze(1)
+    positive, negative = (
+        batch.mask & one.unsqueeze(1) for one in (batch.advantages > 0, batch.advantages < 0)
+    )
+    mirrored = replace(batch, advantages=-batch.advantages)
+    rare_negative = candidates_of(mirrored, method)
     generator = torch.Generator().manual_seed(seed)
-    entropies = at_resolution(batch.old_entropies)[candidates]
-    highest = torch.sort(entropies, descending=True, stable=True).indices
-    sets = {
+    return {
         NOTHING: torch.zeros_like(silenced),
         SILENCED: silenced,
         "random_candidates": drawn(candidates, count, generator),
         "random_positive": drawn(positive, count, generator),
-        "high_entropy": _some(candidates, highest[:count]),
+        "high_entropy": _extreme(batch, candidates, count, highest=True),
+        "rare_negative": drawn(rare_negative, count, generator),
+        "mirror": _extreme(batch, rare_negative, count, highest=False),
+        "likely_negative": drawn(negative & ~rare_negative, count, generator),
+        "random": drawn(positive | negative, count, generator),
     }
-    return {arm: batch.mask & ~sets[arm] for arm in ARMS}
+
+
+def _extreme(batch: MiniBatch, among: Tensor, count: int, *, highest: bool) -> Tensor:
+    """Return the mask of the `count` tokens of a mask that have the highest or the lowest entropies."""
+    entropies = at_resolution(batch.old_entropies)[among]
+    order = torch.sort(entropies, descending=highest, stable=True).indices
+    return _some(among, order[:count])
 
 
 def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:

@@ -9,7 +9,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, arm_title, caption_of, difference, title_of
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
-from stapo.records.arms import ARMS, NOTHING
+from stapo.records.arms import NOTHING
 
 EXHIBIT = Exhibit(order=140, title="One update with and without silencing", needs="interventions")
 
@@ -20,7 +20,7 @@ SHOWN = ("entropy", "entropy_rollout", "reward", "gradient_norm", "cosine", "kl"
 def make(artefacts: Artefacts) -> Any:
     """Return what each arm changes, minus what the update without silencing changes."""
     study, panels = artefacts.study, []
-    arms = [arm for arm in ARMS if arm != NOTHING]
+    arms = [arm for arm in study.interventions.arms if arm != NOTHING]
     titles = {one: title_of(study, one) for one in study.intervened()}
     group = charts.colours(titles.values())
     for name in SHOWN:

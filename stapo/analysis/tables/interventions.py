@@ -35,6 +35,8 @@ def _shown(row: ArmRow, name: str) -> str:
 def make(artefacts: Artefacts) -> Table:
     """Return the table of the interventions, a row per checkpoint and arm."""
     study = artefacts.study
+    first = artefacts.intervention(study.intervened()[0]).numbers.repetitions
+    names = effects.quantities_of(first)
 
     def column(name: str) -> Column[ArmRow]:
         return Column(QUANTITIES[name].heading, lambda row: _shown(row, name), text=True)
@@ -47,11 +49,11 @@ def make(artefacts: Artefacts) -> Table:
         ),
     ]
     return Table(
-        columns=[*leading, *map(column, QUANTITIES)],
+        columns=[*leading, *map(column, names)],
         rows=[
             ArmRow(title_of(study, one), arm, artefacts.intervention(one).numbers.repetitions)
             for one in study.intervened()
-            for arm in ARMS
+            for arm in study.interventions.arms
         ],
         caption=effects.caption_of(study),
         notes=[*_notes(artefacts)],

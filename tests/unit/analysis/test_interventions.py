@@ -15,14 +15,16 @@ from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of
 from stapo.analysis.figures.interventions import scaled
 from stapo.analysis.tables.interventions import make as interventions_table
+from stapo.analysis.tables.silenced_quadrants import make as silenced_quadrants
 from stapo.evaluation.statistics import Interval
 from stapo.files import DamagedFileError
-from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.study import Checkpoint, Study, parse_study
 
 FIRST = Checkpoint("tiny", "justrl", 0)
 WORSE = {**MOVED, SILENCED: -0.03}
 EQUAL = dict.fromkeys(ARMS, -0.01)
+USUAL = [ARMS[arm] for arm in CONTROLS]
 AS_RANDOM = {**MOVED, "random_positive": -0.002}
 UPWARDS = {**MOVED, SILENCED: 0.004}
 OPEN = "cannot be decided"
@@ -122,7 +124,7 @@ def test_figures_and_table_show_what_was_made_up(study, tmp_path):
     artefacts = made(study, tmp_path)
     (bars,) = panels(chart_of(artefacts, "interventions"))[0].of("bar")
     one = [row for row in bars.rows if row["group"] == "tiny, JustRL, seed 0"]
-    assert [row["y"] for row in one] == ["STAPO", *list(ARMS.values())[2:]]
+    assert [row["y"] for row in one] == ["STAPO", *USUAL]
     truth = [MOVED[arm] - MOVED[NOTHING] for arm in list(ARMS)[1:4]]
     assert bars.encoding["x"]["title"] == "difference in entropy, held-out prompts [1e-3 nats]"
     assert [row["x"] for row in one[:3]] == pytest.approx([1000 * v for v in truth], abs=0.2)
@@ -138,11 +140,32 @@ def test_figures_and_table_show_what_was_made_up(study, tmp_path):
 
     grid = interventions_table(artefacts)
     shown = [{c.heading: c.shown(row) for c in grid.columns} for row in grid.rows]
-    titles = ["Nothing silenced", "STAPO", *list(ARMS.values())[2:]]
-    assert [row["Arm"] for row in shown[: len(ARMS)]] == titles
+    titles = ["Nothing silenced", "STAPO", *USUAL]
+    assert [row["Arm"] for row in shown[:5]] == titles
     assert [row["Silenced tokens"] for row in shown[:2]] == ["0.0", "3.0"]
     assert float(shown[1]["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
     assert any("Does silencing cause stability here? Yes." in note for note in grid.notes)
+
+
+def test_arms_over_quadrants_are_compared_over_base_models(raw_study, tmp_path):
+    raw_study["models"]["other"] = raw_study["models"]["tiny"]
+    raw_study["run"] |= {"sizes": ["tiny", "other"], "seeds": [0, 1]}
+    names = ["tiny/justrl/seed0", "tiny/justrl/seed1", "other/justrl/seed0", "other/base"]
+    raw_study["interventions"] = {"checkpoints": names, "controls": ["mirror", "random"]}
+    study = parse_study(raw_study)
+    moves = [{SILENCED: -0.004, "random": -0.001 * index, NOTHING: 0.0} for index in (1, 3, 4, 0)]
+    artefacts = made(study, tmp_path, *moves, noise=0)
+    found = effects.over_bases(artefacts, "entropy", SILENCED, "random", "justrl")
+    # Of the base models: -0.004 + (0.001 + 0.003) / 2 and -0.004 + 0.004.
+    half = 12.706 * 0.001  # Student's t of one degree of freedom.
+    assert (found.value, found.high - found.value) == pytest.approx((-0.001, half), abs=1e-7)
+    grid = silenced_quadrants(artefacts)
+    assert [(row.method, row.arm) for row in grid.rows] == [
+        (method, arm) for method in ("justrl", None) for arm in (SILENCED, "mirror", "random")
+    ]
+    cells = [column.shown(grid.rows[0]) for column in grid.columns]
+    assert cells[:2] == ["JustRL", "STAPO"]
+    assert any(cell.startswith("-0.001 [") for cell in cells)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def marked(response: str) -> list[tuple[str, str]]:
 def test_marks_of_solutions_are_those_that_the_builder_gave_them():
     rng, seen = Random(0), set()
     for _ in range(3000):
-        problem = chain(16, rng)
+        problem = chain(12, rng)
         assert parsed(tokens(problem.question)).operations == problem.operations
         built = [*solution(problem, rng, 0.3), (END, SOUND)]
         response, expected = zip(*built, strict=True)
