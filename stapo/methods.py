@@ -137,7 +137,7 @@ class Method:
     revision: str = ""
     """Revision of the paper, if its revisions define the method differently."""
     selection: str = "keep_all"
-    """Name in `SELECTION_SPECS`, or `FILE.py:function` or `package.module:function` of a study's own."""
+    """Name in `SELECTION_SPECS`, or `FILE.py:function` of a study's own."""
     selection_args: Args = field(default_factory=dict)
     selection_sha256: str = ""
     """SHA-256 of the file of a selection of a study's own."""

@@ -15,7 +15,7 @@ from stapo import paths
 from stapo.methods import Method
 from stapo.stages import Job, Jobs, Resources, recorded_in_json
 from stapo.study import Study, StudyError, TrainingRun
-from stapo.study.code import function_name, is_file
+from stapo.study.code import function_name
 from stapo.study.schema import TrainingSettings
 
 AFTER = ("prompts", "base")
@@ -46,7 +46,7 @@ def method_settings(method: Method) -> dict[str, Any]:
 def training_settings(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
     """Return training settings; of a reward in a file, the function and not the place of the file."""
     found = training.model_dump(exclude=without)
-    if is_file(training.reward):
+    if ":" in training.reward:
         found["reward"] = function_name(training.reward)
     return found
 

@@ -17,9 +17,7 @@ from stapo.study import model_folder
 from stapo.study.code import (
     Arguments,
     arguments_of,
-    found_path,
     function_name,
-    is_file,
     path_of,
     sha256_of,
     with_settings,
@@ -36,7 +34,7 @@ PATHS: tuple[Place, ...] = (
 )
 """Settings that name a file, `*` for any name."""
 CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
-"""Settings that name a function in a file or in a module."""
+"""Settings that name a function in a file."""
 TEMPLATE: Place = ("models", "*", "chat_template")
 
 Used = tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]
@@ -45,20 +43,24 @@ of it, None if nothing; function that reads it and returns what its content give
 
 
 def place_files(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths, and chat templates replaced by their text."""
+    """Return a study file with absolute paths, and chat templates replaced by their text.
+
+    Raises:
+        StudyError: a chat template cannot be read.
+    """
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
 
-    content, problems = with_files(document.content, absolute), list(document.problems)
+    content = with_files(document.content, absolute)
     for section, place in _matching(content, TEMPLATE):
         name = section[place[-1]]
         if isinstance(name, str) and name.endswith(".jinja"):
             try:
                 section[place[-1]] = read_text(Path(absolute(name)))
             except StudyError as error:
-                problems.append((place, error.errors[0]))
-    return Document(content, document.lines, problems)
+                raise StudyError(document.errors([(place, error.errors[0])])) from error
+    return Document(content, document.lines)
 
 
 def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, A
                 continue
             if path in PATHS:
                 section[place[-1]] = change(value)
-            elif is_file(value):
+            elif ":" in value:
                 file, _, function = value.rpartition(":")
                 section[place[-1]] = f"{change(file)}:{function}"
     return found
@@ -147,8 +149,7 @@ def _used(study: Study) -> Iterator[Used]:
             yield ("methods", name, "selection"), stated, read
     if training.reward and ":" in training.reward:
         sha256 = training.reward_sha256
-        read = partial(_reward, training.reward, sha256)
-        yield ("training", "reward"), {"reward_sha256": sha256}, read
+        yield ("training", "reward"), {"reward_sha256": sha256}, partial(_reward, training.reward)
 
 
 def _trained(study: Study) -> list[str]:
@@ -170,17 +171,10 @@ def _model(folder: str) -> dict[str, Any]:
 
 def _selection(reference: str, args: Arguments) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    file = found_path(reference)
+    file = path_of(reference)
     taken = with_settings(arguments_of(file, function_name(reference)), args, reference)
     return {"selection_args": taken, "selection_sha256": sha256_of(file)}
 
 
-def _reward(reference: str, sha256: str | None) -> dict[str, Any]:
-    file = path_of(reference)
-    if file is None and sha256 is None:
-        about = "or give what sha256sum prints as reward_sha256"
-        raise StudyError([f"{reference}: not found; install its package, {about}"])
-    # `check`, `doctor` and the training compare the checksum of a module.
-    if file is None or (sha256 is not None and not is_file(reference)):
-        return {}
-    return {"reward_sha256": sha256_of(file)}
+def _reward(reference: str) -> dict[str, Any]:
+    return {"reward_sha256": sha256_of(path_of(reference))}

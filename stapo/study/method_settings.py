@@ -64,9 +64,7 @@ class _MethodSettings(AllMethods):
     training: MethodTraining | None = Field(
         None, description="Training settings that differ from those of the study"
     )
-    selection: Code | None = off(
-        "Token selection of your own: FILE.py:function, or package.module:function"
-    )
+    selection: Code | None = off("Token selection of your own: FILE.py:function")
     selection_args: Arguments | None = off(
         "Arguments of `selection` other than their defaults", max_length=100
     )

@@ -90,7 +90,7 @@ class TrainingSettings(Strict):
     )
     reward: Reward = Field(
         "boxed",
-        description="boxed (last box), dapo (last `Answer:`), FILE.py:function, package.module:function",
+        description="boxed (last box), dapo (last `Answer:`), or FILE.py:function",
     )
     reward_sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
@@ -162,7 +162,7 @@ class BenchmarkSettings(Strict):
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
     file: LocalFile | None = off(
-        "JSON lines or Parquet with the problems; a relative path means the study's folder"
+        "JSON lines with the problems; a relative path means the study's folder"
     )
     question: Column | None = off("Column of the questions in `file`")
     answer: Column | None = off("Column of the answers in `file`")

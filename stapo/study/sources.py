@@ -111,9 +111,7 @@ class TinyData(Strict):
 class FileData(Strict):
     """Training prompts in a file of the study's own."""
 
-    file: LocalFile = Field(
-        description="JSON lines or Parquet; a relative path means the study's folder"
-    )
+    file: LocalFile = Field(description="JSON lines; a relative path means the study's folder")
     question: Column = Field("question", description="Column of the questions")
     answer: Column = Field("answer", description="Column of the answers")
     rows: Annotated[Rows, unit("rows")] | None = Field(

@@ -170,7 +170,7 @@ class Study(Strict):
     def kept_steps(self) -> list[int]:
         """Return the optimiser steps, before the last, after which weights are kept."""
         curve, last = self.evaluation.curve, self.training.steps
-        points = range(curve.every, last, curve.every) if curve else ()
+        points = range(curve.every, last, curve.every) if curve and curve.every else ()
         return sorted({*self.full_steps(), *points})
 
     def checkpoint(self, size: str, method: str, seed: int, step: int) -> Checkpoint:

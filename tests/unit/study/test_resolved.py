@@ -37,8 +37,5 @@ def test_a_missing_or_damaged_file_is_one_line(raw_study, tmp_path):
         read_resolved(path)
     write_resolved(study, tmp_path)
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(StudyError, match="not JSON"):
-        read_resolved(path)
-    path.write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(StudyError, match=r"\.json: not UTF-8 at byte 10; save it as UTF-8"):
+    with pytest.raises(StudyError, match="truncated or corrupt"):
         read_resolved(path)

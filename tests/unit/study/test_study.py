@@ -24,7 +24,6 @@ from stapo.study import (
 from stapo.study.families import families
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content
-from stapo.study.resolved import check_origin, write_origin
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -131,7 +130,7 @@ def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_st
 
 
 BOTH = {"grpo", "stapo"}
-OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
+OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
 
 
 @pytest.mark.parametrize(
@@ -257,18 +256,6 @@ def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
         study = parse_study(merge(raw_study, {"methods": methods, "run": run}))
         assert len(families(study)) == (0 if other else 1)
         assert ("ablation" in figure_names(study)) == (not other)
-
-
-def test_another_study_of_the_same_name_is_refused(raw_study, tmp_path):
-    study = parse_study(raw_study)
-    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
-    check_origin(study, [one], tmp_path)
-    write_origin(study, [one], tmp_path)
-    changed = parse_study(merge(raw_study, {"training": {"steps": 8}}))
-    check_origin(changed, [one], tmp_path)  # A file may change,
-    check_origin(study, [other], tmp_path)  # or move.
-    with pytest.raises(StudyError, match=r"smoke is also the name of one\.yaml"):
-        check_origin(changed, [other], tmp_path)
 
 
 OWN_FILES = """
