@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.stages import Job, Jobs, Resources, recorded_in_text
+from stapo.stages import Job, Jobs, Resources, recorded_in
 from stapo.stages.generate import place
 from stapo.stages.train import NAMES_OF_METHODS
 from stapo.study import Study
@@ -64,4 +64,4 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the table as Markdown."""
-    return recorded_in_text(root / job.outputs[0])
+    return recorded_in(root / job.outputs[0])
