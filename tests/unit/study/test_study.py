@@ -52,14 +52,6 @@ def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_
         parse_study(raw_study)
 
 
-def test_the_schema_has_bounds_and_refuses_unknown_keys():
-    schema = study_schema()
-    steps = schema["$defs"]["TrainingSettings"]["properties"]["steps"]
-    assert (steps["minimum"], steps["maximum"], steps["unit"]) == (1, 10**6, "optimiser steps")
-    with pytest.raises(jsonschema.ValidationError, match="'stepps' was unexpected"):
-        jsonschema.validate({"training": {"stepps": 8}}, schema)
-
-
 def test_a_study_extends_another_down_to_the_catalogue():
     paper, small = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "single-gpu"))
     assert small.training.learning_rate == paper.training.learning_rate
@@ -119,14 +111,6 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     # Of no revision of the paper, whatever it descends from.
     revisions = [found.method(name).revision for name in ("stapo", "stapo-v2", "tau")]
     assert revisions == ["v4 and v5", "v1 to v3", ""]
-
-
-def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
-    """Null is what is inherited, so that 0 is what switches it off."""
-    raw_study["training"]["overlong_buffer_tokens"] = 8
-    for value, expected in ((None, 8), (0, 0)):
-        raw_study["methods"] = {"justrl": {"training": {"overlong_buffer_tokens": value}}}
-        assert parse_study(raw_study).training_of("justrl").overlong_buffer_tokens == expected
 
 
 BOTH = {"grpo", "stapo"}
@@ -222,12 +206,15 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
 @pytest.mark.parametrize(
     "name",
     [
-        "", "tiny", "tiny/base/", "/base", "tiny/stapo", "tiny/stapo/0", "tiny/stapo/seed",
-        "tiny/stapo/seed-1", "tiny/stapo/seed01", "tiny/stapo/seed0/20", "tiny/stapo/seed0/step",
-        "tiny/stapo/seed0/step020", "tiny/stapo/seed0/step20/x", "tiny/base/seed0/step1\n",
-        "tiny/stapo/seed\u0661",
+        "",
+        "tiny",
+        "/base",
+        "tiny/stapo",
+        "tiny/stapo/seed01",
+        "tiny/stapo/seed0/step",
+        "tiny/base\n",
     ],
-)  # fmt: skip
+)
 def test_the_name_of_no_checkpoint_is_refused(name):
     with pytest.raises(ValueError, match="no name of a checkpoint"):
         Checkpoint.parse(name)
