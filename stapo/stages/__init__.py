@@ -208,5 +208,6 @@ def recorded_in(path: Path) -> str | None:
             return str(read_identity(path).get("fingerprint", ""))
         if path.suffix == ".json":
             return str(read_json(path).get("fingerprint", ""))
-        return (CONFIGURATION.findall(text_of(path)) or [""])[-1]
+        found: list[str] = CONFIGURATION.findall(text_of(path))
+        return found[-1] if found else ""
     return ""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from stapo.methods import METHODS, selection_arguments
+from stapo.methods import ARGUMENTS, METHODS
 from stapo.study.fields import REWARDS
 from stapo.study.loader import Place, Problem
 from stapo.study.schema import TrainingSettings
@@ -133,7 +133,8 @@ def _compare(study: Study) -> Iterator[Problem]:
     """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
     if study.compare is None:
         return
-    run, problems = study.run.methods or ["none"], []
+    run = study.run.methods or ["none"]
+    problems: list[Problem] = []
     for key in ("target", "baselines"):
         names = getattr(study.compare, key) or []
         problems += _unknown(("compare", key), names, run, " in run.methods")
@@ -158,7 +159,7 @@ def _methods(study: Study) -> Iterator[Problem]:
             line = [study.methods[one] for one in study.lineage(name) if one in study.methods]
             is_own = any(one.selection is not None for one in line)
             takes = () if is_own else METHODS[study.origin_of(name)].spec.arguments
-            for key in selection_arguments():
+            for key in ARGUMENTS:
                 if getattr(given, key) is not None and key not in takes:
                     own = "its selection is your own; set its arguments under selection_args"
                     about = f"it has no such setting; it takes {', '.join(takes) or 'none'}"
