@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from stapo.text import refused
+from stapo.text import escape, visible
 
 DRAFT = {"draft": True}
 """Context in which sections are read with what is valid in them, and None, [] or {} in place of the rest."""
@@ -79,8 +79,8 @@ def off(description: str, **bounds: Any) -> Any:
 
 
 def _visible(text: str) -> str:
-    if character := refused(text):
-        raise ValueError(f"the character U+{ord(character):04X} is not allowed; remove it")
+    if hidden := [one for one in text if visible(one) != one]:
+        raise ValueError(f"the character {escape(hidden[0])} is not allowed; remove it")
     return text
 
 

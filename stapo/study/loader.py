@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from stapo.text import short_escape, shorten, visible
+from stapo.text import shorten, visible
 
 MAX_LINE = 400
 """Maximum characters of an error message."""
@@ -31,10 +31,7 @@ class StudyError(ValueError):
     """All errors in a user's input, one line each."""
 
     def __init__(self, errors: list[str]):
-        kept = [
-            visible(shorten(error, MAX_LINE - 1), escape=short_escape)
-            for error in errors[:MAX_ERRORS]
-        ]
+        kept = [visible(shorten(error, MAX_LINE - 1)) for error in errors[:MAX_ERRORS]]
         if len(errors) > MAX_ERRORS:
             kept.append(f"and {len(errors) - MAX_ERRORS} more")
         super().__init__("\n".join(kept))

@@ -77,6 +77,8 @@ TABLE = [
     ('compare: {baselines: [none], target: none}', [
         "compare.target: unknown name 'none'; known in run.methods: grpo,",
         "compare.baselines: unknown name 'none'; known in run.methods: grpo,"]),
+    ('compare: {target: grpo, baselines: [grpo]}', [
+        'compare: a target without a baseline, or the reverse; name both']),
     ("run: {sizes: [big, big], seeds: [0, '0', x]}", [
         'run.seeds.2: Input should be a valid integer, unable to parse string as',
         "run.sizes: unknown name 'big'",
@@ -86,7 +88,7 @@ TABLE = [
         'run.seeds.0: Input should be less than or equal to 2147483647']),
     ('models: {m: {hub: a/b}}', ['models.m.revision: missing; add it (s.yaml:3)']),
     ('training: {instruction: "a\\u202eb"}', [
-        'training.instruction: the character U+202E is not allowed; remove it']),
+        'training.instruction: the character \\u202e is not allowed; remove it']),
     ('training: {reward: verifier}', ['training.reward: expected boxed, dapo, or FILE.py:function']),
     ('training: {rollout_mismatch_limit: 0.1}', [
         'training.rollout_mismatch_limit: only for rollouts with vLLM; remove']),
