@@ -81,8 +81,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     raw["evaluation"] |= draw(some({"batch_size": near(1, 10**6), "seed": near(0, 2**31 - 1)}))
     raw |= draw(some({"end_tokens": st.lists(TEXTS, max_size=3)}))
     if draw(st.booleans()):
-        raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
-        raw["evaluation"]["select"] = draw(st.sampled_from(["last", every, str(every), steps]))
+        raw["training"]["evaluate_every"] = draw(st.sampled_from([1, 7, 200, 10**6]))
     benchmarks = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=3, unique=True))
     if draw(st.booleans()):
         raw["evaluation"]["curve"] = {

@@ -16,7 +16,7 @@ AFTER = ("overlap", "score")
 def shown(study: Study) -> dict[str, Any]:
     """Return the settings that change what tables and figures show, and no result."""
     methods = {name: study.method(name) for name in study.run.methods}
-    settings = {"select", "development", "verdict", "curve"}
+    evaluation = study.evaluation
     names = {
         name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
         for name, method in methods.items()
@@ -26,7 +26,7 @@ def shown(study: Study) -> dict[str, Any]:
             del one["bibtex"]
     return {
         "methods": names,
-        "evaluation": study.evaluation.model_dump(include=settings),
+        "evaluation": evaluation.constants() | evaluation.model_dump(include={"verdict", "curve"}),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
         "run": study.run.model_dump(),
     }

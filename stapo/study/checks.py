@@ -38,7 +38,7 @@ def cross_problems(study: Study, tasks: Tasks) -> Iterator[Problem]:
     """
     yield from _names(study)
     yield from _benchmarks(study, tasks)
-    for check in (_selected_checkpoint, _compare, _bases, _methods, _titles, _batches, _training):
+    for check in (_compare, _bases, _methods, _titles, _batches, _training):
         yield from check(study)
     yield from _interventions(study)
 
@@ -83,7 +83,6 @@ def _names(study: Study) -> Iterator[Problem]:
             if name.lower() in reserved:
                 yield (section, name), "this name is reserved; choose another"
     yield from _unknown(("engine", "sizes"), study.engine.sizes, study.models)
-    yield from _unknown(("evaluation", "development"), evaluation.development, study.benchmarks)
     if curve := evaluation.curve:
         place, known = ("evaluation", "curve"), study.evaluated()
         yield from _unknown((*place, "benchmarks"), curve.benchmarks, known, " in run")
@@ -110,23 +109,6 @@ def _benchmarks(study: Study, tasks: Tasks) -> Iterator[Problem]:
         if given.samples is not None and given.samples < least:
             about = f"{given.samples} are too few for its number of problems; use at least {least}"
             yield (*place, "samples"), about
-
-
-def _selected_checkpoint(study: Study) -> Iterator[Problem]:
-    """Report settings with which checkpoints cannot be chosen, or are chosen on test benchmarks."""
-    evaluation, training = study.evaluation, study.training
-    for name in {*evaluation.development} & {*study.run.benchmarks}:
-        about = "is also in run.benchmarks; no table may show what chose its checkpoints"
-        yield ("evaluation", "development"), f"{name!r} {about}"
-    place, select = ("evaluation", "select"), evaluation.select
-    if select == "development" and not evaluation.development:
-        yield place, "development, but evaluation.development is empty; fill it"
-    every, steps = training.evaluate_every, training.steps
-    if select not in (None, "last") and every is None:
-        yield place, "needs training.evaluate_every; add it"
-    if isinstance(select, int) and every and steps and select not in (*study.full_steps(), steps):
-        about = f"choose a multiple of {every} below {steps}, or last"
-        yield place, f"no weights of step {select} are kept; {about}"
 
 
 def _compare(study: Study) -> Iterator[Problem]:

@@ -232,6 +232,10 @@ class Curve(Strict):
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
+    select: ClassVar[Literal["last"]] = "last"
+    """Checkpoint of a training in the tables."""
+    development: ClassVar[list[str]] = []
+    """Benchmarks in no table; earlier versions could choose checkpoints by them."""
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Annotated[Rows, unit("responses")] = Field(
         description="Responses that Transformers generates together; a kill loses at most these"
@@ -239,12 +243,6 @@ class Evaluation(Strict):
     max_response_tokens: Tokens = Field(description="Length at which a response is cut")
     seed: Seed = Field(1234, description="Seed of the responses")
     verifier: Verifier | None = Field(None, description="Off by default")
-    select: Literal["last", "development"] | Steps = Field(
-        "last", description="Checkpoint in the tables: last, a step, or the best on development"
-    )
-    development: list[Name] = Field(
-        [], max_length=1000, description="Benchmarks that only choose checkpoints; in no table"
-    )
     curve: Curve | None = Field(
         None, description="More points for the figure of accuracy; they are in no table"
     )

@@ -191,7 +191,7 @@ class Study(Strict):
 
     def evaluated(self) -> list[str]:
         """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
-        return [*self.run.benchmarks, *self.evaluation.development]
+        return self.run.benchmarks
 
     def is_full(self, checkpoint: Checkpoint) -> bool:
         """Return whether a checkpoint answers everything, so that tables may show it."""

@@ -59,16 +59,6 @@ TABLE = [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [
         'evaluation.verdict: verifier, but evaluation.verifier names none; add']),
-    ('evaluation: {select: best}', ["evaluation.select: Input should be 'last' or 'development'"]),
-    ('evaluation: {select: development}', [
-        'evaluation.select: development, but evaluation.development is empty;',
-        'evaluation.select: needs training.evaluate_every; add it (s.yaml:3)']),
-    ('evaluation: {select: 7}\ntraining: {evaluate_every: 4}', [
-        'evaluation.select: no weights of step 7 are kept; choose a multiple of']),
-    ('evaluation: {development: [chain-2, none, none]}', [
-        "evaluation.development: unknown name 'none'",
-        "evaluation.development: 'none' is listed twice; remove one (s.yaml:3)",
-        "evaluation.development: 'chain-2' is also in run.benchmarks; no table"]),
     ('evaluation: {curve: {every: 0, benchmarks: [chain-4, aime24], decoding: cold, step: 1}}', [
         'evaluation.curve.every: Input should be greater than or equal to 1',
         'evaluation.curve.step: unknown key; did you mean steps? (s.yaml:3)',
