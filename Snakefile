@@ -105,7 +105,7 @@ localrules:
 onstart:
     try:
         locks.claim_study(STUDY.name)
-    except locks.StudyBusyError as error:
+    except locks.BusyError as error:
         runs.tell([error])
         sys.exit(2)
     # Before this version of the study is written: reasons compare with the earlier ones.

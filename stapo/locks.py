@@ -26,12 +26,8 @@ _held: list[int] = []
 """File descriptors of the locks of this process; exec keeps them."""
 
 
-class StudyBusyError(RuntimeError):
-    """Another Snakemake runs a study in this directory."""
-
-
 class BusyError(RuntimeError):
-    """Another process uses the same work directory."""
+    """Another process uses the same work directory, or another Snakemake runs the same study."""
 
 
 class ForeignDirectoryError(RuntimeError):
@@ -70,11 +66,11 @@ def claim_study(study: str) -> None:
     """Lock a study until this process ends, and wait for the jobs of an earlier run.
 
     Raises:
-        StudyBusyError: another Snakemake runs this study in this directory.
+        BusyError: another Snakemake runs this study in this directory.
     """
     path = Path(STUDY_LOCK.format(study=study))
     if not _lock(path, fcntl.LOCK_EX):
-        raise StudyBusyError(
+        raise BusyError(
             f"{path}: another snakemake runs this study ({path.read_text()}); wait for it or stop it"
         )
     os.ftruncate(_held[-1], 0)
