@@ -114,27 +114,21 @@ ODD = st.sampled_from(
 
 @st.composite
 def broken_studies(draw: st.DrawFn) -> dict[str, Any]:
-    """Studies with up to four values replaced, removed, moved to another key or added."""
+    """Studies with up to three values replaced, or moved to another key."""
     raw = draw(studies())
     for _ in range(draw(st.integers(1, 3))):
         section: Any = raw
         while True:
-            key = draw(
-                st.sampled_from(list(section) if isinstance(section, dict) else range(len(section)))
-            )
+            keys = list(section) if isinstance(section, dict) else range(len(section))
+            key = draw(st.sampled_from(keys))
             inner = section[key]
             if not inner or not isinstance(inner, dict | list) or draw(st.booleans()):
                 break
             section = inner
-        change = draw(st.sampled_from(["replace", "remove", "move", "add"]))
-        if change == "replace" or isinstance(section, list):
+        if isinstance(section, list) or draw(st.booleans()):
             section[key] = draw(ODD)
-        elif change == "add":
-            section[draw(DIRTY)] = draw(ODD)
         else:
-            value = section.pop(key)
-            if change == "move":
-                section[key + draw(st.sampled_from("sx_"))] = value
+            section[draw(DIRTY) or f"{key}s"] = section.pop(key)
     return raw
 
 

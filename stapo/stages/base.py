@@ -91,12 +91,12 @@ def recorded(job: Job, root: Path) -> str | None:
     Weights that were removed since, to make space, do not count: nothing is built again for them alone.
     """
     from stapo.canonical import fingerprint
-    from stapo.files import DamagedFileError, read_json
+    from stapo.files import read_json
 
     name = "verifier" if job.name == VERIFIER else "model"
     try:
         return fingerprint({"recipe": RECIPE, name: read_json(root / job.outputs[0])})
-    except DamagedFileError:
+    except ValueError:  # Damaged.
         return ""
     except OSError:
         return None
