@@ -23,6 +23,7 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import locks, paths, stages
 from stapo.operations import runs
 from stapo.study.checks import slug
+from stapo.study.loader import shown_path
 from stapo.study.resolved import VARIABLE, read_resolved, resolved_path, write_resolved
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
@@ -58,7 +59,9 @@ RESOURCES = workflow.resource_settings
 JOBS = stages.jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
-STUDY_NAMED = shlex.join(map(str, workflow.overwrite_configfiles))
+STUDY_NAMED = shlex.join(
+    shown_path(Path(file)) for file in workflow.overwrite_configfiles
+)
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE
