@@ -3,20 +3,15 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from studies import studies
 from world import STATES, World
 
-from stapo.canonical import canonical
 from stapo.publication.runs import is_earlier
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
-from stapo.study import StudyError, parse_study, read_study
-from stapo.study.resolved import read_resolved, resolved_path, study_fingerprint, write_resolved
+from stapo.study import read_study
 
 PROFILES = ROOT / "workflows" / "profiles"
 
@@ -56,40 +51,6 @@ def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path):
     assert refused
     assert "Traceback" not in said
     assert not (tmp_path / "results").exists()
-
-
-def accepted_studies() -> list[dict[str, Any]]:
-    """Generated studies that `check` passes, of few enough jobs for a dry run; always the same."""
-    found: dict[str, dict[str, Any]] = {}
-
-    @settings(
-        derandomize=True, database=None, max_examples=120, suppress_health_check=list(HealthCheck)
-    )
-    @given(raw=studies())
-    def collect(raw: dict[str, Any]) -> None:
-        try:
-            study = parse_study(raw)
-        except StudyError:
-            return
-        if len(list(study.checkpoints())) < 40:
-            found[canonical(study.model_dump())] = raw
-
-    collect()
-    return list(found.values())
-
-
-def test_what_check_passes_passes_snakemake(tmp_path):
-    accepted = accepted_studies()
-    assert len(accepted) > 20
-    # The last ones are those with the most in them.
-    for number, raw in enumerate((accepted[-1], accepted[-10])):
-        world, study = World(tmp_path / str(number), raw), parse_study(raw)
-        # The commands name the study, which a dry run does not write.
-        assert f"--study {resolved_path(study)} " in world.run("-n", "-p")
-        assert not (world.path / "work").exists()
-        write_resolved(study, tmp_path / "elsewhere")
-        again = read_resolved(tmp_path / "elsewhere" / resolved_path(study))
-        assert study_fingerprint(again) == study_fingerprint(study)
 
 
 def test_fingerprints_of_trainings_are_those_of_finished_results():
