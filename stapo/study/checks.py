@@ -97,9 +97,6 @@ def _benchmarks(study: Study, tasks: Tasks) -> Iterator[Problem]:
         if given.file:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
-            for key in ("question", "answer"):
-                if getattr(given, key) is None:
-                    yield (*place, key), f"missing; name the column of `file` that has the {key}s"
             continue
         if name not in tasks:
             about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"

@@ -170,7 +170,6 @@ LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]
 """A path; a relative one means the folder of the study file that contains it."""
-Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
 Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
 Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=4000)]

@@ -130,13 +130,12 @@ def _used(study: Study) -> Iterator[Used]:
     data, training = study.data, study.training
     for name in dict.fromkeys(study.evaluated()):
         own = study.benchmarks.get(name)
-        if own and own.file and own.question and own.answer:
+        if own and own.file:
             stated = {"rows": own.rows, "sha256": own.sha256}
-            read = partial(_rows, own.file, own.question, own.answer, is_unique=True)
-            yield ("benchmarks", name, "file"), stated, read
-    if isinstance(data, FileData) and data.file and data.question and data.answer:
+            yield ("benchmarks", name, "file"), stated, partial(_rows, own.file, is_unique=True)
+    if isinstance(data, FileData) and data.file:
         stated = {"rows": data.rows, "sha256": data.sha256}
-        yield ("data", "file"), stated, partial(_rows, data.file, data.question, data.answer)
+        yield ("data", "file"), stated, partial(_rows, data.file)
     for size in dict.fromkeys(study.run.sizes):
         model = study.models.get(size)
         if isinstance(model, FolderModel) and model.path:
@@ -158,8 +157,8 @@ def _trained(study: Study) -> list[str]:
     return list(dict.fromkeys(one for name in methods for one in study.lineage(name)))
 
 
-def _rows(file: str, question: str, answer: str, is_unique: bool = False) -> dict[str, Any]:
-    rows = placed_rows(Path(file), question, answer, is_unique).values()
+def _rows(file: str, is_unique: bool = False) -> dict[str, Any]:
+    rows = placed_rows(Path(file), is_unique).values()
     return {"rows": len(rows), "sha256": checksum(rows)}
 
 

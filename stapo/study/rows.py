@@ -1,4 +1,4 @@
-"""Questions and answers in a file that a study names: JSON lines, two columns of any name."""
+"""Questions and answers in a file that a study names: JSON lines with `question` and `answer`."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 from stapo.canonical import canonical
 from stapo.study.loader import StudyError, read_text, shown_path
 
+COLUMNS = ("question", "answer")
 Row = dict[str, str]
 """Question and answer."""
 
@@ -18,10 +19,6 @@ class RowsFile:
     """A file with questions and answers, and the checksum of its content when the study was read."""
 
     path: Path
-    question: str
-    """Column of the questions."""
-    answer: str
-    """Column of the answers."""
     sha256: str
 
     def read(self) -> list[Row]:
@@ -34,7 +31,7 @@ class RowsFile:
         Raises:
             StudyError: the file is missing, or has changed since the study was read.
         """
-        rows = placed_rows(self.path, self.question, self.answer)
+        rows = placed_rows(self.path)
         if checksum(rows.values()) != self.sha256:
             about = "its rows changed since the study was read; run snakemake again"
             raise StudyError([f"{self.path}: {about}"])
@@ -43,17 +40,15 @@ class RowsFile:
 
 def checksum(rows: Iterable[Mapping[str, str]]) -> str:
     """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
-    plain = [{name: " ".join(row[name].split()) for name in ("question", "answer")} for row in rows]
+    plain = [{name: " ".join(row[name].split()) for name in COLUMNS} for row in rows]
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False) -> dict[str, Row]:
+def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
     """Return the rows of a file by their place (`line 3`), without white space at the ends of their texts.
 
     Args:
         path: JSON lines.
-        question: column of the questions.
-        answer: column of the answers, which are text or numbers.
         is_unique: whether a repeated question is a fault: both would get the same responses.
 
     Raises:
@@ -67,7 +62,7 @@ def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False)
             continue
         place = f"line {number}"
         try:
-            rows[place] = _row(line, {"question": question, "answer": answer})
+            rows[place] = _row(line)
             asked = " ".join(rows[place]["question"].split())
             if is_unique and (earlier := first.setdefault(asked, place)) != place:
                 raise ValueError(f"repeats the question of {earlier}; remove one of them")
@@ -78,8 +73,8 @@ def placed_rows(path: Path, question: str, answer: str, is_unique: bool = False)
     return rows
 
 
-def _row(line: str, columns: Mapping[str, str]) -> Row:
-    """Return question and answer of a line.
+def _row(line: str) -> Row:
+    """Return question and answer of a line, which are text or numbers.
 
     Numbers are texts, as they are written, but whole ones with a point. Pandas writes a missing answer as
     NaN, and then the whole numbers of its column as 1.0: neither is what somebody meant as an answer.
@@ -95,10 +90,10 @@ def _row(line: str, columns: Mapping[str, str]) -> Row:
     if not isinstance(record, dict):
         raise ValueError("expected an object with columns")
     row = {}
-    for key, column in columns.items():
-        cell = record.get(column)
+    for key in COLUMNS:
+        cell = record.get(key)
         row[key] = cell.strip() if isinstance(cell, str) else ""
         if not row[key]:
             found = f"found {cell!r}; its columns: {', '.join(record)}"
-            raise ValueError(f"column {column!r}: expected text or a number, {found}")
+            raise ValueError(f"column {key!r}: expected text or a number, {found}")
     return row

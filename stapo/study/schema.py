@@ -9,7 +9,6 @@ from stapo.study.fields import (
     PYTHON_NAME,
     REPOSITORY_FILE,
     Buffer,
-    Column,
     Fraction,
     Gpus,
     GroupSize,
@@ -162,10 +161,8 @@ class BenchmarkSettings(Strict):
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
     file: LocalFile | None = off(
-        "JSON lines with the problems; a relative path means the study's folder"
+        "JSON lines with question and answer; a relative path means the study's folder"
     )
-    question: Column | None = off("Column of the questions in `file`")
-    answer: Column | None = off("Column of the answers in `file`")
     rows: Annotated[Rows, unit("rows")] | None = off(
         "Expected number of problems in `file`; default: any"
     )

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Ta
 
 from stapo.study.fields import (
     SPLIT,
-    Column,
     HubId,
     LocalFile,
     Revision,
@@ -111,9 +110,9 @@ class TinyData(Strict):
 class FileData(Strict):
     """Training prompts in a file of the study's own."""
 
-    file: LocalFile = Field(description="JSON lines; a relative path means the study's folder")
-    question: Column = Field("question", description="Column of the questions")
-    answer: Column = Field("answer", description="Column of the answers")
+    file: LocalFile = Field(
+        description="JSON lines with question and answer; a relative path means the study's folder"
+    )
     rows: Annotated[Rows, unit("rows")] | None = Field(
         None, description="Expected number of rows; default: any"
     )

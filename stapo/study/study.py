@@ -236,14 +236,14 @@ class Study(Strict):
         own = self.benchmarks[benchmark]
         if own.file is None:
             return None
-        return RowsFile(Path(own.file), own.question or "", own.answer or "", own.sha256 or "")
+        return RowsFile(Path(own.file), own.sha256 or "")
 
     def prompts_file(self) -> RowsFile | None:
         """Return the file of the training prompts, None if they are not in a file of the study's own."""
         data = self.data
         if not isinstance(data, FileData):
             return None
-        return RowsFile(Path(data.file), data.question, data.answer, data.sha256 or "")
+        return RowsFile(Path(data.file), data.sha256 or "")
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

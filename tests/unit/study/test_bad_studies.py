@@ -55,7 +55,7 @@ TABLE = [
         "run.methods: 'a-b' and 'A-B' are equal where . + and - are _ and case is"]),
     ('benchmarks: {aime24: {samples: 4}}\nrun: {benchmarks: [aime24]}', [
         'benchmarks.aime24.samples: 4 are too few for its number of problems;']),
-    ('benchmarks: {own: {file: 3, question: q, answer: a, samples: 1}}\nrun: {benchmarks: [own]}', [
+    ('benchmarks: {own: {file: 3, samples: 1}}\nrun: {benchmarks: [own]}', [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [
         'evaluation.verdict: verifier, but evaluation.verifier names none; add']),

@@ -251,7 +251,7 @@ name: own
 training: {reward: "code.py:reward"}
 data: {file: p.jsonl}
 methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01}}}
-benchmarks: {sums: {file: p.jsonl, samples: 2, question: question, answer: answer}}
+benchmarks: {sums: {file: p.jsonl, samples: 2}}
 run: {methods: [justrl, rare], benchmarks: [sums]}
 compare: {target: rare}
 """
