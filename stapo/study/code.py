@@ -32,7 +32,7 @@ def named(reference: str) -> str:
     return reference.rpartition("/")[2]
 
 
-def path_of(reference: str) -> Path:
+def found_path(reference: str) -> Path:
     """Return the file of a reference."""
     return Path(reference.rpartition(":")[0])
 
@@ -102,7 +102,7 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
     Raises:
         StudyError: it is missing, it raises an error, or its file has another checksum.
     """
-    path = path_of(reference)
+    path = found_path(reference)
     content = read_file(path)
     if hashlib.sha256(content).hexdigest() != sha256:
         about = f"its SHA-256 is not the study's ({sha256[:12]}…)"

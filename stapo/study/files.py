@@ -17,8 +17,8 @@ from stapo.study import model_folder
 from stapo.study.code import (
     Arguments,
     arguments_of,
+    found_path,
     function_name,
-    path_of,
     sha256_of,
     with_settings,
 )
@@ -170,10 +170,10 @@ def _model(folder: str) -> dict[str, Any]:
 
 def _selection(reference: str, args: Arguments) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    file = path_of(reference)
+    file = found_path(reference)
     taken = with_settings(arguments_of(file, function_name(reference)), args, reference)
     return {"selection_args": taken, "selection_sha256": sha256_of(file)}
 
 
 def _reward(reference: str) -> dict[str, Any]:
-    return {"reward_sha256": sha256_of(path_of(reference))}
+    return {"reward_sha256": sha256_of(found_path(reference))}

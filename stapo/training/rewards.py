@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import load, path_of, sha256_of
+from stapo.study.code import found_path, load, sha256_of
 from stapo.study.schema import TrainingSettings
 from stapo.training.own_functions import own_function
 
@@ -175,7 +175,7 @@ def own_reward(training: TrainingSettings) -> Reward:
     if fault := reward_fault(training):
         raise StudyError([fault])
     reference = training.reward
-    path = path_of(reference)
+    path = found_path(reference)
     try:
         function: Reward = load(reference, training.reward_sha256 or "")
     except StudyError as error:
@@ -198,7 +198,7 @@ def reward_fault(training: TrainingSettings) -> str | None:
     """
     if training.reward in BUILT_IN:
         return None
-    path = path_of(training.reward)
+    path = found_path(training.reward)
     try:
         found = sha256_of(path)
     except StudyError as error:
