@@ -6,10 +6,10 @@ reported together with the errors of single fields.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from stapo.methods import ARGUMENTS, METHODS
-from stapo.study.fields import REWARDS
 from stapo.study.loader import Place, Problem
 from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
@@ -181,29 +181,24 @@ def _titles(study: Study) -> Iterator[Problem]:
 
 def _batches(study: Study) -> Iterator[Problem]:
     """Report batches that mini-batches do not divide, and penalties for every response."""
-    yield from _batch(("training",), study.training)
-    for name in dict.fromkeys(study.run.methods):
-        if _is_sound(study, name) and (training := study.training_of(name)) != study.training:
-            yield from _batch(("methods", name, "training"), training)
-
-
-def _batch(place: Place, training: TrainingSettings) -> Iterator[Problem]:
-    batch, mini = training.prompts_per_batch, training.prompts_per_mini_batch
-    if batch and mini and batch % mini:
-        about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
-        yield (*place, "prompts_per_mini_batch"), about
-    buffer, limit = training.overlong_buffer_tokens, training.max_response_tokens
-    if buffer and limit and buffer >= limit:
-        about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
-        yield (*place, "overlong_buffer_tokens"), about
+    trained: dict[Place, TrainingSettings] = {("training",): study.training}
+    for name in filter(partial(_is_sound, study), study.run.methods):
+        if (own := study.training_of(name)) != study.training:
+            trained["methods", name, "training"] = own
+    for place, training in trained.items():
+        batch, mini = training.prompts_per_batch, training.prompts_per_mini_batch
+        if batch and mini and batch % mini:
+            about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
+            yield (*place, "prompts_per_mini_batch"), about
+        buffer, limit = training.overlong_buffer_tokens, training.max_response_tokens
+        if buffer and limit and buffer >= limit:
+            about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
+            yield (*place, "overlong_buffer_tokens"), about
 
 
 def _training(study: Study) -> Iterator[Problem]:
-    """Report settings without what they belong to: a reward in a file, vLLM, a verifier."""
+    """Report settings without what they belong to: vLLM, a verifier."""
     training, evaluation = study.training, study.evaluation
-    if training.reward in REWARDS and training.reward_sha256:
-        about = f"no file belongs to the reward {training.reward}; remove it"
-        yield ("training", "reward_sha256"), about
     for key in ("rollout_mismatch_limit", "rollout_correction"):
         if training.rollouts == "transformers" and getattr(training, key) is not None:
             about = "only for rollouts with vLLM; remove it, or change rollouts"
