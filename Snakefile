@@ -23,15 +23,8 @@ sys.path.sort(key=lambda path: path == workflow.basedir)
 from stapo import locks, paths, stages
 from stapo.operations import runs
 from stapo.study.checks import slug
-from stapo.study.resolved import (
-    VARIABLE,
-    check_origin,
-    named_files,
-    read_resolved,
-    resolved_path,
-    write_origin,
-    write_resolved,
-)
+from stapo.study.loader import shown_path
+from stapo.study.resolved import VARIABLE, read_resolved, resolved_path, write_resolved
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
 from stapo.training.prompts import check_own_overlap
@@ -52,7 +45,6 @@ try:
         STUDY = read_study(
             *workflow.overwrite_configfiles, changes=workflow.config_settings.config
         )
-        check_origin(STUDY, workflow.overwrite_configfiles)
         check_own_overlap(STUDY)
     else:
         # A job that starts Snakemake again, on a cluster: its study is the one that it was made for,
@@ -67,7 +59,9 @@ RESOURCES = workflow.resource_settings
 JOBS = stages.jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
-STUDY_NAMED = shlex.join(named_files(workflow.overwrite_configfiles))
+STUDY_NAMED = shlex.join(
+    shown_path(Path(file)) for file in workflow.overwrite_configfiles
+)
 # -P, and the variable for what jobs start in turn: no typer.py or torch.py in the working directory is imported.
 os.environ.update(PYTHONSAFEPATH="1")
 os.environ[VARIABLE] = STUDY_FILE
@@ -114,10 +108,9 @@ localrules:
 onstart:
     try:
         locks.claim_study(STUDY.name)
-    except locks.StudyBusyError as error:
+    except locks.BusyError as error:
         runs.tell([error])
         sys.exit(2)
-    write_origin(STUDY, workflow.overwrite_configfiles)
     # Before this version of the study is written: reasons compare with the earlier ones.
     runs.tell(runs.first_lines(STUDY, STUDY_NAMED))
     write_resolved(STUDY)

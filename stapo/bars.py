@@ -1,14 +1,10 @@
-"""Progress of long stages with rate and time left: a bar in a terminal, a line every ten seconds in a log."""
+"""Progress of long stages with rate and time left; in a log, a state every ten seconds."""
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
-
-SECONDS = {"terminal": 0.2, "log": 10.0}
-"""Between two states."""
-LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s, {rate_fmt}{postfix}, {remaining} left"
 
 
 def only_ours() -> None:
@@ -20,20 +16,6 @@ def only_ours() -> None:
     disable_progress_bar()  # The Hub's too.
     if not hidden:
         enable_progress_bars()
-
-
-class _Lines:
-    """A stream that shows each state of a bar as a line of its own."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> None:
-        if line := text.strip():
-            self.stream.write(f"{line}\n")
-
-    def flush(self) -> None:
-        self.stream.flush()
 
 
 def bar(
@@ -48,8 +30,5 @@ def bar(
         initial: units that were done before, which count for no rate.
         over: iterated by the bar, if given.
     """
-    about: dict[str, Any] = {"desc": title, "total": total, "unit": unit, "initial": initial}
-    if sys.stderr.isatty():
-        return tqdm(over, mininterval=SECONDS["terminal"], **about)
-    lines = _Lines(sys.stderr)
-    return tqdm(over, mininterval=SECONDS["log"], bar_format=LINE, file=lines, **about)
+    seconds = 0.2 if sys.stderr.isatty() else 10.0
+    return tqdm(over, title, total, initial=initial, unit=unit, mininterval=seconds)

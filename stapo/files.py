@@ -131,16 +131,13 @@ def append_jsonl(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _end_of_lines(stream: IO[bytes]) -> int:
-    """Return the position after the last line end; if that is the last byte, only it is read."""
-    start, block = stream.seek(0, os.SEEK_END), 1
-    while start > 0:
-        stop, start = start, max(start - block, 0)
-        stream.seek(start)
-        found = stream.read(stop - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        block = 2**16
-    return 0
+    """Return the position after the last line end; only if that is not the last byte, all are read."""
+    end = stream.seek(0, os.SEEK_END)
+    stream.seek(max(end - 1, 0))
+    if stream.read() in (b"\n", b""):
+        return end
+    stream.seek(0)
+    return stream.read().rfind(b"\n") + 1
 
 
 def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:

@@ -2,12 +2,10 @@
 
 import fcntl
 import os
-import stat
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from stapo.study import StudyError
@@ -24,12 +22,12 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
         directory: directory of one lock file per device, the same for all jobs that share the devices.
 
     Raises:
-        StudyError: there are fewer devices, or others can write to the directory.
+        StudyError: there are fewer devices.
     """
     if count > len(devices):
         remedy = "request fewer in the profile's resources"
         raise StudyError([f"--gpus {count}: only {len(devices)} available; {remedy}"])
-    _make_own(directory)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = _held(count, devices, directory)
     if held is None:
         words = f"waiting for {count} of the GPUs {', '.join(devices)}"
@@ -40,18 +38,6 @@ def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
     for lock in held.values():
         os.set_inheritable(lock, True)
     return list(held)
-
-
-def _make_own(directory: Path) -> None:
-    """Create a private directory: in /tmp another user may have created one, or a link, of that name."""
-    with suppress(FileExistsError):
-        directory.mkdir(mode=0o700, parents=True)
-    found = directory.lstat()
-    others = stat.S_IMODE(found.st_mode) & 0o077
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others:
-        about = "not a private directory of this user, so GPUs cannot be leased there"
-        remedy = "remove it, or set TMPDIR to a directory of your own"
-        raise StudyError([f"{directory}: {about}; {remedy}"])
 
 
 def _held(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:

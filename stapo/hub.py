@@ -19,16 +19,15 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 """Environment variables for offline mode; they must be set before the Hub's libraries are imported."""
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 """Environment variables by which requests go elsewhere first."""
-LOOKS, CONNECT_SECONDS = 3, 5.0
-"""How often, and for how long, the Hub is tried before it counts as unreachable."""
+CONNECT_SECONDS = 5.0
 REMEDY = (
     "run `stapo fetch STUDY` where there is internet, with the same HF_HOME, and STAPO_DATA_DIR for the rows "
     "of benchmarks"
 )
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 """Errors of the local disk, which are not retried."""
-AGAIN = {408, 429}
-"""HTTP client errors (4xx) that are temporary and retried."""
+PASSING = {0, 408, 429, *range(500, 600)}
+"""HTTP statuses of errors that may pass; 0: no answer."""
 
 
 class HubError(RuntimeError):
@@ -51,18 +50,13 @@ def offline_if_unreachable() -> None:
 def reason_unreachable() -> str:
     """Return why no connection to the Hub can be made; empty if one can."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    parts = urlsplit(endpoint)
-    reason = ""
-    for look in range(LOOKS):
-        if look:
-            time.sleep(1.0)
-        try:
-            port = parts.port or (80 if parts.scheme == "http" else 443)
-            socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
-            return ""
-        except (OSError, ValueError) as error:
-            reason = plain(str(error))
-    return f"{plain(endpoint)} cannot be reached ({reason})"
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        return f"{plain(endpoint)} cannot be reached ({plain(str(error))})"
+    return ""
 
 
 def with_retries(get: Callable[[], T]) -> T:
@@ -75,52 +69,32 @@ def with_retries(get: Callable[[], T]) -> T:
 
     Raises:
         HubError: the Hub could not be reached or refused; the message says what to do.
+        OSError: of the local disk.
     """
     from httpx import HTTPError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     wait = 1.0
     for left in reversed(range(ATTEMPTS)):
         try:
             return get()
         except (OSError, HTTPError) as error:
-            if any(getattr(one, "errno", None) in HERE for one in _causes(error)):
-                raise  # Of the local disk.
+            status = getattr(getattr(error, "response", None), "status_code", 0)
+            if getattr(error, "errno", None) in HERE:
+                raise
             reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
-            remedy = _remedy_at_once(error)
-            if remedy or not left:
-                raise HubError(f"{reason}; {remedy or REMEDY}") from error
+            # No such repository or data set is a FileNotFoundError too. Without a network the client reports
+            # a file that is not in its cache.
+            absent = isinstance(error, FileNotFoundError)
+            if (absent and not isinstance(error, LocalEntryNotFoundError)) or status not in PASSING:
+                remedy = "check name and revision, and HF_TOKEN if it is gated"
+                raise HubError(f"{reason}; {remedy}") from error
+            if not left or os.environ.get(OFFLINE[0]):
+                raise HubError(f"{reason}; {REMEDY}") from error
             _say(f"{reason}; retrying in {wait:.0f} s")
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
     raise AssertionError("the last attempt returns or raises")
-
-
-def _remedy_at_once(error: Exception) -> str:
-    """Return the remedy of a failure that does not pass; empty for one that may."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    causes = _causes(error)
-    statuses = {getattr(getattr(one, "response", None), "status_code", 0) for one in causes}
-    # No such repository or data set is a FileNotFoundError too. Without a network the client reports a file
-    # that is not in its cache.
-    absent = isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
-    if absent or statuses & {401, 403, 404}:
-        return "check name and revision, and HF_TOKEN if it is gated"
-    refused = any(400 <= status < 500 and status not in AGAIN for status in statuses)
-    untrusted = any("CERTIFICATE_VERIFY_FAILED" in str(one) for one in causes)
-    offline = constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE")
-    return REMEDY if refused or untrusted or offline else ""
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and the errors that caused it."""
-    found: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in found:
-        found.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return found
 
 
 def _say(line: str) -> None:

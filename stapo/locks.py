@@ -6,7 +6,6 @@ leaves its jobs running. A second one would write the same files as these jobs, 
 """
 
 import fcntl
-import json
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.canonical import canonical
-from stapo.files import DamagedFileError, write_json
+from stapo.files import read_json, write_json
 
 STUDY_LOCK = "work/{study}/snakemake.lock"
 JOBS_LOCK = "work/{study}/jobs.lock"
@@ -27,12 +26,8 @@ _held: list[int] = []
 """File descriptors of the locks of this process; exec keeps them."""
 
 
-class StudyBusyError(RuntimeError):
-    """Another Snakemake runs a study in this directory."""
-
-
 class BusyError(RuntimeError):
-    """Another process uses the same work directory."""
+    """Another process uses the same work directory, or another Snakemake runs the same study."""
 
 
 class ForeignDirectoryError(RuntimeError):
@@ -61,29 +56,21 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         identity = path / "config.json"
         if not identity.exists():
             write_json(identity, config)
-        elif _canonical(identity) != canonical(config):
+        elif canonical(read_json(identity)) != canonical(config):
             about = "contains the state of another configuration"
             raise ForeignDirectoryError(f"{path}: {about}; choose another directory or remove it")
         yield path
-
-
-def _canonical(identity: Path) -> str:
-    try:
-        return canonical(json.loads(identity.read_bytes().decode()))
-    except (ValueError, RecursionError) as error:
-        remedy = "remove it and run the same command again"
-        raise DamagedFileError(f"{identity}: truncated or corrupt, not JSON; {remedy}") from error
 
 
 def claim_study(study: str) -> None:
     """Lock a study until this process ends, and wait for the jobs of an earlier run.
 
     Raises:
-        StudyBusyError: another Snakemake runs this study in this directory.
+        BusyError: another Snakemake runs this study in this directory.
     """
     path = Path(STUDY_LOCK.format(study=study))
     if not _lock(path, fcntl.LOCK_EX):
-        raise StudyBusyError(
+        raise BusyError(
             f"{path}: another snakemake runs this study ({path.read_text()}); wait for it or stop it"
         )
     os.ftruncate(_held[-1], 0)

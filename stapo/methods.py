@@ -13,16 +13,14 @@ Rows = Literal["none", "positive", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """An argument of a token selection, with its allowed values; bounds have the names of pydantic."""
+    """An argument of a token selection, with its allowed values."""
 
     default: float | str
-    description: str
+    description: str = ""
     choices: tuple[str, ...] = ()
     """Allowed values, for a text."""
-    gt: float | None = None
-    ge: float | None = None
-    lt: float | None = None
-    le: float | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """Bounds of a number, by the names that pydantic has for them: gt, ge, lt, le."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,77 +39,73 @@ class SelectionSpec:
     """What it silences, if that is candidates (A > 0, probability below tau_p) alone."""
     recipe: int = 1
     """Raised when the same arguments select other tokens than before."""
-    kept: Literal["all", "share"] | None = None
-    """How many of the response tokens it keeps, if their number gives that."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it says how many tokens contribute; a selection of a study's own does not."""
-        return self.silenced is not None or self.kept is not None
 
 
 def _scope_reads(args: Args) -> Rows:
     return "all" if args["scope"] == "all" else "positive"
 
 
-TAU_P = Argument(default=0.002, description="Probability below which a token is rare", gt=0, lt=1)
-QUANTILE = Argument(
-    default=0.75, description="Quantile of the entropies that is the threshold", gt=0, lt=1
-)
-SCOPE = Argument(
-    default="candidates",
-    description="Tokens whose entropies give the threshold",
-    choices=("candidates", "all"),
-)
-FRACTION = Argument(default=0.2, description="Share of tokens that 20-Entropy keeps", gt=0, le=1)
+ARGUMENTS = {
+    "tau_p": Argument(
+        default=0.002,
+        description="Probability below which a token is rare",
+        bounds={"gt": 0, "lt": 1},
+    ),
+    "quantile": Argument(
+        default=0.75,
+        description="Quantile of the entropies that is the threshold",
+        bounds={"gt": 0, "lt": 1},
+    ),
+    "scope": Argument(
+        default="candidates",
+        description="Tokens whose entropies give the threshold",
+        choices=("candidates", "all"),
+    ),
+    "fraction": Argument(
+        default=0.2,
+        description="Share of tokens that 20-Entropy keeps",
+        bounds={"gt": 0, "le": 1},
+    ),
+}
+"""The arguments of all selections: settings of a method in a study."""
+
+
+def _named(*names: str) -> dict[str, Argument]:
+    return {name: ARGUMENTS[name] for name in names}
+
 
 SELECTION_SPECS: dict[str, SelectionSpec] = {
-    "keep_all": SelectionSpec(reads="none", kept="all"),
+    "keep_all": SelectionSpec(reads="none"),
     "silence_spurious": SelectionSpec(
-        arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
+        arguments=_named("tau_p", "quantile", "scope"),
         reads=_scope_reads,
         has_threshold=True,
         silenced="candidates",
     ),
     "silence_high_entropy": SelectionSpec(
-        arguments={"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE},
+        arguments=_named("tau_p", "quantile", "scope"),
         reads=_scope_reads,
         has_threshold=True,
         silenced="candidates",
     ),
     "silence_random": SelectionSpec(
-        arguments={"tau_p": TAU_P, "quantile": QUANTILE},
+        arguments=_named("tau_p", "quantile"),
         reads="positive",
         draws=True,
         silenced="candidates",
     ),
     "silence_candidates": SelectionSpec(
-        arguments={"tau_p": TAU_P},
+        arguments=_named("tau_p"),
         reads="positive",
         silenced="candidates",
     ),
     "keep_high_entropy": SelectionSpec(
-        arguments={"fraction": FRACTION},
+        arguments=_named("fraction"),
         recipe=2,  # ties: of all responses, not of the first
         has_threshold=True,
-        kept="share",
     ),
 }
 """Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
-
-
-def selection_arguments() -> dict[str, Argument]:
-    """Return the arguments of all selections: settings of a method in a study.
-
-    Raises:
-        ValueError: two selections have different arguments with the same name.
-    """
-    found: dict[str, Argument] = {}
-    for name, spec in SELECTION_SPECS.items():
-        for key, argument in spec.arguments.items():
-            if found.setdefault(key, argument) != argument:
-                raise ValueError(f"{name}: another selection has a different argument {key}")
-    return found
 
 
 AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean"]
@@ -137,7 +131,7 @@ class Method:
     revision: str = ""
     """Revision of the paper, if its revisions define the method differently."""
     selection: str = "keep_all"
-    """Name in `SELECTION_SPECS`, or `FILE.py:function` or `package.module:function` of a study's own."""
+    """Name in `SELECTION_SPECS`, or `FILE.py:function` of a study's own."""
     selection_args: Args = field(default_factory=dict)
     selection_sha256: str = ""
     """SHA-256 of the file of a selection of a study's own."""
@@ -161,11 +155,8 @@ class Method:
             ValueError: the selection is not declared.
         """
         if self.is_own:
-            arguments = {
-                name: Argument(default=value, description="")
-                for name, value in self.selection_args.items()
-            }
-            return SelectionSpec(arguments=arguments)
+            own = {name: Argument(default=value) for name, value in self.selection_args.items()}
+            return SelectionSpec(arguments=own)
         if self.selection not in SELECTION_SPECS:
             known = ", ".join(SELECTION_SPECS)
             raise ValueError(f"selection: expected one of {known}, found {self.selection}")

@@ -15,9 +15,9 @@ FAMILIES = SMOKE["run"]["benchmarks"]
 BASES = ("grpo", "20-entropy", "justrl", "stapo", "stapo-v2", "high-entropy", "random", "full-mask")
 PLAIN = st.sampled_from(
     "a 0 1e3 seed0 step5 method main-a all train nul a.b 1.7B true 010 2020-01-01 0x10 bases Verifiers "
-    f"null {'x' * 20} {'ab' * 19} x-{'abcdefghij' * 11}".split()
+    f"null x-{'abcdefghij' * 11}".split()
 ) | st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9.+-]{0,12}\Z")
-EQUAL = "a-b a+b A.B a.b base Base verifier VERIFIER verifier.json README.md ReadMe.md"
+EQUAL = "a-b a+b A.B a.b base Base verifier VERIFIER verifier.json"
 COLLIDING = st.sampled_from(EQUAL.split())
 NAMES = st.integers(0, 9).flatmap(lambda die: PLAIN if die else COLLIDING)
 TEXTS = st.text(
@@ -41,36 +41,17 @@ def near(low: float, high: float, whole: bool = True) -> st.SearchStrategy[Any]:
 
 TRAINING = {
     "group_size": near(2, 1024),
-    "micro_batch_tokens": near(1, 10**9),
     "learning_rate": near(1e-12, 1, False),
-    "warmup_steps": near(0, 10**6),
-    "weight_decay": near(0, 1, False),
-    "decayed": st.sampled_from(["matrices", "all"]),
     "gradient_clip": near(1e-6, 1e9, False),
-    "max_prompt_tokens": near(1, 2**20),
     "max_response_tokens": near(1, 2**20),
     "temperature": near(0.01, 100, False),
-    "top_p": near(1e-6, 1, False),
-    "advantage_epsilon": near(1e-12, 1, False),
     "statistics": st.sampled_from(["behaviour", "current"]),
     "rollouts": st.sampled_from(["transformers", "vllm-colocate"]),
-    "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "x" * 10_000, "\u3042" * 10_000]),
-    "checkpoint_every": near(1, 10**6),
-    "reward": st.sampled_from(["boxed", "dapo"]),
+    "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "\u3042" * 10_000]),
     "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
-METHOD = {
-    "title": TEXTS,
-    "clip_low": near(1e-9, 1, False),
-    "clip_high": near(1e-9, 1000, False),
-    "kl_coefficient": near(0, 1000, False),
-    "dual_clip": near(1.5, 1e6, False),
-}
-DECODING = {
-    "temperature": near(0.01, 100, False),
-    "top_p": near(1e-300, 1, False),
-    "top_k": near(0, 10**6),
-}
+METHOD = {"title": TEXTS, "clip_low": near(1e-9, 1, False), "dual_clip": near(1.5, 1e6, False)}
+DECODING = {"top_p": near(1e-300, 1, False), "top_k": near(0, 10**6)}
 
 
 def some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -100,8 +81,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     raw["evaluation"] |= draw(some({"batch_size": near(1, 10**6), "seed": near(0, 2**31 - 1)}))
     raw |= draw(some({"end_tokens": st.lists(TEXTS, max_size=3)}))
     if draw(st.booleans()):
-        raw["training"]["evaluate_every"] = every = draw(st.sampled_from([1, 7, 200, 10**6]))
-        raw["evaluation"]["select"] = draw(st.sampled_from(["last", every, str(every), steps]))
+        raw["training"]["evaluate_every"] = draw(st.sampled_from([1, 7, 200, 10**6]))
     benchmarks = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=3, unique=True))
     if draw(st.booleans()):
         raw["evaluation"]["curve"] = {
@@ -134,27 +114,21 @@ ODD = st.sampled_from(
 
 @st.composite
 def broken_studies(draw: st.DrawFn) -> dict[str, Any]:
-    """Studies with up to four values replaced, removed, moved to another key or added."""
+    """Studies with up to three values replaced, or moved to another key."""
     raw = draw(studies())
     for _ in range(draw(st.integers(1, 3))):
         section: Any = raw
         while True:
-            key = draw(
-                st.sampled_from(list(section) if isinstance(section, dict) else range(len(section)))
-            )
+            keys = list(section) if isinstance(section, dict) else range(len(section))
+            key = draw(st.sampled_from(keys))
             inner = section[key]
             if not inner or not isinstance(inner, dict | list) or draw(st.booleans()):
                 break
             section = inner
-        change = draw(st.sampled_from(["replace", "remove", "move", "add"]))
-        if change == "replace" or isinstance(section, list):
+        if isinstance(section, list) or draw(st.booleans()):
             section[key] = draw(ODD)
-        elif change == "add":
-            section[draw(DIRTY)] = draw(ODD)
         else:
-            value = section.pop(key)
-            if change == "move":
-                section[key + draw(st.sampled_from("sx_"))] = value
+            section[draw(DIRTY) or f"{key}s"] = section.pop(key)
     return raw
 
 

@@ -5,23 +5,17 @@ from typing import Any
 import typer.main
 
 from stapo.cli import app
-from stapo.cli.common import EXIT_CODES, GROUPS
 
 INTRODUCTION = """# Commands
 
-What `stapo COMMAND --help` prints. [Command line](../command-line.md) has examples, completion and the keys
-of `--json`.
+What `stapo COMMAND --help` prints. [Command line](../command-line.md) has examples and the keys of
+`--json`.
 """
 
 
 def commands_page() -> str:
     """Return the page in Markdown."""
-    parts = [INTRODUCTION]
-    for heading, names in GROUPS.items():
-        parts.append(f"## {heading}\n")
-        parts += [_command(name) for name in names]
-    codes = [f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()]
-    return "\n".join([*parts, "## Exit codes\n", *codes, ""])
+    return "\n".join([INTRODUCTION, *(_command(name) for name in _program().commands)])
 
 
 def _program() -> Any:
@@ -38,7 +32,7 @@ def _command(name: str) -> str:
         for option, about in filter(None, records)
         if option != "--help"
     ]
-    return "\n".join([f"### stapo {name}\n", f"```\n{usage}\n```\n", _help(command.help), *options])
+    return "\n".join([f"## stapo {name}\n", f"```\n{usage}\n```\n", _help(command.help), *options])
 
 
 def _help(text: str) -> str:

@@ -40,11 +40,7 @@ def _method(name: str, method: Method) -> str:
 
 def _argument(name: str, argument: Argument) -> str:
     words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-    bounds = [
-        f"{word} {getattr(argument, key)}"
-        for key, word in words.items()
-        if getattr(argument, key) is not None
-    ]
+    bounds = [f"{words[key]} {bound}" for key, bound in argument.bounds.items()]
     bounds += [" or ".join(f"`{choice}`" for choice in argument.choices)] * bool(argument.choices)
     facts = ", ".join([f"default `{argument.default}`", *bounds])
     return f"- `{name}` ({facts}): {argument.description}"

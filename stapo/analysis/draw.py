@@ -17,7 +17,7 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.files import replace_file
 from stapo.study import Study
-from stapo.text import short_escape
+from stapo.text import escape
 
 FONT = "Liberation Sans"
 COVERED = "\x20-\x7e\xa0-\u017f\u0386-\u03ce\u0400-\u045f\u2010-\u2022\u2026\u2030\u2039\u203a\u2190-\u2195"
@@ -59,7 +59,7 @@ def specification(chart: Any) -> dict[str, Any]:
 def image(chart: Any) -> dict[str, bytes]:
     """Return a chart as files: suffix to content."""
     text = json.dumps(specification(chart), ensure_ascii=False)
-    escaped = UNCOVERED.sub(lambda found: json.dumps(short_escape(found[0]))[1:-1], text)
+    escaped = UNCOVERED.sub(lambda found: json.dumps(escape(found[0]))[1:-1], text)
     convert = _converter()
     svg = COORDINATES.sub(
         lambda found: LONG.sub(lambda number: f"{float(number[0]):.2f}", found[0]),

@@ -1,11 +1,10 @@
 """The `stapo` program: one subcommand per step of the pipeline, and further tools."""
 
 import errno
-import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import NoReturn
 
 from stapo.text import visible
 
@@ -21,12 +20,11 @@ except ModuleNotFoundError as absent:
     # `pip install stapo` is torch and what needs nothing else.
     print(f"stapo: {absent.name} is not installed: pip install 'stapo[suite]'", file=sys.stderr)  # noqa: T201
     raise SystemExit(2) from None
-except KeyboardInterrupt:
-    print("stapo: stopped; run the same command again", file=sys.stderr)  # noqa: T201
-    raise SystemExit(130) from None
 
 __all__ = ["app", "main", "tools"]
 
+STOPPED = "stopped; run the same command to resume from the last checkpoint"
+FULL = "no space left (disk, quota or ulimit); free some and run the same command again"
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FULL_DISK_WORDS = (
     *(os.strerror(number) for number in FULL_DISK),
@@ -41,29 +39,23 @@ def main() -> None:
     # Subprocesses import nothing from the working directory either.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        try:
-            join_jobs()
-            app()
-        except SystemExit as ended:
-            # Typer turns Ctrl-C into an exit code without a message.
-            if ended.code == INTERRUPTED:
-                raise KeyboardInterrupt from ended
-            raise
-    except (BusyError, ForeignDirectoryError, json.JSONDecodeError) as error:
-        _fail([str(error)], BAD_INPUT)
+        join_jobs()
+        app()
     except KeyboardInterrupt:
-        _fail(["stopped; run the same command to resume from the last checkpoint"], INTERRUPTED)
+        _fail([STOPPED], INTERRUPTED)
+    except SystemExit as ended:
+        # Typer turns Ctrl-C into an exit code without a message.
+        if ended.code == INTERRUPTED:
+            _fail([STOPPED], INTERRUPTED)
+        raise
     except Exception as error:
         from stapo.study import StudyError
 
-        if isinstance(error, StudyError):
-            _fail(error.errors, BAD_INPUT)
+        if isinstance(error, StudyError | BusyError | ForeignDirectoryError):
+            _fail(str(error).splitlines(), BAD_INPUT)
         if _is_full_disk(error):
             # Published files and the last checkpoint remain valid.
-            _fail(
-                ["no space left (disk, quota or ulimit); free some and run the same command again"],
-                1,
-            )
+            _fail([FULL], 1)
         if isinstance(error, OSError):
             where = f"{error.filename}: " if error.filename else ""
             _fail([f"{where}{error.strerror or error}"], 1)
@@ -84,10 +76,10 @@ def _is_full_disk(error: BaseException | None) -> bool:
     return False
 
 
-def _fail(lines: list[Any], code: int) -> None:
+def _fail(lines: list[str], code: int) -> NoReturn:
     with suppress(OSError):  # The log may be on the full disk.
         if "--json" in sys.argv:
-            print_json({"errors": [visible(str(line)) for line in lines]})
+            print_json({"errors": [visible(line) for line in lines]})
         for line in lines:
-            print(f"stapo: {visible(str(line), keep=chr(10))}", file=sys.stderr)  # noqa: T201
+            print(f"stapo: {visible(line)}", file=sys.stderr)  # noqa: T201
     raise SystemExit(code)

@@ -7,54 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from stapo.study import Study
-
-GROUPS = {
-    "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
-    "Around a study": ("verify", "compare", "paper", "schema"),
-    "Evaluation": ("evaluate",),
-    "Other trainers": ("conformance",),
-}
-"""Heading in `stapo --help` to its commands."""
-WHOLE = 200
-"""Characters of a command's first sentence that the list shows: all."""
 
 BAD_INPUT = 2
 """Exit code for errors in the input."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-EXIT_CODES = {
-    0: "done, and nothing is wrong",
-    1: "a check found an error, or a step or this machine failed (a missing file, a full disk)",
-    BAD_INPUT: "wrong input, or a training that does not fit: nothing was started",
-    INTERRUPTED: "stopped with Ctrl-C; the same command continues",
-}
-"""Exit code to its meaning, the same for all commands."""
-
-
-class GroupedCommands(TyperGroup):
-    """The commands of `stapo --help` under the headings of `GROUPS`, and the exit codes below them."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the lists of commands."""
-        others = self.commands.keys() - {name for names in GROUPS.values() for name in names}
-        lists = {
-            heading: {name: self.commands[name].get_short_help_str(WHOLE) for name in names}
-            for heading, names in {**GROUPS, "Others": others}.items()
-            if names
-        }
-        lists["Exit codes"] = {str(code): meaning for code, meaning in EXIT_CODES.items()}
-        width = max(len(name) for names in lists.values() for name in names)
-        for heading, rows in lists.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), text) for name, text in rows.items()])
-
 
 app = typer.Typer(
-    cls=GroupedCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -129,17 +91,3 @@ def study_of(path: Path) -> "Study":
     from stapo.study.resolved import read_resolved
 
     return read_resolved(path) if path.suffix == ".json" else read_study(path)
-
-
-def study_here(file: Path) -> "Study":
-    """Return the study of a file; warn if the results here are of another study of its name."""
-    from stapo.study import StudyError, read_study
-    from stapo.study.resolved import check_origin
-
-    found = read_study(file)
-    try:
-        check_origin(found, [file])
-    except StudyError as error:
-        for line in error.errors:
-            typer.echo(f"warning: {line}", err=True)
-    return found

@@ -14,7 +14,6 @@ from stapo.cli.common import (
     StudyOption,
     app,
     console,
-    study_here,
     study_of,
     tell,
 )
@@ -49,7 +48,7 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     from stapo.operations.check import check_document, print_check
     from stapo.training.prompts import check_own_overlap
 
-    found = study_here(study)
+    found = study_of(study)
     check_own_overlap(found)
     tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
 
@@ -70,7 +69,7 @@ def plan(
     """
     from stapo.operations.plan import machine, plan_document, print_plan
 
-    found = study_here(study)
+    found = study_of(study)
     on = machine(found, gpu, gpus, total_gpus)
     tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
 
@@ -85,7 +84,7 @@ def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.operations.doctor import doctor_document, print_diagnosis
 
-    found = study_here(study)
+    found = study_of(study)
     tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
 
 
@@ -99,7 +98,7 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.operations.status import print_status, status_document
 
-    found = study_here(study)
+    found = study_of(study)
     tell(as_json, lambda: status_document(found), lambda: not print_status(found, console()))
 
 
@@ -128,9 +127,8 @@ def fetch(
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
     from stapo.operations.fetch import prepare_network
-    from stapo.study import read_study
 
-    found = read_study(study)
+    found = study_of(study)
     if check:
         os.environ.update(dict.fromkeys(OFFLINE, "1"))
     prepare_network(found)
@@ -227,7 +225,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.analysis.main_tables import show_document, show_study
 
-    found = study_here(study)
+    found = study_of(study)
     tell(as_json, lambda: show_document(found), lambda: show_study(found))
 
 

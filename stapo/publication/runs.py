@@ -116,9 +116,6 @@ def _dropped(study: Study, recorded: Study) -> Iterator[str]:
         dropped = [n for n in getattr(recorded.run, key) if n not in getattr(study.run, key)]
         if dropped:
             yield f"lists {key} that are not shown: {', '.join(map(str, dropped))}"
-    hidden = [name for name in recorded.evaluation.development if name not in study.evaluated()]
-    if hidden:
-        yield f"lists development benchmarks that are missing: {', '.join(hidden)}"
     for name in {*study.run.benchmarks} & {*recorded.run.benchmarks}:
         asked, shown = (one.benchmarks[name].samples for one in (recorded, study))
         if asked > shown:

@@ -12,22 +12,19 @@ hash of its own settings and of those of all that it reads, so that it says whet
 study as it is now. Stage files import torch, pandas and the like only inside `run`.
 """
 
-import json
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from graphlib import TopologicalSorter
 from importlib import import_module
-from itertools import accumulate
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 from stapo.canonical import fingerprint
-from stapo.files import text_of
+from stapo.files import read_json, text_of
 from stapo.study import Study, StudyError
 
 REMEMBERED = 8
@@ -96,16 +93,11 @@ class Jobs:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._found: dict[str, dict[str, Job]] = {}
-        self._under: dict[str, dict[str, list[Job]]] = {}
 
     def of(self, stage: str) -> dict[str, Job]:
         """Return the jobs of a stage by name."""
         if stage not in self._found:
             self._found[stage] = {job.name: job for job in module(stage).jobs(self)}
-            under = self._under[stage] = defaultdict(list)
-            for name, job in self._found[stage].items():
-                for beginning in {"", *accumulate(name.split("/"), "{}/{}".format)}:
-                    under[beginning].append(job)
         return self._found[stage]
 
     def one(self, stage: str, name: object) -> Job:
@@ -130,10 +122,13 @@ class Jobs:
         if stage not in stages():
             raise StudyError([f"stage: unknown name {stage!r}; known: {', '.join(stages())}"])
         known = self.of(stage)
-        if name not in self._under[stage]:
+        if name in known:
+            return [known[name]]
+        found = [job for job in known.values() if not name or job.name.startswith(f"{name}/")]
+        if not found:
             names = ", ".join(known) or f"none; the study has no {stage}"
             raise StudyError([f"{stage}: unknown job {name!r}; known: {names}"])
-        return self._under[stage][name]
+        return found
 
     def made_by(self, stage: str, name: str = "") -> str:
         """Return the fingerprint of the jobs that `select` returns."""
@@ -202,20 +197,17 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
     return lines
 
 
-def recorded_in_json(path: Path) -> str | None:
-    """Return the fingerprint that a JSON file names, empty if it is damaged, None if it is missing."""
+def recorded_in(path: Path) -> str | None:
+    """Return the fingerprint with which a file was made, empty if it names none, None if it is missing."""
     if not path.is_file():
         return None
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text_of(path))
-        if isinstance(found, dict):
-            return str(found.get("fingerprint", ""))
+    with suppress(ValueError, RecursionError, OSError):
+        if path.suffix == ".parquet":
+            from stapo.records.scores import read_identity
+
+            return str(read_identity(path).get("fingerprint", ""))
+        if path.suffix == ".json":
+            return str(read_json(path).get("fingerprint", ""))
+        found: list[str] = CONFIGURATION.findall(text_of(path))
+        return found[-1] if found else ""
     return ""
-
-
-def recorded_in_text(path: Path) -> str | None:
-    """Return the fingerprint in a table or report, empty if there is none, None if it is missing."""
-    if not path.is_file():
-        return None
-    found = CONFIGURATION.findall(text_of(path))
-    return found[-1] if found else ""

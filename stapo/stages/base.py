@@ -1,7 +1,6 @@
 """Base models, and the verifier: built, downloaded or copied; studies that have the same share it."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +90,13 @@ def recorded(job: Job, root: Path) -> str | None:
 
     Weights that were removed since, to make space, do not count: nothing is built again for them alone.
     """
-    import json
-
     from stapo.canonical import fingerprint
-    from stapo.files import text_of
+    from stapo.files import read_json
 
-    path = root / job.outputs[0]
-    if not path.is_file():
-        return None
     name = "verifier" if job.name == VERIFIER else "model"
-    with suppress(ValueError, RecursionError):
-        return fingerprint({"recipe": RECIPE, name: json.loads(text_of(path))})
-    return ""
+    try:
+        return fingerprint({"recipe": RECIPE, name: read_json(root / job.outputs[0])})
+    except ValueError:  # Damaged.
+        return ""
+    except OSError:
+        return None

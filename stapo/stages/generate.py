@@ -11,7 +11,7 @@ from stapo.study import Checkpoint
 
 AFTER = ("base", "weights")
 RECIPE = 3
-NOT_ASKED = {"verifier", "verdict", "select", "development", "curve"}
+NOT_ASKED = {"verifier", "verdict", "curve"}
 """Settings of the evaluation that no response depends on."""
 
 

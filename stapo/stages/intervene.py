@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stapo import paths
-from stapo.stages import Job, Jobs, Resources, recorded_in_json
+from stapo.stages import Job, Jobs, Resources, recorded_in
 from stapo.stages.train import (
     WITHOUT_EFFECT,
     method_settings,
@@ -81,4 +81,4 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the result."""
-    return recorded_in_json(root / job.outputs[0]) if (root / job.outputs[1]).is_file() else None
+    return recorded_in(root / job.outputs[0]) if (root / job.outputs[1]).is_file() else None

@@ -13,17 +13,15 @@ RECIPE = 1
 def jobs(of: Jobs) -> Iterator[Job]:
     """Yield the one job."""
     study = of.study
-    # Number and checksum only check: to write them into a study trains nothing anew.
+    # Number and checksum only check: to write them into a study trains nothing anew. Of a file, its content.
     checks = {"unique_prompts", "sha256"}
-    # Of a file, its content.
-    place = {"file", "question", "answer"}
-    without = place if isinstance(study.data, FileData) else checks
+    without = {"file"} if isinstance(study.data, FileData) else checks
     yield Job(
         "prompts",
         "",
         {"recipe": RECIPE, "data": study.data.constants() | study.data.model_dump(exclude=without)},
         outputs=tuple(p.format(study=study.name) for p in (paths.PROMPTS, paths.PROMPTS_RECORD)),
-        also=study.data.model_dump(include=checks - place),
+        also=study.data.model_dump(include=checks),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stapo import paths
-from stapo.stages import Job, Jobs, Resources, recorded_in_text
+from stapo.stages import Job, Jobs, Resources, recorded_in
 
 AFTER = ("tables", "evidence", "figures")
 
@@ -29,4 +29,4 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the report."""
-    return recorded_in_text(root / job.outputs[0])
+    return recorded_in(root / job.outputs[0])

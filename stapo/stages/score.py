@@ -9,7 +9,7 @@ from typing import Any
 
 from stapo import paths
 from stapo.canonical import fingerprint
-from stapo.stages import Job, Jobs, Resources, jobs_of
+from stapo.stages import Job, Jobs, Resources, jobs_of, recorded_in
 from stapo.stages.base import VERIFIER, verifier_settings
 from stapo.stages.generate import place
 from stapo.study import Checkpoint, Study
@@ -111,11 +111,4 @@ def _is_current(path: Path, about: dict[str, Any]) -> bool:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in a score file."""
-    from stapo.records.scores import read_identity
-
-    path = root / job.outputs[0]
-    if not path.is_file():
-        return None
-    with suppress(OSError, ValueError):
-        return str(read_identity(path).get("fingerprint", ""))
-    return ""
+    return recorded_in(root / job.outputs[0])

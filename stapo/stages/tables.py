@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.stages import Job, Jobs, Resources, recorded_in_text
+from stapo.stages import Job, Jobs, Resources, recorded_in
 from stapo.stages.generate import place
 from stapo.stages.train import NAMES_OF_METHODS
 from stapo.study import Study
@@ -16,7 +16,7 @@ AFTER = ("overlap", "score")
 def shown(study: Study) -> dict[str, Any]:
     """Return the settings that change what tables and figures show, and no result."""
     methods = {name: study.method(name) for name in study.run.methods}
-    settings = {"select", "development", "verdict", "curve"}
+    evaluation = study.evaluation
     names = {
         name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
         for name, method in methods.items()
@@ -26,7 +26,7 @@ def shown(study: Study) -> dict[str, Any]:
             del one["bibtex"]
     return {
         "methods": names,
-        "evaluation": study.evaluation.model_dump(include=settings),
+        "evaluation": evaluation.constants() | evaluation.model_dump(include={"verdict", "curve"}),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
         "run": study.run.model_dump(),
     }
@@ -64,4 +64,4 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the table as Markdown."""
-    return recorded_in_text(root / job.outputs[0])
+    return recorded_in(root / job.outputs[0])

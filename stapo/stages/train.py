@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.files import read_json
 from stapo.methods import Method
-from stapo.stages import Job, Jobs, Resources, recorded_in_json
+from stapo.stages import Job, Jobs, Resources, recorded_in
 from stapo.study import Study, StudyError, TrainingRun
-from stapo.study.code import function_name, is_file
+from stapo.study.code import function_name
 from stapo.study.schema import TrainingSettings
 
 AFTER = ("prompts", "base")
@@ -46,7 +47,7 @@ def method_settings(method: Method) -> dict[str, Any]:
 def training_settings(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
     """Return training settings; of a reward in a file, the function and not the place of the file."""
     found = training.model_dump(exclude=without)
-    if is_file(training.reward):
+    if ":" in training.reward:
         found["reward"] = function_name(training.reward)
     return found
 
@@ -184,14 +185,9 @@ def _publish(job: Job) -> None:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the record of a training; empty if intermediate weights are missing in it."""
-    import json
-
-    from stapo.files import text_of
-
     path = root / job.outputs[-1]
-    found = recorded_in_json(path)
-    if not found:
-        return found
-    outputs = json.loads(text_of(path)).get("outputs")
+    found = recorded_in(path)
+    outputs = read_json(path).get("outputs") if found else None
     kept = {str(name).partition("/")[0] for name in outputs} if isinstance(outputs, dict) else set()
-    return found if kept >= {f"step{step}" for step in job.also["kept_steps"]} else ""
+    wanted = {f"step{step}" for step in job.also["kept_steps"]}
+    return "" if found and not kept >= wanted else found

@@ -1,7 +1,6 @@
 """Functions of one's own that a study names: found and checked as text, run only by the jobs that need them.
 
-A reference is `FILE.py:function`, a file beside the study, or `package.module:function` of an installed
-package. Its checksum covers that one file: neither what it imports nor the versions of packages.
+A reference is `FILE.py:function`. Its checksum covers that one file, not what it imports.
 """
 
 import ast
@@ -10,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,11 +22,6 @@ SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
 
 
-def is_file(reference: str) -> bool:
-    """Return whether a reference names a file, not a module."""
-    return reference.rpartition(":")[0].endswith(".py")
-
-
 def function_name(reference: str) -> str:
     """Return the name of the function of a reference."""
     return reference.rpartition(":")[2]
@@ -36,41 +29,12 @@ def function_name(reference: str) -> str:
 
 def named(reference: str) -> str:
     """Return a reference without the folder of its file, as results name it."""
-    return reference.rpartition("/")[2] if is_file(reference) else reference
-
-
-def path_of(reference: str) -> Path | None:
-    """Return the file of a reference, None for a module that is not found.
-
-    Unlike `importlib.util.find_spec`, this does not run the parent packages of a module.
-    """
-    module = reference.rpartition(":")[0]
-    if is_file(reference):
-        return Path(module)
-    where: Any = None
-    parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        name = ".".join(parts[:depth])
-        specs = (finder.find_spec(name, where, None) for finder in sys.meta_path)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None or (depth < len(parts) and spec.submodule_search_locations is None):
-            return None
-        where = spec.submodule_search_locations
-    path = Path(spec.origin) if spec and spec.has_location and spec.origin else None
-    return path if path and path.is_file() else None
+    return reference.rpartition("/")[2]
 
 
 def found_path(reference: str) -> Path:
-    """Return the file of a reference.
-
-    Raises:
-        StudyError: there is no such module.
-    """
-    path = path_of(reference)
-    if path is None:
-        about = "not found; install its package, or add its folder to PYTHONPATH"
-        raise StudyError([f"{reference}: {about}"])
-    return path
+    """Return the file of a reference."""
+    return Path(reference.rpartition(":")[0])
 
 
 def sha256_of(path: Path) -> str:
@@ -127,9 +91,6 @@ def with_settings(defaults: Arguments, given: Arguments, reference: str) -> Argu
         elif isinstance(value, str) != isinstance(defaults[key], str):
             kind = "a text" if isinstance(defaults[key], str) else "a number"
             errors.append(f"{key}: expected {kind}, found {value!r}")
-    rare = given.get("tau_p", defaults.get("tau_p", 0.5))
-    if isinstance(rare, str) or not 0 < rare < 1:
-        errors.append("tau_p: is the probability of rare tokens; choose 0 to 1")
     if errors:
         raise StudyError([f"selection_args.{line}" for line in errors])
     return {**defaults, **given}
@@ -148,19 +109,12 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
         about = f"{path}: changed since the study was read, {about}; run snakemake again"
         raise StudyError([about])
     try:
-        # A file: the bytes whose checksum was compared, not those of a second read.
-        module = (
-            _executed(path, content)
-            if is_file(reference)
-            else import_module(reference.rpartition(":")[0])
-        )
-        found = getattr(module, function_name(reference))
+        found = getattr(_executed(path, content), function_name(reference))
     except (Exception, SystemExit) as error:  # A module may raise anything on import.
         about = f"{reference}: {type(error).__name__}: {error}"
         raise StudyError([f"{about}; fix the module"]) from error
     if not callable(found):
-        kind = type(found).__name__
-        raise StudyError([f"{reference} is not a function, its type is {kind}"])
+        raise StudyError([f"{reference} is not a function, its type is {type(found).__name__}"])
     function: Callable[..., Any] = found
     return function
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stapo.canonical import canonical
-from stapo.methods import METHODS, Method, selection_arguments
+from stapo.methods import ARGUMENTS, METHODS, Method
 from stapo.study.code import named
 from stapo.study.study import Study
 
@@ -25,7 +25,7 @@ class Family:
 def families(study: Study) -> list[Family]:
     """Return all families of at least two methods of a study, by argument and then by the methods' order."""
     found = []
-    for argument in (name for name, one in selection_arguments().items() if not one.choices):
+    for argument in (name for name, one in ARGUMENTS.items() if not one.choices):
         groups: dict[str, dict[float, str]] = {}
         for name in study.run.methods:
             method = study.method(name)

@@ -1,6 +1,5 @@
 """Types of single settings in a study: allowed text and numbers, with their descriptions in errors."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, get_origin
 
@@ -16,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from stapo.text import refused
+from stapo.text import escape, visible
 
 DRAFT = {"draft": True}
 """Context in which sections are read with what is valid in them, and None, [] or {} in place of the rest."""
@@ -48,6 +47,8 @@ class Strict(BaseModel):
     @classmethod
     def _valid_part(cls, value: Any, handler: Any, info: ValidationInfo) -> Any:
         if info.context != DRAFT:
+            if isinstance(value, bool):
+                raise ValueError("no setting is true or false; put text in quotes")
             return handler(value)
         try:
             return handler(value)
@@ -77,14 +78,9 @@ def off(description: str, **bounds: Any) -> Any:
     return Field(None, exclude_if=lambda value: value is None, description=description, **bounds)
 
 
-PERIODIC = re.compile(r"(.+)\1{19}$")
-"""Names that Snakemake rejects as wildcards, since it takes them for an infinite recursion."""
-NOT_IN_HUB_IDS = ("--", "..")
-
-
 def _visible(text: str) -> str:
-    if character := refused(text):
-        raise ValueError(f"the character U+{ord(character):04X} is not allowed; remove it")
+    if hidden := [one for one in text if visible(one) != one]:
+        raise ValueError(f"the character {escape(hidden[0])} is not allowed; remove it")
     return text
 
 
@@ -99,18 +95,6 @@ def raw_or_template(text: str) -> str:
     if text != "raw" and "{{" not in text:
         raise ValueError("expected raw, or a file that ends in .jinja and contains a template")
     return visible_lines(text)
-
-
-def _hub_id(text: str) -> str:
-    if any(part in text for part in NOT_IN_HUB_IDS) or text.endswith(".git"):
-        raise ValueError("the Hub does not allow --, .. or a final .git in a name")
-    return text
-
-
-def _not_periodic(name: str) -> str:
-    if PERIODIC.search(name):
-        raise ValueError("Snakemake rejects a name that ends with 20 repetitions; choose another")
-    return name
 
 
 def in_list(value: Any) -> Any:
@@ -155,7 +139,7 @@ PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 REWARDS = ("boxed", "dapo")
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
-_CODE = rf"({_WORD}(\.{_WORD})*|[^\x00-\x1f]+\.py):{_WORD}"
+_CODE = rf"[^\x00-\x1f]+\.py:{_WORD}"
 CODE = f"^{_CODE}$"
 REWARD = rf"^({'|'.join(REWARDS)}|{_CODE})$"
 IN_WORDS = {
@@ -168,27 +152,24 @@ IN_WORDS = {
     SHA256: "a SHA-256, 64 hex digits",
     REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
     PYTHON_NAME: "a Python name",
-    CODE: "FILE.py:function or package.module:function",
-    REWARD: f"{', '.join(REWARDS)}, FILE.py:function, or package.module:function",
+    CODE: "FILE.py:function",
+    REWARD: f"{', '.join(REWARDS)}, or FILE.py:function",
 }
 """Descriptions of the patterns, for errors."""
 
-Name = Annotated[
-    str, StringConstraints(pattern=NAME, max_length=120), AfterValidator(_not_periodic)
-]
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=120)]
 """A name that becomes a directory and a wildcard; no underscore, which separates words in rule names.
 
 It is short enough for a file name (255 bytes) with every prefix and suffix."""
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_visible)]
 Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
-HubId = Annotated[str, StringConstraints(pattern=HUB_ID), AfterValidator(_hub_id)]
+HubId = Annotated[str, StringConstraints(pattern=HUB_ID)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
 """A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
 LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]
 """A path; a relative one means the folder of the study file that contains it."""
-Column = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_visible)]
 Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
 Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=4000)]

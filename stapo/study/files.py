@@ -19,8 +19,6 @@ from stapo.study.code import (
     arguments_of,
     found_path,
     function_name,
-    is_file,
-    path_of,
     sha256_of,
     with_settings,
 )
@@ -36,7 +34,7 @@ PATHS: tuple[Place, ...] = (
 )
 """Settings that name a file, `*` for any name."""
 CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
-"""Settings that name a function in a file or in a module."""
+"""Settings that name a function in a file."""
 TEMPLATE: Place = ("models", "*", "chat_template")
 
 Used = tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]
@@ -45,20 +43,24 @@ of it, None if nothing; function that reads it and returns what its content give
 
 
 def place_files(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths, and chat templates replaced by their text."""
+    """Return a study file with absolute paths, and chat templates replaced by their text.
+
+    Raises:
+        StudyError: a chat template cannot be read.
+    """
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
 
-    content, problems = with_files(document.content, absolute), list(document.problems)
+    content = with_files(document.content, absolute)
     for section, place in _matching(content, TEMPLATE):
         name = section[place[-1]]
         if isinstance(name, str) and name.endswith(".jinja"):
             try:
                 section[place[-1]] = read_text(Path(absolute(name)))
             except StudyError as error:
-                problems.append((place, error.errors[0]))
-    return Document(content, document.lines, problems)
+                raise StudyError(document.errors([(place, error.errors[0])])) from error
+    return Document(content, document.lines)
 
 
 def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, A
                 continue
             if path in PATHS:
                 section[place[-1]] = change(value)
-            elif is_file(value):
+            elif ":" in value:
                 file, _, function = value.rpartition(":")
                 section[place[-1]] = f"{change(file)}:{function}"
     return found
@@ -128,13 +130,12 @@ def _used(study: Study) -> Iterator[Used]:
     data, training = study.data, study.training
     for name in dict.fromkeys(study.evaluated()):
         own = study.benchmarks.get(name)
-        if own and own.file and own.question and own.answer:
+        if own and own.file:
             stated = {"rows": own.rows, "sha256": own.sha256}
-            read = partial(_rows, own.file, own.question, own.answer, is_unique=True)
-            yield ("benchmarks", name, "file"), stated, read
-    if isinstance(data, FileData) and data.file and data.question and data.answer:
+            yield ("benchmarks", name, "file"), stated, partial(_rows, own.file, is_unique=True)
+    if isinstance(data, FileData) and data.file:
         stated = {"rows": data.rows, "sha256": data.sha256}
-        yield ("data", "file"), stated, partial(_rows, data.file, data.question, data.answer)
+        yield ("data", "file"), stated, partial(_rows, data.file)
     for size in dict.fromkeys(study.run.sizes):
         model = study.models.get(size)
         if isinstance(model, FolderModel) and model.path:
@@ -147,8 +148,7 @@ def _used(study: Study) -> Iterator[Used]:
             yield ("methods", name, "selection"), stated, read
     if training.reward and ":" in training.reward:
         sha256 = training.reward_sha256
-        read = partial(_reward, training.reward, sha256)
-        yield ("training", "reward"), {"reward_sha256": sha256}, read
+        yield ("training", "reward"), {"reward_sha256": sha256}, partial(_reward, training.reward)
 
 
 def _trained(study: Study) -> list[str]:
@@ -157,8 +157,8 @@ def _trained(study: Study) -> list[str]:
     return list(dict.fromkeys(one for name in methods for one in study.lineage(name)))
 
 
-def _rows(file: str, question: str, answer: str, is_unique: bool = False) -> dict[str, Any]:
-    rows = placed_rows(Path(file), question, answer, is_unique).values()
+def _rows(file: str, is_unique: bool = False) -> dict[str, Any]:
+    rows = placed_rows(Path(file), is_unique).values()
     return {"rows": len(rows), "sha256": checksum(rows)}
 
 
@@ -175,12 +175,5 @@ def _selection(reference: str, args: Arguments) -> dict[str, Any]:
     return {"selection_args": taken, "selection_sha256": sha256_of(file)}
 
 
-def _reward(reference: str, sha256: str | None) -> dict[str, Any]:
-    file = path_of(reference)
-    if file is None and sha256 is None:
-        about = "or give what sha256sum prints as reward_sha256"
-        raise StudyError([f"{reference}: not found; install its package, {about}"])
-    # `check`, `doctor` and the training compare the checksum of a module.
-    if file is None or (sha256 is not None and not is_file(reference)):
-        return {}
-    return {"reward_sha256": sha256_of(file)}
+def _reward(reference: str) -> dict[str, Any]:
+    return {"reward_sha256": sha256_of(found_path(reference))}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, create_model
 
-from stapo.methods import METHODS, PARENTS, AggregationName, Argument, Method, selection_arguments
+from stapo.methods import ARGUMENTS, METHODS, PARENTS, AggregationName, Argument, Method
 from stapo.study.code import named
 from stapo.study.fields import (
     PYTHON_NAME,
@@ -64,9 +64,7 @@ class _MethodSettings(AllMethods):
     training: MethodTraining | None = Field(
         None, description="Training settings that differ from those of the study"
     )
-    selection: Code | None = off(
-        "Token selection of your own: FILE.py:function, or package.module:function"
-    )
+    selection: Code | None = off("Token selection of your own: FILE.py:function")
     selection_args: Arguments | None = off(
         "Arguments of `selection` other than their defaults", max_length=100
     )
@@ -78,11 +76,8 @@ class _MethodSettings(AllMethods):
 def _field(argument: Argument) -> Any:
     """Return type and field of an argument of a selection; None in a study keeps the method's value."""
     kind: Any = Literal[argument.choices] if argument.choices else float
-    if isinstance(argument.default, int):
-        kind = int
-    bounds = {name: getattr(argument, name) for name in ("gt", "ge", "lt", "le")}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
-    return Annotated[kind, Field(**given)] | None, Field(None, description=argument.description)
+    bounds: dict[str, Any] = dict(argument.bounds)
+    return Annotated[kind, Field(**bounds)] | None, Field(None, description=argument.description)
 
 
 if TYPE_CHECKING:
@@ -93,7 +88,7 @@ else:
         "MethodSettings",
         __base__=_MethodSettings,
         __doc__=_MethodSettings.__doc__,
-        **{name: _field(argument) for name, argument in selection_arguments().items()},
+        **{name: _field(argument) for name, argument in ARGUMENTS.items()},
     )
 
 
@@ -160,8 +155,7 @@ def _as_variant(name: str, parent: Method) -> Method:
 
 
 def _changed(method: Method, given: Settings) -> Method:
-    known = selection_arguments()
-    args = {key: value for key, value in given.items() if key in known}
+    args = {key: value for key, value in given.items() if key in ARGUMENTS}
     others = {key: value for key, value in given.items() if key not in args}
     args |= others.pop("selection_args", {})
     if "selection" in others:

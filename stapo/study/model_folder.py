@@ -4,7 +4,6 @@ Weights are safetensors; pickled ones could run code when they are loaded, and a
 """
 
 import hashlib
-import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 """Files of a model: weights as safetensors only, nothing that could contain code."""
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 KNOWN = Path("work/checksums.json")
 """Path -> size, time of modification and SHA-256 of files that were hashed before."""
@@ -57,34 +55,19 @@ def checksum(folder: Path, known: Path | None = KNOWN) -> str:
 def faults(folder: Path) -> list[str]:
     """Return a line for each reason why a folder is no model that can be trained here."""
     name = shown_path(folder)
-    if not folder.is_dir():
-        return [f"{name}: no such folder"]
-    config = folder / "config.json"
     try:
-        settings = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        settings = read_json(folder / "config.json")
+    except (OSError, DamagedFileError):
         return [f"{name}: no readable config.json; expected a model in the format of the Hub"]
     found = []
-    if not isinstance(settings, dict) or settings.get("auto_map"):
+    if settings.get("auto_map"):
         about = "needs its own Python code, which is never run here"
         found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
     if not any((folder / one).is_file() for one in TOKENIZER):
         found.append(f"{name}: no tokenizer ({' or '.join(TOKENIZER)}); save one into the folder")
-    return found + _weight_faults(folder, name)
-
-
-def _weight_faults(folder: Path, name: str) -> list[str]:
     if not any(folder.glob("*.safetensors")):
-        pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-        about = f"only pickled weights ({pickled[0]}), which could run code" if pickled else ""
-        return [f"{name}: {about or 'no weights'}; save them as safetensors"]
-    index = folder / "model.safetensors.index.json"
-    named: dict[str, str] = {}
-    if index.is_file():
-        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            named = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-    absent = sorted({one for one in named.values() if not (folder / one).is_file()})
-    return [f"{name}: {absent[0]} of its index is missing; copy it there"] if absent else []
+        found.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
+    return found
 
 
 def _state(path: Path) -> list[int]:

@@ -12,21 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stapo.files import json_text
+from stapo.canonical import leaves
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import cross_problems, size_problems
+from stapo.study.checks import cross_problems, size_problem
 from stapo.study.fields import DRAFT
 from stapo.study.files import contents, place_files, with_files
-from stapo.study.loader import (
-    MAX_BYTES,
-    Document,
-    Place,
-    StudyError,
-    document_of,
-    load_yaml,
-    shown_path,
-)
+from stapo.study.loader import Document, StudyError, load_yaml, shown_path
 from stapo.study.study import Study
 from stapo.study.validation import close_name, field_problems, shown
 from stapo.tasks import benchmark_definitions
@@ -71,8 +63,9 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     Raises:
         StudyError: with every error, one line each, with place and line.
     """
-    documents = [_loaded(path) for path in paths]
-    documents.append(place_files(document_of(changes or {}, "--config"), Path.cwd()))
+    given = dict(changes or {})
+    config = Document(given, dict.fromkeys(leaves(given) if given else (), "--config"))
+    documents = [*map(_loaded, paths), place_files(config, Path.cwd())]
     return _study(_extended(reduce(_over, documents, Document())), is_read=True)
 
 
@@ -84,7 +77,7 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     """
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(_extended(document_of(raw)), is_read=False)
+    return _study(_extended(Document(dict(raw))), is_read=False)
 
 
 def _loaded(path: Path) -> Document:
@@ -92,9 +85,8 @@ def _loaded(path: Path) -> Document:
 
 
 def _over(base: Document, update: Document) -> Document:
-    """Return a document merged over another, with the lines and the problems of both."""
-    merged, lines = merge(base.content, update.content), {**base.lines, **update.lines}
-    return Document(merged, lines, base.problems + update.problems)
+    """Return a document merged over another, with the lines of both."""
+    return Document(merge(base.content, update.content), base.lines | update.lines)
 
 
 def _extended(document: Document) -> Document:
@@ -105,21 +97,21 @@ def _extended(document: Document) -> Document:
     """
     if "extends" in document.content and "name" not in document.content:
         # Its results would be written among those of the study that it extends.
-        line = document.line_of(("extends",))
-        raise StudyError([f"name: missing; a study that extends another has one of its own{line}"])
+        about = "name missing; a study that extends another has one of its own"
+        raise StudyError(document.errors([(("extends",), about)]))
     chain, seen = [document], []
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
-        if not isinstance(name, str) or name in seen or name not in known:
+        if name in seen or name not in known:
             # Somebody may have written the file instead of the name.
             stem = Path(str(name)[:100]).stem
             meant = stem if stem in known else close_name(stem, known)
             hint = f"did you mean {meant}? " if meant else ""
             about = f"no such study; {hint}ls {shown_path(STUDIES)} lists them, without .yaml"
             about = "extends itself; choose another" if name in seen else about
-            line = chain[-1].line_of(("extends",))
-            raise StudyError([f"extends: {shown(name)}: {about}{line}"])
+            problem = (("extends",), f"{shown(name)}: {about}")
+            raise StudyError(chain[-1].errors([problem]))
         seen.append(name)
         chain.append(_loaded(STUDIES / f"{name}.yaml"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
@@ -142,30 +134,16 @@ def _study(document: Document, is_read: bool) -> Study:
         fields = list(field_problems(error, raw, _schema()))
         study = Study.model_validate(raw, context=DRAFT)
     found, files = contents(study, is_read)
-    others = [*cross_problems(study, benchmark_definitions()), *files]
-    # A value that could not be read is not judged again, nor is a section that contains one.
-    unread = [place for place, _ in document.problems]
+    # A section that contains a bad value is not judged again.
     wrong = {at for place, _ in fields for at in (place, place[:2])}
-    problems = [
-        *document.problems,
-        *(one for one in fields if not _is_inside(one[0], unread)),
-        *(one for one in others if not _is_inside(one[0], unread) and one[0] not in wrong),
-    ]
-    if not problems:
-        study = Study.model_validate(merge(raw, found)) if found else study
-        problems = [*size_problems(study)]
-        characters = len(json_text(resolved_content(study)))
-        if characters > MAX_BYTES:
-            # The commands would refuse the resolved file, which is longer than the study's own.
-            about = f"too long: {characters} characters as JSON; at most {MAX_BYTES}"
-            problems.append(((), about))
+    others = [*cross_problems(study, benchmark_definitions()), *files]
+    problems = [*fields, *(one for one in others if one[0] not in wrong)]
     if problems:
         raise StudyError(document.errors(problems))
+    study = Study.model_validate(merge(raw, found)) if found else study
+    if too_many := size_problem(study):
+        raise StudyError(document.errors([too_many]))
     return study
-
-
-def _is_inside(place: Place, sections: list[Place]) -> bool:
-    return any(place[: len(one)] == one for one in sections)
 
 
 def resolved_content(study: Study) -> dict[str, Any]:

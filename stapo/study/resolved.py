@@ -1,28 +1,19 @@
-"""What a working directory keeps of a study: its resolved form, which commands read, and its origin.
+"""What a working directory keeps of a study: its resolved form, which commands read.
 
 A resolved study is merged with what it extends and the catalogue. Its file is named by its content. Each
 version of a study has its own, so that jobs which wait on a cluster or outlive their Snakemake continue with
 the version that they were started for. The files are small and never removed; a damaged one is written again.
-
-The origin is the study file behind the results. Without it, two studies of the same name would share their
-results unnoticed. A study file may change, move or be copied together with its results. Only a different file
-with different settings under the same name is another study.
 """
 
-import json
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from stapo.canonical import fingerprint
-from stapo.files import json_text, text_of, write_json
-from stapo.study.loader import StudyError, parse_json, read_text
+from stapo.files import DamagedFileError, json_text, read_json, text_of, write_json
+from stapo.study.loader import StudyError
 from stapo.study.reading import parse_study, resolved_content
 from stapo.study.study import Study
-from stapo.text import visible
 
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
-ORIGIN = "work/{study}/study.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
 
@@ -55,40 +46,7 @@ def read_resolved(path: Path) -> Study:
         written = "Snakemake writes it when a run starts, not in a dry run"
         remedy = "give the study file instead, such as --study workflows/studies/smoke.yaml"
         raise StudyError([f"{path}: no such file; {written}; {remedy}"])
-    return parse_study(parse_json(read_text(path), str(path)))
-
-
-def check_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
-    """Raise an error if the results belong to another study of the same name.
-
-    Args:
-        study: the study to run.
-        files: files of the study.
-        root: working directory.
-
-    Raises:
-        StudyError: the results were made from other files and other settings.
-    """
-    path = root / ORIGIN.format(study=study.name)
-    before, made_from = [], ""
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        made = json.loads(path.read_text())
-        before, made_from = [str(file) for file in made["files"]], made["fingerprint"]
-    now = named_files(files, root)
-    if before and set(before).isdisjoint(now) and made_from != study_fingerprint(study):
-        about = f"is also the name of {visible(', '.join(before))}, whose results are here"
-        remedy = f"rename the study in {', '.join(now)}, or remove {path} if this file replaces the other"
-        raise StudyError([f"name: {study.name} {about}; {remedy}"])
-
-
-def write_origin(study: Study, files: Sequence[Path], root: Path = Path()) -> None:
-    """Write which files the results of a study are made from."""
-    about = {"files": named_files(files, root), "fingerprint": study_fingerprint(study)}
-    write_json(root / ORIGIN.format(study=study.name), about)
-
-
-def named_files(files: Sequence[Path], root: Path = Path()) -> list[str]:
-    """Return paths, relative if they are below the working directory, which may be moved or copied."""
-    here = root.absolute()
-    found = [Path(file).absolute() for file in files]
-    return [str(f.relative_to(here) if f.is_relative_to(here) else f) for f in found]
+    try:
+        return parse_study(read_json(path))
+    except DamagedFileError as error:
+        raise StudyError([str(error)]) from error

@@ -10,7 +10,6 @@ from stapo.study.fields import (
     PYTHON_NAME,
     REPOSITORY_FILE,
     Buffer,
-    Column,
     Fraction,
     Gpus,
     GroupSize,
@@ -91,7 +90,7 @@ class TrainingSettings(Strict):
     )
     reward: Reward = Field(
         "boxed",
-        description="boxed (last box), dapo (last `Answer:`), FILE.py:function, package.module:function",
+        description="boxed (last box), dapo (last `Answer:`), or FILE.py:function",
     )
     reward_sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
@@ -163,10 +162,8 @@ class BenchmarkSettings(Strict):
         ge=1, le=10**5, description="Responses per problem, N of avg@N"
     )
     file: LocalFile | None = off(
-        "JSON lines or Parquet with the problems; a relative path means the study's folder"
+        "JSON lines with question and answer; a relative path means the study's folder"
     )
-    question: Column | None = off("Column of the questions in `file`")
-    answer: Column | None = off("Column of the answers in `file`")
     rows: Annotated[Rows, unit("rows")] | None = off(
         "Expected number of problems in `file`; default: any"
     )
@@ -233,6 +230,10 @@ class Curve(Strict):
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
+    select: ClassVar[Literal["last"]] = "last"
+    """Checkpoint of a training in the tables."""
+    development: ClassVar[list[str]] = []
+    """Benchmarks in no table; earlier versions could choose checkpoints by them."""
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Annotated[Rows, unit("responses")] = Field(
         description="Responses that Transformers generates together; a kill loses at most these"
@@ -240,12 +241,6 @@ class Evaluation(Strict):
     max_response_tokens: Tokens = Field(description="Length at which a response is cut")
     seed: Seed = Field(1234, description="Seed of the responses")
     verifier: Verifier | None = Field(None, description="Off by default")
-    select: Literal["last", "development"] | Steps = Field(
-        "last", description="Checkpoint in the tables: last, a step, or the best on development"
-    )
-    development: list[Name] = Field(
-        [], max_length=1000, description="Benchmarks that only choose checkpoints; in no table"
-    )
     curve: Curve | None = Field(
         None, description="More points for the figure of accuracy; they are in no table"
     )

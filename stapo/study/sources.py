@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Ta
 
 from stapo.study.fields import (
     SPLIT,
-    Column,
     HubId,
     LocalFile,
     Revision,
@@ -115,10 +114,8 @@ class FileData(Strict):
     """Training prompts in a file of the study's own."""
 
     file: LocalFile = Field(
-        description="JSON lines or Parquet; a relative path means the study's folder"
+        description="JSON lines with question and answer; a relative path means the study's folder"
     )
-    question: Column = Field("question", description="Column of the questions")
-    answer: Column = Field("answer", description="Column of the answers")
     rows: Annotated[Rows, unit("rows")] | None = Field(
         None, description="Expected number of rows; default: any"
     )

@@ -170,7 +170,7 @@ class Study(Strict):
     def kept_steps(self) -> list[int]:
         """Return the optimiser steps, before the last, after which weights are kept."""
         curve, last = self.evaluation.curve, self.training.steps
-        points = range(curve.every, last, curve.every) if curve else ()
+        points = range(curve.every, last, curve.every) if curve and curve.every else ()
         return sorted({*self.full_steps(), *points})
 
     def checkpoint(self, size: str, method: str, seed: int, step: int) -> Checkpoint:
@@ -191,7 +191,7 @@ class Study(Strict):
 
     def evaluated(self) -> list[str]:
         """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
-        return [*self.run.benchmarks, *self.evaluation.development]
+        return self.run.benchmarks
 
     def is_full(self, checkpoint: Checkpoint) -> bool:
         """Return whether a checkpoint answers everything, so that tables may show it."""
@@ -236,14 +236,14 @@ class Study(Strict):
         own = self.benchmarks[benchmark]
         if own.file is None:
             return None
-        return RowsFile(Path(own.file), own.question or "", own.answer or "", own.sha256 or "")
+        return RowsFile(Path(own.file), own.sha256 or "")
 
     def prompts_file(self) -> RowsFile | None:
         """Return the file of the training prompts, None if they are not in a file of the study's own."""
         data = self.data
         if not isinstance(data, FileData):
             return None
-        return RowsFile(Path(data.file), data.question, data.answer, data.sha256 or "")
+        return RowsFile(Path(data.file), data.sha256 or "")
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

@@ -13,6 +13,13 @@ from stapo.text import shorten
 
 MAX_SHOWN = 60
 """Maximum characters of a value in an error message."""
+KINDS = {
+    "model_type": "expected a mapping of names to values",
+    "model_attributes_type": "expected a mapping of names to values",
+    "dict_type": "expected a mapping of names to values",
+    "string_type": "expected text; put it in quotes",
+}
+"""Kind of an error of pydantic -> what is said of it."""
 
 
 def field_problems(
@@ -20,50 +27,32 @@ def field_problems(
 ) -> Iterator[Problem]:
     """Yield one problem for each place of pydantic's errors.
 
-    An unknown key that resembles a missing or a known one is reported as a misspelling, in one line.
+    An unknown key that resembles a known one is reported as a misspelling.
 
     Args:
         error: pydantic's error.
         raw: the validated value.
-        schema: JSON schema of the expected type.
+        schema: JSON schema of a study.
     """
-    found: dict[Place, list[str]] = {}
-    missing: dict[Place, str] = {}
-    extra: list[Place] = []
+    parts = (schema, *schema.get("$defs", {}).values())
+    known = sorted({key for part in parts for key in part.get("properties", ())})
+    # A union has one error for each of its types.
+    found: dict[Place, dict[str, None]] = {}
     for one in error.errors(include_url=False):
         place = _place(raw, one["loc"])
         if one["type"] == "missing":
-            missing[(*place, one["loc"][-1])] = "missing; add it"
+            place, about = (*place, one["loc"][-1]), "missing; add it"
         elif one["type"] == "extra_forbidden":
-            extra.append(place)
+            meant = close_name(place[-1], known)
+            hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
+            about = f"unknown key; {hint}"
         else:
-            message = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")), "")
-            if one["type"] in ("model_type", "model_attributes_type", "dict_type"):
-                message = "a mapping of names to values"
-            if one["type"] == "string_type":
-                message = "text; put it in quotes"
-            message = f"expected {message}" if message else one["msg"]
-            message = message.removeprefix("Value error, ")
-            found.setdefault(place, []).append(f"{message} (found {shown(one['input'])})")
-    for place in extra:
-        beside = [str(at[-1]) for at in missing if at[:-1] == place[:-1]]
-        meant = close_name(place[-1], beside) or close_name(place[-1], _keys(raw, place, schema))
-        hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
-        yield place, f"unknown key; {hint}"
-        missing.pop((*place[:-1], meant or ""), None)
-    yield from missing.items()
-    # A union has one error for each of its types.
+            words = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")))
+            message = f"expected {words}" if words else KINDS.get(one["type"], one["msg"])
+            about = f"{message.removeprefix('Value error, ')} (found {shown(one['input'])})"
+        found.setdefault(place, {})[about] = None
     for place, messages in found.items():
-        yield place, " or ".join(dict.fromkeys(messages))
-
-
-def _keys(raw: Any, place: Place, schema: Mapping[str, Any]) -> Iterable[str]:
-    """Return the keys of the part of a JSON schema that has most of the keys beside a place."""
-    for part in place[:-1]:
-        raw = raw[part]
-    parts = (schema, *schema.get("$defs", {}).values())
-    found = [one.get("properties", {}).keys() for one in parts]
-    return max(found, key=lambda keys: len(keys & raw.keys()))
+        yield place, " or ".join(messages)
 
 
 def close_name(name: Any, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from pydantic import ValidationError, create_model
 from trl import GRPOConfig
 
 from stapo.methods import METHODS
-from stapo.study.loader import lines
+from stapo.study.loader import Document
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.study.validation import field_problems
 
@@ -149,7 +149,8 @@ def check(args: StapoConfig) -> None:
     try:
         _Ours.model_validate(ours, strict=True)
     except ValidationError as error:
-        errors += lines(field_problems(error, ours, _Ours.model_json_schema()))
+        problems = field_problems(error, ours, _Ours.model_json_schema())
+        errors += Document().errors([*problems])
     if args.method not in METHODS:
         errors.append(f"method: unknown method {args.method!r}; choose from {', '.join(METHODS)}")
     if errors:

@@ -54,7 +54,7 @@ def measure(
     entropies = batch.old_entropies[batch.mask].double()
     if num_tokens == 0:
         entropies = torch.zeros(1, dtype=torch.double, device=entropies.device)
-    silences = method.spec.silenced or not method.spec.is_known
+    silences = method.spec.silenced or method.is_own
     silenced = int((candidates & ~keep).sum()) if silences else 0
     levels = quantiles(entropies, QUANTILES).tolist()
     mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import found_path, load, path_of, sha256_of
+from stapo.study.code import found_path, load, sha256_of
 from stapo.study.schema import TrainingSettings
 from stapo.training.own_functions import own_function
 
@@ -198,11 +198,7 @@ def reward_fault(training: TrainingSettings) -> str | None:
     """
     if training.reward in BUILT_IN:
         return None
-    module = training.reward.rpartition(":")[0]
-    path = path_of(training.reward)
-    if path is None:
-        about = f"module {module} not found"
-        return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"
+    path = found_path(training.reward)
     try:
         found = sha256_of(path)
     except StudyError as error:

@@ -75,9 +75,8 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     study = workspace.study
     study["benchmarks"]["chain-4"] = {"samples": 2}
     study["run"] |= {"methods": ["stapo"], "decodings": ["t1.0-p1.0"]}
-    study["run"]["benchmarks"] = ["chain-2", "chain-3"]
+    study["run"]["benchmarks"] = ["chain-2", "chain-3", "chain-4"]
     study["training"]["evaluate_every"] = 4
-    study["evaluation"] |= {"select": "development", "development": ["chain-4"]}
     curve = {"every": 2, "benchmarks": ["chain-3"], "decoding": "t1.0-p1.0"}
     study["evaluation"]["curve"] = curve
     workspace.run("--show-failed-logs")
@@ -87,15 +86,9 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     middle = folder / "runs/tiny/stapo/seed0/step4/model.safetensors"
     assert middle.read_bytes() != before[0]
     table = (folder / "tables/main-t1.0-p1.0.md").read_text()
-    assert "the best on chain-4, shown in no table" in table
     assert re.search(r"\| tiny \| stapo \| 0 \| ", table.split("Best on the test*")[1])
     # Weights of the curve alone answer its benchmark and no other.
     responses = folder / "completions/tiny/stapo/seed0"
     found = {step: {path.stem for path in responses.glob(f"step{step}/*/*")} for step in (2, 4, 6)}
     assert found == {2: {"chain-3"}, 4: {"chain-2", "chain-3", "chain-4"}, 6: {"chain-3"}}
     assert workspace.jobs() == {}
-    # Another rule needs no job but what shows scores of the chosen weights.
-    study["evaluation"]["select"] = 4
-    assert workspace.jobs().keys() == {
-        "table_t1_0_p1_0", "evidence", "figures", "report", "provenance",
-    }  # fmt: skip

@@ -85,7 +85,7 @@ def place(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     studies = path / "workflows" / "studies"
     for name, text in examples():
         (studies / name).write_text(text)
-    (studies / "questions.jsonl").write_text('{"problem": "chain:2*3?", "answer": 6}\n')
+    (studies / "questions.jsonl").write_text('{"question": "chain:2*3?", "answer": 6}\n')
     prompts = tiny_prompts(TinyData(builder="tiny-arithmetic", prompts=64))
     write_jsonl(studies / "prompts.jsonl", list(prompts))
     shutil.copytree(path / BASE, path / "workflows" / "weights" / "mine")

@@ -185,8 +185,6 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "a method dropped": (method_dropped, TRAININGS),
     "more samples that were asked": (
         in_attempts(lambda s: s["benchmarks"]["chain-2"].update(samples=8)), TRAININGS),
-    "a development set that was used": (
-        in_attempts(lambda s: s["evaluation"].update(development=["chain-4"])), TRAININGS),
     "prompts that are problems": (trained_on_problems, INPUTS),
     "other prompts in the study": (study_changed(lambda study: study["data"].update(prompts=64)), INPUTS),
     "a base model of more steps": (

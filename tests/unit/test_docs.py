@@ -1,6 +1,5 @@
 """What the documentation shows works."""
 
-import ast
 import re
 
 import pytest
@@ -51,38 +50,3 @@ def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(block, {})
     assert (tmp_path / "by-hand" / "checkpoint-4" / "model.safetensors").exists()
-
-
-def test_the_picture_shows_every_package():
-    picture = (ROOT / "docs" / "images" / "rooms.svg").read_text()
-    drawn = set(re.findall(r'class="t">(\w+)', picture))
-    assert {path.parent.name for path in (ROOT / "stapo").glob("*/__init__.py")} <= drawn
-
-
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.name)
-def test_modules_and_names_of_a_page_exist(page):
-    text, package = page.read_text(), ROOT / "stapo"
-    for name in {*re.findall(r"`(stapo(?:\.\w+)+)", text)} - {"stapo.selections", "stapo.rewards"}:
-        parts, place = name.split("."), ROOT
-        while parts and (place / parts[0]).is_dir():
-            place /= parts.pop(0)
-        if parts and (place / f"{parts[0]}.py").exists():
-            place = place / f"{parts.pop(0)}.py"
-        place = place if place.is_file() else place / "__init__.py"
-        assert not parts or defines(place, parts[0]), name
-    if page.name == "architecture.md":
-        for module in re.findall(r"`((?:stapo/)?[a-z_]+/[a-z_]+\.py)`", text):
-            assert (package / module.removeprefix("stapo/")).exists(), module
-        for name, module in re.findall(r"`(\w+)`\s+in\s+`([a-z_/]+\.py)`", text):
-            assert defines(package / module, name), f"{module}: {name}"
-
-
-def defines(module, name):
-    """Return whether a module defines or imports a name."""
-    for node in ast.parse(module.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
-            return True
-        targets = getattr(node, "targets", [getattr(node, "target", node)])
-        if name in {getattr(one, "name", getattr(one, "id", None)) for one in targets}:
-            return True
-    return False

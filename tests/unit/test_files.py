@@ -94,7 +94,7 @@ def test_a_work_directory_of_another_configuration_is_refused(tmp_path):
 def test_a_second_process_is_refused_while_the_first_works(tmp_path):
     code = (
         "import sys; from pathlib import Path; from stapo.locks import work_directory\n"
-        "with work_directory(Path(sys.argv[1]), 1): print('mine', flush=True); sys.stdin.read()"
+        "with work_directory(Path(sys.argv[1]), {}): print('mine', flush=True); sys.stdin.read()"
     )
     first = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -102,9 +102,9 @@ def test_a_second_process_is_refused_while_the_first_works(tmp_path):
     assert first.stdin is not None
     assert first.stdout is not None
     assert first.stdout.readline() == b"mine\n"
-    with pytest.raises(BusyError, match="another process"), work_directory(tmp_path, 1):
+    with pytest.raises(BusyError, match="another process"), work_directory(tmp_path, {}):
         pass
     first.kill()  # The lock of a killed process is free at once.
     first.wait()
-    with work_directory(tmp_path, 1):
+    with work_directory(tmp_path, {}):
         pass

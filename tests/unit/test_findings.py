@@ -16,8 +16,3 @@ def test_the_tables_of_a_page_are_those_of_the_results(page):
     assert findings.written(page.read_text()) == page.read_text(), (
         "next: python workflows/findings.py"
     )
-
-
-def test_every_table_is_on_a_page():
-    text = "".join(page.read_text() for page in findings.PAGES)
-    assert {found[2] for found in findings.BLOCK.finditer(text)} == set(findings.TABLES)

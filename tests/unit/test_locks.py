@@ -7,10 +7,10 @@ import time
 
 CLAIM = """
 import sys
-from stapo.locks import StudyBusyError, claim_study
+from stapo.locks import BusyError, claim_study
 try:
     claim_study("mine")
-except StudyBusyError as error:
+except BusyError as error:
     sys.exit(str(error))
 print("claimed", flush=True)
 sys.stdin.read()

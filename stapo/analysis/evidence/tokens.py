@@ -12,7 +12,7 @@ from stapo.analysis.evidence.categories import TITLES, category_of
 from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import Recorded, recorded
 from stapo.records.tokens import KINDS
-from stapo.text import short_escape, visible
+from stapo.text import visible
 
 MOST = 4000
 """Tokens on the page; each takes at most 2 kB."""
@@ -71,7 +71,7 @@ def _shown(name: str, value: Any) -> Any:
     """Return a value as JSON has it: texts with escapes, numbers rounded."""
     if isinstance(value, str):
         # Of a token, every character counts; its context is read as text.
-        return visible(value, keep="" if "token" in name else "\n", escape=short_escape)
+        return visible(value, keep="" if "token" in name else "\n")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

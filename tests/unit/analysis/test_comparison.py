@@ -19,7 +19,7 @@ from stapo.analysis.notes import comparison_text, mark
 from stapo.analysis.rows import AVERAGE
 from stapo.analysis.values import SCHEMA, STRONGEST, write_values
 from stapo.evaluation.statistics import holm
-from stapo.study import StudyError, parse_study
+from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
@@ -114,19 +114,6 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
     assert study.compared() == (["stapo-v2"], ["stapo"])
     study = parsed(raw_study, ["grpo", "justrl"], {"target": "justrl"})
     assert study.compared() == (["justrl"], ["grpo"])
-
-
-@pytest.mark.parametrize(
-    ("compare", "expected"),
-    [
-        ({"target": ["stapo", "stapo"]}, "compare.target: 'stapo' is listed twice; remove one"),
-        ({"target": "grpo", "baselines": ["grpo"]},
-         "compare.baselines: 'grpo' has no baseline but itself; add another"),
-    ],
-)  # fmt: skip
-def test_a_comparison_with_itself_is_refused(raw_study, compare, expected):
-    with pytest.raises(StudyError, match=expected):
-        parsed(raw_study, ["grpo", "stapo"], compare)
 
 
 def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):

@@ -77,7 +77,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert not re.search(r"<\w[^>]*\s(src|href)=[\"'](?!data:|#|figures/)", shown)
     assert "<script>alert" not in shown
     assert responses[0]["response"].startswith("<script>alert(1)</script>")
-    assert "\\u001b[31m \\u202e\\u200b" in responses[0]["response"]
+    assert "\\x1b[31m \\u202e\\u200b" in responses[0]["response"]
     # Nor of the gold answer and the question, which go through no function of their own.
     assert responses[0]["question"] == "What <i>is</i> 7?\\u202e"
     assert "G_R&amp;P|O &lt;b&gt;" in page

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from studies import outputs
-from synthetic import PROBLEMS, rewrite, tabulated, write_score, write_scores
+from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.cells import StaleScoreError
 from stapo.analysis.columns import verdicts
 from stapo.analysis.main_tables import print_table, render, show_document, show_study, write_tables
 from stapo.analysis.notes import headline_texts
@@ -120,29 +120,6 @@ def test_a_strongest_baseline_of_zero_gives_no_headline(study, finished):
 def test_a_rule_chooses_the_checkpoint_and_the_first_of_equal_ones(rule, step):
     shares = {32: 0.4, 64: 0.6, 96: 0.6}
     assert select(rule, list(shares), shares) == step
-
-
-def test_the_table_shows_the_chosen_checkpoint_and_no_development_benchmark(raw_study, tmp_path):
-    raw_study["run"] |= {
-        "methods": ["justrl", "stapo"], "seeds": [0, 1], "decodings": [DECODING], "benchmarks": ["chain-2"],
-    }  # fmt: skip
-    raw_study["training"]["evaluate_every"] = 32
-    raw_study["evaluation"] |= {"select": "development", "development": ["chain-3"]}
-    study = parse_study(raw_study)
-    write_scores(tmp_path, study)
-    scores, table = read_scores(study, DECODING, tmp_path), tabulated(tmp_path, study)
-    assert list(table.samples) == ["chain-2"]
-    assert [(c.method, c.seed) for c in table.choices] == [
-        (m, s) for m in ("justrl", "stapo") for s in (0, 1)
-    ]
-    for choice in table.choices:
-        assert list(choice.averages) == list(choice.development) == [32, 64, 96]
-        assert choice.development[choice.selected] == max(choice.development.values())
-    cell = scores.cells["tiny", "stapo", "chain-2"].correct
-    assert cell.shape == (2, PROBLEMS, 4)
-    own = [c for c in table.choices if c.method == "stapo"]
-    assert cell.mean(axis=(1, 2)).tolist() == pytest.approx([c.averages[c.selected] for c in own])
-    assert len({c.selected for c in table.choices}) > 1  # Otherwise nothing was chosen here.
 
 
 @pytest.mark.parametrize("counts", ["rule", "verifier"])

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from stapo import cli
 from stapo.cli import main
-from stapo.cli.common import EXIT_CODES, GROUPS, app
 from stapo.files import DamagedFileError
 from stapo.operations.doctor import Check
 from stapo.repository import ROOT, STUDIES
@@ -58,16 +56,14 @@ def documented(command: str) -> dict[str, set[str]]:
         ("evaluate nope --benchmark chain-9", 2, "nope: neither a directory nor a Hub model"),
         (f"plan {SMOKE} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
         ("verify nope", 2, "nope: no results folder"),
-        ("run prompts --study {", 2, "study.json: not JSON"),
-        ('run prompts --study {"a":NaN}', 2, "study.json: NaN is no number"),
-        ("run prompts --study " + "[" * 10**5, 2, "study.json: nested more than"),
+        ("run prompts --study {", 2, "study.json: truncated or corrupt"),
         ("run prompts --study work/x/studies/1.json", 2, "Snakemake writes it when a run starts"),
         (f"show {SMOKE}", 1, "score files are missing"),
     ],
 )
 def test_one_line_and_the_right_code(run, arguments, code, line):
     words = arguments.split()
-    if words[-1].startswith(("{", "[")):
+    if words[-1] == "{":
         Path("study.json").write_text(words[-1])
         words[-1] = "study.json"
     found, _, said = run(*words)
@@ -110,36 +106,6 @@ def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
     assert len(said.splitlines()) == len(lines)
     for found, line in zip(said.splitlines(), lines, strict=True):
         assert found.startswith(f"stapo: {line}")
-
-
-def test_every_command_and_exit_code_is_in_the_help(run):
-    text = run("--help")[1]
-    names = [one.name or one.callback.__name__ for one in app.registered_commands]
-    assert sorted(names) == sorted(name for commands in GROUPS.values() for name in commands)
-    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in names)
-    codes = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
-    assert (
-        re.findall(r"^  (\d+) ", text, re.MULTILINE) == codes == [str(code) for code in EXIT_CODES]
-    )
-    assert re.fullmatch(r"stapo \d+\.\d+\.\d+\S*\n", run("--version")[1])
-
-
-def test_ctrl_c_while_the_program_starts_is_one_line():
-    interrupted = """
-import sys, runpy
-
-class Interrupt:
-    def find_spec(self, name, path=None, target=None):
-        if name == "stapo.cli.tools":
-            raise KeyboardInterrupt
-
-sys.meta_path.insert(0, Interrupt())
-runpy.run_module("stapo", run_name="__main__")
-"""
-    command = [sys.executable, "-c", interrupted]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "stapo: stopped; run the same command again\n"
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "status", "doctor"])

@@ -1,6 +1,5 @@
 """Models in a folder, and chat templates that a study names."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -96,17 +95,14 @@ def test_a_published_study_names_no_path(folder):
 
 
 OWN, JINJA = "path: weights", "path: weights, chat_template: t.jinja"
-INDEX = json.dumps({"weight_map": {"x": "model.safetensors", "y": "b.safetensors"}})
 CODE = '{"auto_map": {"AutoModel": "m.M"}}'
 WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
 FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     # settings, words of the error, files that are written (in the folder of the weights) or removed
-    ("path: absent", "models.own.path: absent: no such folder (mine.yaml:4)", {}),
+    ("path: absent", "models.own.path: absent: no readable config.json", {}),
     ("hub: /tmp/weights, revision: main", "`path:` is a model", {}),
     (f"path: weights, sha256: {'a' * 64}", f"sha256: expected {'a' * 64}, found ", {}),
-    (OWN, "only pickled weights (a.bin), which could run code", {WEIGHTS: None, "a.bin": ""}),
-    (OWN, "no weights; save them as safetensors", {WEIGHTS: None}),
-    (OWN, "b.safetensors of its index is missing", {f"{WEIGHTS}.index.json": INDEX}),
+    (OWN, "no weights; save them as safetensors", {WEIGHTS: None, "a.bin": ""}),
     (OWN, "needs its own Python code", {"config.json": CODE}),
     (OWN, "no tokenizer", dict.fromkeys(TOKENIZER)),
     (OWN, "no readable config.json", {"config.json": None}),

@@ -30,15 +30,10 @@ def test_a_damaged_file_is_written_again(raw_study, tmp_path, damage):
     assert read_resolved(path) == study
 
 
-def test_a_missing_or_damaged_file_is_one_line(raw_study, tmp_path):
-    study = parse_study(raw_study)
-    path = tmp_path / resolved_path(study)
+def test_a_missing_or_damaged_file_is_one_line(tmp_path):
+    path = tmp_path / "study.json"
     with pytest.raises(StudyError, match="not in a dry run; give the study file instead"):
         read_resolved(path)
-    write_resolved(study, tmp_path)
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(StudyError, match="not JSON"):
-        read_resolved(path)
-    path.write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(StudyError, match=r"\.json: not UTF-8 at byte 10; save it as UTF-8"):
+    path.write_text("{")
+    with pytest.raises(StudyError, match="truncated or corrupt"):
         read_resolved(path)

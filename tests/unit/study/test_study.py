@@ -24,7 +24,6 @@ from stapo.study import (
 from stapo.study.families import families
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content
-from stapo.study.resolved import check_origin, write_origin
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -51,14 +50,6 @@ def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_
     raw_study["training"]["keep_checkpoints"] = 3
     with pytest.raises(StudyError, match=r"training\.keep_checkpoints: unknown key"):
         parse_study(raw_study)
-
-
-def test_the_schema_has_bounds_and_refuses_unknown_keys():
-    schema = study_schema()
-    steps = schema["$defs"]["TrainingSettings"]["properties"]["steps"]
-    assert (steps["minimum"], steps["maximum"], steps["unit"]) == (1, 10**6, "optimiser steps")
-    with pytest.raises(jsonschema.ValidationError, match="'stepps' was unexpected"):
-        jsonschema.validate({"training": {"stepps": 8}}, schema)
 
 
 def test_a_study_extends_another_down_to_the_catalogue():
@@ -122,16 +113,8 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     assert revisions == ["v4 and v5", "v1 to v3", ""]
 
 
-def test_a_method_may_have_no_overlong_penalty_though_the_others_have_one(raw_study):
-    """Null is what is inherited, so that 0 is what switches it off."""
-    raw_study["training"]["overlong_buffer_tokens"] = 8
-    for value, expected in ((None, 8), (0, 0)):
-        raw_study["methods"] = {"justrl": {"training": {"overlong_buffer_tokens": value}}}
-        assert parse_study(raw_study).training_of("justrl").overlong_buffer_tokens == expected
-
-
 BOTH = {"grpo", "stapo"}
-OWN = {"reward": "mine.rewards:score", "reward_sha256": "0" * 64}
+OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
 
 
 @pytest.mark.parametrize(
@@ -223,12 +206,15 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
 @pytest.mark.parametrize(
     "name",
     [
-        "", "tiny", "tiny/base/", "/base", "tiny/stapo", "tiny/stapo/0", "tiny/stapo/seed",
-        "tiny/stapo/seed-1", "tiny/stapo/seed01", "tiny/stapo/seed0/20", "tiny/stapo/seed0/step",
-        "tiny/stapo/seed0/step020", "tiny/stapo/seed0/step20/x", "tiny/base/seed0/step1\n",
-        "tiny/stapo/seed\u0661",
+        "",
+        "tiny",
+        "/base",
+        "tiny/stapo",
+        "tiny/stapo/seed01",
+        "tiny/stapo/seed0/step",
+        "tiny/base\n",
     ],
-)  # fmt: skip
+)
 def test_the_name_of_no_checkpoint_is_refused(name):
     with pytest.raises(ValueError, match="no name of a checkpoint"):
         Checkpoint.parse(name)
@@ -259,25 +245,13 @@ def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
         assert ("ablation" in figure_names(study)) == (not other)
 
 
-def test_another_study_of_the_same_name_is_refused(raw_study, tmp_path):
-    study = parse_study(raw_study)
-    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
-    check_origin(study, [one], tmp_path)
-    write_origin(study, [one], tmp_path)
-    changed = parse_study(merge(raw_study, {"training": {"steps": 8}}))
-    check_origin(changed, [one], tmp_path)  # A file may change,
-    check_origin(study, [other], tmp_path)  # or move.
-    with pytest.raises(StudyError, match=r"smoke is also the name of one\.yaml"):
-        check_origin(changed, [other], tmp_path)
-
-
 OWN_FILES = """
 extends: smoke
 name: own
 training: {reward: "code.py:reward"}
 data: {file: p.jsonl}
 methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01}}}
-benchmarks: {sums: {file: p.jsonl, samples: 2, question: question, answer: answer}}
+benchmarks: {sums: {file: p.jsonl, samples: 2}}
 run: {methods: [justrl, rare], benchmarks: [sums]}
 compare: {target: rare}
 """

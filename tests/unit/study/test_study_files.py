@@ -52,7 +52,7 @@ def paths_of(study: Study) -> list[str]:
     """Every file and directory that a study writes."""
     models = (path.format(study=study.name) for path in (paths.VERIFIER, paths.VERIFIER_RECORD))
     weights = (paths.checkpoint_path(study.name, one) for one in study.checkpoints())
-    return [*{*jobs_of(study).published(), *models}, *weights, "results/README.md"]
+    return [*{*jobs_of(study).published(), *models}, *weights]
 
 
 @always_the_same(max_examples=50)

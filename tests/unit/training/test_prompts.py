@@ -167,20 +167,18 @@ def test_a_wrapper_may_be_kept_and_plain_columns_are_taken_as_they_are(hub):
 
 def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     path = tmp_path / "q.jsonl"
-    path.write_text("".join(f'{{"Q": "{q}", "A": {a}}}\n' for q, a in PAIRS))
-    (tmp_path / "mine.yaml").write_text(
-        "extends: smoke\nname: mine\ndata: {file: q.jsonl, question: Q, answer: A}\n"
-    )
+    path.write_text("".join(f'{{"question": "{q}", "answer": {a}}}\n' for q, a in PAIRS))
+    (tmp_path / "mine.yaml").write_text("extends: smoke\nname: mine\ndata: {file: q.jsonl}\n")
     study = read_study(tmp_path / "mine.yaml")
     assert study.data.rows == 5
     out = tmp_path / "prompts.jsonl"
     about = write_prompts(study.data, out, None, study.prompts_file())
     assert read_jsonl(out) == KEPT
     assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
-    path.write_text(path.read_text() + '{"Q": "5+5?", "A": 10}\n')
+    path.write_text(path.read_text() + '{"question": "5+5?", "answer": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
         write_prompts(study.data, out, None, study.prompts_file())
-    path.write_text('{"Q": "1+1?", "A": 2}\n{"Q": "1+1?", "A": 3}\n')
+    path.write_text('{"question": "1+1?", "answer": 2}\n{"question": "1+1?", "answer": 3}\n')
     conflicting = read_study(tmp_path / "mine.yaml")
     with pytest.raises(StudyError, match="no prompt has a single answer"):
         write_prompts(conflicting.data, out, None, conflicting.prompts_file())
@@ -197,7 +195,7 @@ def test_data_without_a_single_prompt_are_an_error(hub):
 OWN_BENCHMARK = """
 extends: smoke
 name: mine
-benchmarks: {own: {file: q.jsonl, question: question, answer: answer, samples: 8}}
+benchmarks: {own: {file: q.jsonl, samples: 8}}
 run: {benchmarks: [own, chain-2]}
 """
 TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
