@@ -64,7 +64,7 @@ def plan(
     total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the costs of a study, and warn of what may not fit into memory.
+    """Estimate the costs of a study: jobs, device time, tokens, disk, wall time.
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """

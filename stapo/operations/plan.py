@@ -1,10 +1,10 @@
-"""What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time, memory.
+"""What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time.
 
 It informs and refuses nothing. Estimates are those of `costs`; where a training has left metrics, their
 seconds per step replace them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
@@ -17,26 +17,16 @@ from rich.text import Text
 from stapo import paths
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device, memory_warnings
-from stapo.operations.status import (
-    Progress,
-    outdated_lines,
-    progress,
-    seconds_per_step,
-    span,
-    steps_of,
-    table_of,
-)
+from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
+from stapo.operations.status import Progress, progress, seconds_per_step, span, steps_of, table_of
 from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.launch import division_errors
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
-TOTALS = (8, 64, 512)
-"""Numbers of GPUs for which the plan says how long everything takes."""
-MOST_GPUS = 1024
-"""Largest number of GPUs of one training that is tried when looking for one that fits."""
+STATE_BYTES = 4 * WEIGHT_BYTES
+"""Of a parameter in a training: weight, gradient and both of Adam's moments, sharded over its GPUs."""
 STAGES = ("base", "train", "intervene", "generate", "score")
 """Stages with costs of their own."""
 ESTIMATED = (
@@ -84,7 +74,7 @@ def machine(
     Args:
         study: what is to run on it.
         gpu: name; None: h200, or cpu for tiny models that need no GPU.
-        gpus: of one training; None: the fewest, a power of two, that fit by the estimate.
+        gpus: of one training; None: the fewest, a power of two, with enough memory.
         total: of all trainings side by side; None: those of one training.
 
     Raises:
@@ -97,18 +87,23 @@ def machine(
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
     if not device.is_gpu:
         return Machine(device)
-    gpus = gpus or next(_numbers(study, device), 1)
+    if gpus is None:
+        powers = [2**power for power in range(11)]
+        gpus = next((n for n in powers if not doubts(study, device, n)), 1)
     return Machine(device, gpus, max(total or gpus, gpus))
 
 
-def _numbers(study: Study, device: Device, most: int = MOST_GPUS) -> Iterator[int]:
-    """Yield the powers of two on which every training of a study can run, by the estimate of memory."""
-    engines = (study.engine_of(size).vllm_tensor_parallel for size in study.run.sizes)
-    least = max(engines) if study.training.rollouts == "vllm-colocate" else 1
-    for gpus in (2**power for power in range(most.bit_length())):
-        divides = least <= gpus <= most and not division_errors(study, gpus)
-        if divides and not memory_warnings(study, gpus, device.memory):
-            yield gpus
+def doubts(study: Study, device: Device, gpus: int) -> list[str]:
+    """Return why a training may not run on so many GPUs, one line each."""
+    found = division_errors(study, gpus)
+    for size in study.run.sizes:
+        state = STATE_BYTES * shape_of(study.model(size)).parameters / gpus
+        if study.run.methods and state > device.memory / 2:
+            each = f"{state / 1e9:.0f} GB on each of {gpus} GPUs of {device.memory / 1e9:.0f} GB"
+            found.append(
+                f"models.{size}: weights, gradients and Adam's moments take {each}; use more"
+            )
+    return found
 
 
 def measured(study: Study, root: Path) -> Seconds:
@@ -211,16 +206,14 @@ def disk_needed(study: Study) -> int | None:
 
 def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
-    found, gpu = progress(study, root), on.device
-    doubts = [*division_errors(study, on.gpus), *memory_warnings(study, on.gpus, gpu.memory)]
+    rows = plan(study, on, progress(study, root), measured(study, root))
     return {
         "study": study.name,
-        "gpu": gpu.name,
+        "gpu": on.device.name,
         "gpus": on.gpus,
         "total_gpus": on.total,
-        "rows": [vars(row) for row in plan(study, on, found, measured(study, root))],
-        "outdated": outdated_lines(found),
-        "warnings": doubts if gpu.is_gpu else [],
+        "rows": [vars(row) for row in rows],
+        "warnings": doubts(study, on.device, on.gpus) if on.device.is_gpu else [],
     }
 
 
@@ -235,10 +228,8 @@ def print_plan(study: Study, on: Machine, console: Console, root: Path = Path())
         f"{tokens:.1e} tokens, {_size(disk)} of disk"
     )
     console.print(Text(title), soft_wrap=True)
-    for line in [*document["warnings"], *document["outdated"]]:
+    for line in document["warnings"]:
         console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
-    if on.device.is_gpu:
-        _print_numbers_of_gpus(study, on.device, progress(study, root), console)
     table = table_of("", "stage", "left", f"{name} time", "tokens", "disk", "wall")
     for row in rows:
         wall = span(3600 * wall_hours([row], on)) + "*" * (row.basis == "measured")
@@ -248,24 +239,6 @@ def print_plan(study: Study, on: Machine, console: Console, root: Path = Path())
     console.print(table)
     for line in (ESTIMATED, *[MEASURED] * any(row.basis == "measured" for row in rows)):
         console.print(Text(line), style="dim", soft_wrap=True)
-
-
-def _print_numbers_of_gpus(
-    study: Study, device: Device, found: Sequence[Progress], console: Console
-) -> None:
-    """Print how long everything takes on some numbers of GPUs, each divided so that it ends first."""
-    table = table_of("", "GPUs", "of each training", f"{device.name} time", "wall")
-    for total in TOTALS:
-        # Without measured seconds, which belong to one number of GPUs.
-        ways = [Machine(device, gpus, total) for gpus in _numbers(study, device, total)]
-        rows = {way: plan(study, way, found) for way in ways}
-        best = min(ways, key=lambda way: total_hours(rows[way], way), default=None)
-        if best is None:
-            table.add_row(str(total), "does not fit", "-", "-")
-        else:
-            spent, wall = _device_hours(rows[best]), total_hours(rows[best], best)
-            table.add_row(str(total), str(best.gpus), span(3600 * spent), span(3600 * wall))
-    console.print(table)
 
 
 def _size(num_bytes: float) -> str:

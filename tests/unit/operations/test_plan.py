@@ -22,8 +22,6 @@ from stapo.operations.costs import (
     DEVICES,
     decode_seconds,
     further_passes,
-    memory_per_gpu,
-    memory_warnings,
     step_seconds,
 )
 from stapo.operations.plan import (
@@ -101,21 +99,6 @@ def test_decoding_is_bound_by_bandwidth_when_few_and_by_steps_at_the_end():
     assert seconds(64, vllm=False) > 2 * seconds(64)
 
 
-def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
-    phases = memory_per_gpu(EIGHT, TRAINING, SHARED, 8, 80e9, kl=True)
-    parts, share = phases["update"], 8.19e9 / 8
-    for name, bytes_each in {"parameters": 4, "reference": 2, "gradients": 4, "Adam": 8}.items():
-        assert parts[name] == pytest.approx(bytes_each * share, rel=0.001)
-    assert parts["layer inputs"] == 32768 * 36 * 4096 * 2
-    # vLLM sleeps during updates, and there are no gradients while it works.
-    assert (phases["rollout"]["vLLM"], "vLLM" in parts) == (48e9, False)
-    assert "gradients" not in phases["rollout"]
-    line = memory_warnings(PAPER, 1, 141e9)[-1]
-    assert line.startswith("models.14B: a training needs ")
-    assert "1 GPUs of 141.0 GB in its update phase (parameters 59.1, reference 59.1, Adam" in line
-    assert memory_warnings(PAPER, 64, 141e9) == []
-
-
 @pytest.mark.parametrize(
     ("method", "behaviour", "current"),
     [("grpo", 1, 1), ("justrl", 0, 0), ("stapo", 0, 0.375), ("20-entropy", 0, 0.75)],
@@ -190,8 +173,9 @@ def test_the_first_line_answers_and_warnings_follow(study, tmp_path):
     assert (curve.jobs, curve.tokens) == (96, pytest.approx(96 * 960 * 0.35 * 20480))
     shown = lines(PAPER, on)
     assert shown[0].startswith("paper on 8 x h100, 8 for each training: ")
-    assert [line.split()[0] for line in shown[1:9] if line.split()[0:1]][2:] == ["8", "64", "512"]
-    assert lines(PAPER, machine(PAPER, "a100", 1))[1].startswith("warning: models.1.7B: a training")
+    assert lines(PAPER, machine(PAPER, "a100", 4))[1].startswith(
+        "warning: models.14B: weights, gradients"
+    )
     divided = lines(PAPER, machine(PAPER, "h200", 48))[1]
     assert "a mini-batch of 512 responses is not divisible by 48 GPUs" in divided
     assert not any("warning" in line for line in lines(study, machine(study)))
@@ -205,4 +189,4 @@ def test_unknown_devices_and_models_are_errors(raw_study, tmp_path, monkeypatch)
     study = parse_study(raw_study)
     with pytest.raises(StudyError, match=r"shape of some/model unknown.*Qwen/Qwen3-8B-Base"):
         rows(study, tmp_path)
-    assert (disk_needed(study), memory_warnings(study, 8, 80e9)) == (None, [])
+    assert disk_needed(study) is None
