@@ -143,8 +143,7 @@ def evaluate(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Directory, owner/name@revision on the Hub, or results folder of a study (all of its last "
-            "checkpoints); LABEL=WHAT calls it LABEL in the table",
+            help="Directory, or owner/name@revision on the Hub; LABEL=WHAT calls it LABEL in the table",
             show_default=False,
         ),
     ],

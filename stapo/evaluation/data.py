@@ -33,6 +33,10 @@ def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str
     """
     if directory := os.environ.get(DATA_DIR):
         path = local_file(Path(directory), hub, names)
+        if path is None:
+            wanted = f"{' or '.join(sorted(names))} as .parquet or .jsonl, and no {hub}/"
+            remedy = "run `stapo fetch` with internet access"
+            raise FileNotFoundError(f"{directory} ({DATA_DIR}): no {wanted}; {remedy}")
         source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
         loaded = load_dataset(kind, data_files=source, split="train")
     else:
@@ -41,12 +45,8 @@ def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str
     return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
 
 
-def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
-    """Return the file of a benchmark in a local directory.
-
-    Raises:
-        FileNotFoundError: there is no such file; the message lists the names searched.
-    """
+def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path | None:
+    """Return the file of a benchmark in a local directory, None if it is not there."""
 
     def plain(name: str) -> str:
         return re.sub(r"[^a-z0-9]", "", name.lower())
@@ -57,10 +57,7 @@ def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
         is_data = path.suffix in (".parquet", ".jsonl")
         if is_data and (plain(path.stem) in wanted or folder.startswith(hub.lower())):
             return path
-    raise FileNotFoundError(
-        f"{directory} ({DATA_DIR}): no {' or '.join(sorted(names))} as .parquet or .jsonl, and no {hub}/; "
-        "run `stapo fetch` with internet access"
-    )
+    return None
 
 
 def normalise(row: Mapping[str, Any], place: str) -> Row:

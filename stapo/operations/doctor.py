@@ -112,9 +112,8 @@ def locks(directory: Path) -> Check:
 
 def hub(study: Study) -> Check:
     """Check that the Hub answers if the study needs it; `stapo fetch --check` looks into the caches."""
-    if not any(True for _ in needs(study)):
-        return Check("ok", "nothing needed from the Hub")
-    if reason := reason_unreachable():
+    reason = reason_unreachable() if any(True for _ in needs(study)) else ""
+    if reason:
         remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
         return Check("warning", reason, remedy)
-    return Check("ok", "the Hub answers; `stapo fetch` downloads and checks what is needed")
+    return Check("ok", "the Hub answers, or nothing is needed from it")

@@ -41,7 +41,7 @@ def test_locks_are_tried(tmp_path, monkeypatch):
 
 
 def test_the_hub_is_asked_where_it_is_needed(raw_study, monkeypatch):
-    assert doctor.hub(parse_study(raw_study)).what == "nothing needed from the Hub"
+    assert doctor.hub(parse_study(raw_study)).level == "ok"
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "main"}
     raw_study["run"]["sizes"] = ["hub"]
     study = parse_study(raw_study)
