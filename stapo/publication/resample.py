@@ -20,9 +20,8 @@ from stapo.evaluation.sampling import sample_seed
 from stapo.evaluation.scores import engines_of
 from stapo.models.arithmetic import VOCABULARY
 from stapo.models.shapes import shape_of
-from stapo.publication.folder import Results
+from stapo.publication.folder import RefusedError, Results
 from stapo.publication.manifest import WEIGHTS, place_of
-from stapo.publication.untrusted import RefusedError
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding

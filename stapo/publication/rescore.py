@@ -1,8 +1,15 @@
-"""Check that scores follow from the responses, and that the responses belong to their benchmark."""
+"""Check that scores follow from the responses, and tables, figures and report from scores and records."""
 
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stdout
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pyarrow.parquet as pq
+
+from stapo import paths
 from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.scores import (
     Judgement,
@@ -17,13 +24,14 @@ from stapo.publication.folder import Results
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
 from stapo.records.verdicts import OPINIONS
-from stapo.stages import jobs_of
+from stapo.stages import Resources, jobs_of, module
 from stapo.stages.score import cell
 
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
 
 
+DRAWN = ("tables", "evidence", "figures", "report")
 Grades = dict[tuple[str, str], Grade]
 """Gold answer and response -> grade: equal ones are graded once."""
 
@@ -62,9 +70,9 @@ def identity_errors(results: Results) -> Iterator[str]:
 
 def _response_fault(results: Results, benchmark: str, problems: list[AnsweredProblem]) -> str:
     study = results.study
-    rows, limit = study.problems(benchmark), study.evaluation.max_response_tokens
-    if [problem.problem for problem in problems] != list(range(rows)):
-        return f"not the {rows} problems of {benchmark} in their order"
+    limit = study.evaluation.max_response_tokens
+    if len(problems) != study.problems(benchmark):
+        return f"{len(problems)} problems, {study.problems(benchmark)} are expected"
     if not are_rows_of(study.task(benchmark), problems):
         return f"questions or golds are not those of {benchmark}"
     for problem in problems:
@@ -107,3 +115,30 @@ def _is_counted(stated: ScoreRow, by_rules: ScoreRow, judged: bool) -> bool:
         return not judged and stated == by_rules
     judgement = Judgement(stated.verifier, stated.verifier_cut)
     return stated.verifier in OPINIONS and stated == with_judgement(by_rules, judgement)
+
+
+def drawn_errors(results: Results) -> Iterator[str]:
+    """Yield a line for each table, figure or report that does not follow from the results."""
+    of, folder = jobs_of(results.study), paths.RESULTS.format(study=results.study.name)
+    jobs = {stage: list(of.all(stage)) for stage in DRAWN}
+    outputs = [path for own in jobs.values() for job in own for path in job.outputs]
+    made = {path.removeprefix(f"{folder}/").partition("/")[0] for path in outputs}
+    with TemporaryDirectory() as scratch:
+        again = Path(scratch)
+        (again / folder).mkdir(parents=True)
+        for entry in results.folder.iterdir():
+            if entry.name not in made:
+                (again / folder / entry.name).symlink_to(entry)
+        with chdir(again), redirect_stdout(StringIO()):
+            for stage, own in jobs.items():
+                module(stage).run(of, own, Resources())
+        for path in outputs:
+            if not _is_same(results.root / path, again / path):
+                yield f"{path}: does not follow from scores, responses and records"
+
+
+def _is_same(stated: Path, found: Path) -> bool:
+    if found.suffix == ".parquet":
+        # By content: other versions of the library write other bytes.
+        return bool(pq.read_table(stated).equals(pq.read_table(found)))
+    return stated.read_bytes() == found.read_bytes()

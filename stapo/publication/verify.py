@@ -18,14 +18,13 @@ from typing import Any, Literal
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.exhibits import figure_names, table_names
-from stapo.provenance import SUMS
-from stapo.publication import untrusted
+from stapo.files import read_json
+from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
-from stapo.publication.redraw import drawn_errors
 from stapo.publication.resample import is_drawn_again, response_errors
-from stapo.publication.rescore import identity_errors, score_errors
+from stapo.publication.rescore import drawn_errors, identity_errors, score_errors
 from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
@@ -114,7 +113,7 @@ def findings(folder: Path) -> Iterator[Finding]:
                 return
         for note in [*guarded(_notes, results), LIMITS]:
             yield Finding("note", shown(note))
-        yield Finding("sums", untrusted.sha256(folder / SUMS))
+        yield Finding("sums", file_sha256(folder / SUMS))
 
 
 @contextmanager
@@ -133,7 +132,7 @@ def opened(folder: Path) -> Iterator[tuple[Results, list[str]]]:
         (root / paths.RESULTS.format(study=study.name)).symlink_to(folder.resolve())
         files, refused = admit(study, folder.resolve(), belongs)
         # Weights are asked for more than once, and may be terabytes.
-        digest = cache(untrusted.sha256)
+        digest = cache(file_sha256)
         yield Results(study, root, folder.resolve(), belongs, files, digest), refused
 
 
@@ -180,7 +179,7 @@ def unknown_exhibits(results: Results) -> list[str]:
 def provenance_errors(results: Results) -> Errors:
     """Yield what the study says of its trainings that they do not."""
     path = results.root / paths.PROVENANCE.format(study=results.study.name)
-    stated, found = untrusted.read_json(path), about_study(results.study, results.root)
+    stated, found = read_json(path), about_study(results.study, results.root)
     if results.is_summary:
         found["models"] = stated["models"]  # What models say of themselves was left out.
     for key in sorted((stated.keys() | found.keys()) - {*UNREPEATED}):

