@@ -246,18 +246,10 @@ def compare(
 
     Example: stapo compare mine.jsonl theirs.parquet
     """
-    if all(path.suffix in (".jsonl", ".parquet") for path in results):
-        from stapo.publication.verdict_files import compare_files, print_files
+    from stapo.publication.compare import compare as compared
+    from stapo.publication.compare import print_comparison
 
-        files = compare_files(results)
-        if as_json:
-            typer.echo(json.dumps([asdict(file) for file in files], indent=1))
-        for file in [] if as_json else files:
-            print_files(file, console())
-        return
-    from stapo.publication.compare import compare_folders, print_comparison
-
-    found = compare_folders(results)
+    found = compared(results)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
     for one in [] if as_json else found:
