@@ -19,9 +19,7 @@ from stapo.files import read_json, read_jsonl
 from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
 from stapo.publication.manifest import WEIGHTS, Layout
-from stapo.records.interventions import TOKENS as MAX_TOKENS
 from stapo.records.responses import AnsweredProblem, read_responses
-from stapo.records.tokens import rows_per_step
 from stapo.stages import Job
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 
@@ -29,7 +27,7 @@ FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
 LINES_BYTES = 2**28
 """Maximum size of a file of JSON lines."""
-MAX_ROWS, UNPACKED_BYTES = 10**6, 2**30
+MAX_ROWS, UNPACKED_BYTES = 10**7, 2**30
 """Maximum rows of a Parquet file without a specific limit, and what its columns may unpack to."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
@@ -191,19 +189,14 @@ def _limit(study: Study, file: Path) -> int:
 
 def _table_fault(study: Study, file: Path, path: str) -> str | None:
     """Return why a Parquet file must not be read: by its metadata, it unpacks to more than it may."""
-    kind, training = path.partition("/")[0], study.training
     most = MAX_ROWS
-    if kind == "scores":
+    if path.startswith("scores/"):
         most = study.problems(file.stem) * study.benchmarks[file.stem].samples
-    elif kind == "interventions":
-        most = study.interventions.repetitions * MAX_TOKENS
-    elif file.name == TOKENS_FILE:
-        most = training.steps * rows_per_step(training.token_records_mb, training.steps)
     try:
         about = pq.read_metadata(file)
-        unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     except (pa.ArrowException, OSError) as error:
         return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
+    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     if about.num_rows > most:
         return f"has {about.num_rows} rows, at most {most} are expected"
     more = f"unpacks to {unpacked} bytes, more than {UNPACKED_BYTES}"

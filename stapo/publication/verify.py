@@ -29,7 +29,7 @@ from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
-from stapo.text import visible
+from stapo.text import shorten, visible
 
 Errors = Iterator[str]
 
@@ -102,7 +102,7 @@ def findings(folder: Path) -> Iterator[Finding]:
     """Check a results folder; yield the result of each check, then notes and its checksum."""
 
     def shown(line: str) -> str:
-        return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
+        return visible(shorten(line, MAX_LINE))
 
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
@@ -249,15 +249,12 @@ def _notes(results: Results) -> Errors:
 
 def _unlike_code(results: Results) -> Errors:
     """Yield that trainings and scores were made by several commits, or by code that is in none."""
-    made = {"training": [run["environment"] for run in results.runs.values()], "score": []}
+    made = [run["environment"] for run in results.runs.values()]
     for job in () if results.is_summary else jobs_of(results.study).all("score"):
-        made["score"].append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
-    commits: Counter[str] = Counter()
-    for what, records in made.items():
-        if dirty := sum(one.get("dirty") is not False for one in records):
-            of = f"{dirty} of {len(records)} {what}s"
-            yield f"{of} were made with uncommitted changes, or do not say (dirty)"
-        commits.update(f"{str(one.get('commit'))[:12]} ({what}s)" for one in records)
-    if len({name.split()[0] for name in commits}) > 1:
-        each = ", ".join(f"{number} by {name}" for name, number in commits.items())
-        yield f"made by several commits: {each}"
+        made.append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
+    if dirty := sum(one.get("dirty") is not False for one in made):
+        of = f"{dirty} of {len(made)} trainings and scores"
+        yield f"{of} were made with uncommitted changes, or do not say (dirty)"
+    commits = Counter(str(one.get("commit"))[:12] for one in made)
+    if len(commits) > 1:
+        yield f"made by several commits: {', '.join(commits)}"

@@ -65,14 +65,19 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path: Path)
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (['{"problem": "a"}', "no json"], ["line 1: correct: Field required", "line 2: row: "]),
-        (['{"problem": "a", "correct": "yes"}'], ["line 1: correct: "]),
-        (['{"problem": "a", "correct": true}'] * 2, ["line 2: sample 0 of problem 'a' was given"]),
+        (
+            ['{"problem": "a", "correct": 1}', "no json"],
+            ["bad.jsonl: not jsonl, or damaged: JSON parse"],
+        ),
+        (['{"problem": "a"}'], ["bad.jsonl: no column correct"]),
+        (['{"problem": "a", "correct": "yes"}'], ["row 1: no problem, or its `correct` is not"]),
+        (['{"problem": "a", "correct": true, "sample": "x"}'], ["column sample: expected whole"]),
+        (['{"problem": "a", "correct": true}'] * 2, ["row 2: sample 0 of problem 'a' was given"]),
         (
             ['{"problem": "a", "correct": 1}', '{"problem": "b", "correct": 1, "sample": 3}'],
             ["problem 'b' of 'problems' has 1 responses, or other"],
         ),
-        ([], ["no rows"]),
+        ([], ["bad.jsonl: not jsonl, or damaged: Empty JSON file"]),
     ],
 )
 def test_every_fault_of_a_file_is_a_line(
