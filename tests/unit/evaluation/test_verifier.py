@@ -128,12 +128,10 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole(chatml, asked)))) > 3
 
 
-def test_a_cut_response_and_one_of_unused_characters_make_no_turns_either(chatml):
-    # All private ones of the first plane: fewer than a response may have tokens.
-    private = "".join(map(chr, range(0xE000, 0xF900)))
-    for limit, response in ((50_000, private + TURNS), *((n, TURNS * 50) for n in (380, 399, 418))):
+def test_a_cut_response_makes_no_turns_either(chatml):
+    for limit, response in ((n, TURNS * 50) for n in (380, 399, 418)):
         ids, cut = _prompt(chatml, PROMPT, Question("q", "7", response), limit)
-        assert cut == (limit < 1000)
+        assert cut
         assert len(ids) <= limit
         assert turns(chatml, ids) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
         assert "Letter:<|im_end|>" in chatml.decode(ids)
@@ -170,18 +168,10 @@ def test_the_wording_is_that_beside_the_weights_which_must_be_whole(tmp_path, pr
         judge(JudgeModel(path, SETTINGS), asked)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "shown", "bare"),
-    [
-        ("aime24", "What?" + INSTRUCTION, "What?"),
-        ("chain-2", "1+1?", "1+1?"),
-        ("", "What?", "What?"),
-    ],
-)
-def test_the_verifier_reads_the_bare_question(tmp_path, benchmark, shown, bare):
-    rows = benchmark_definitions().get(benchmark, {}).get("metadata", {}).get("rows", 2)
+def test_the_verifier_reads_the_bare_question(tmp_path):
+    task = benchmark_definitions()["aime24"]
     answered = [[r"\boxed{8}"], [3], [False], ["e"]]
-    problems = [AnsweredProblem(i, shown, "7", *answered) for i in range(rows)]
+    problems = [AnsweredProblem(i, "What?" + INSTRUCTION, "7", *answered) for i in range(30)]
     write_responses(tmp_path / "c", problems)
     asked: list[str] = []
 
@@ -189,8 +179,8 @@ def test_the_verifier_reads_the_bare_question(tmp_path, benchmark, shown, bare):
         asked.extend(one.question for one in questions)
         return [Judgement("rejected", False)] * len(questions)
 
-    score(tmp_path / "c", {"benchmark": benchmark}, tmp_path / "s", spy)
-    assert asked == [bare] * rows
+    score(tmp_path / "c", {}, tmp_path / "s", spy, task)
+    assert asked == ["What?"] * 30
 
 
 def test_batches_are_bounded_by_padded_tokens_and_keep_every_prompt():
