@@ -62,7 +62,7 @@ def _get_rows(metadata: dict[str, Any]) -> None:
     from stapo.evaluation.task import load_rows
 
     directory = os.environ.get(DATA_DIR)
-    if directory and not local_file(Path(directory), metadata["hub"], metadata["names"]):
+    if directory and not local_file(Path(directory), metadata["names"]):
         del os.environ[DATA_DIR]
         try:
             rows = load_rows(**metadata)["test"]

@@ -1,10 +1,10 @@
 """What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time.
 
-It informs and refuses nothing. Estimates are those of `costs`; where a training has left metrics, their
-seconds per step replace them.
+It informs and refuses nothing. Estimates are those of `costs`; how long a training that runs still takes is
+in `stapo status`, by its own metrics.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
@@ -14,12 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo import paths
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
-from stapo.operations.status import Progress, progress, seconds_per_step, span, steps_of, table_of
-from stapo.stages import jobs_of
+from stapo.operations.status import Progress, progress, span, table_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.launch import division_errors
@@ -32,10 +30,6 @@ STAGES = ("base", "train", "intervene", "generate", "score")
 ESTIMATED = (
     "estimated from the assumptions in stapo/operations/costs.py, none of them measured on GPUs"
 )
-MEASURED = "* by seconds per step of its own metrics, whatever machine made them"
-
-Seconds = Mapping[tuple[str, str], float]
-"""Size and method -> measured seconds per step."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,6 @@ class CostRow:
     """Still to be generated."""
     disk: float = 0.0
     """Bytes of the results, and of one step checkpoint of each training."""
-    basis: str = "estimated"
 
 
 def machine(
@@ -106,20 +99,7 @@ def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     return found
 
 
-def measured(study: Study, root: Path) -> Seconds:
-    """Return the seconds per step of the trainings that have metrics, with whatever settings."""
-    records: dict[tuple[str, str], list[Any]] = {}
-    for job, run in zip(jobs_of(study).all("train"), study.runs(), strict=True):
-        work = paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
-        found = steps_of(root / work / paths.METRICS_FILE) or steps_of(root / job.outputs[0])
-        records.setdefault((run.size, run.method), []).extend(found)
-    steps = {key: seconds_per_step(own, study.training_of(key[1])) for key, own in records.items()}
-    return {key: seconds for key, seconds in steps.items() if seconds is not None}
-
-
-def plan(
-    study: Study, on: Machine, found: Sequence[Progress], seconds: Seconds | None = None
-) -> list[CostRow]:
+def plan(study: Study, on: Machine, found: Sequence[Progress]) -> list[CostRow]:
     """Return what is left by `progress`, row by row in the order of the stages.
 
     Raises:
@@ -135,25 +115,20 @@ def plan(
             checkpoint = one.name.rsplit("/", 1 if one.stage == "generate" else 2)[0]
             size += "" if study.is_full(Checkpoint.parse(checkpoint)) else " curve"
         groups.setdefault((one.stage, size), []).append(one)
-    return [_row(study, on, *key, own, seconds or {}) for key, own in groups.items()]
+    return [_row(study, on, *key, own) for key, own in groups.items()]
 
 
-def _row(
-    study: Study, on: Machine, stage: str, what: str, own: list[Progress], measured: Seconds
-) -> CostRow:
+def _row(study: Study, on: Machine, stage: str, what: str, own: list[Progress]) -> CostRow:
     size, _, method = what.partition(" ")
     left = [one for one in own if one.state != "done" and (one.done < one.of or not one.of)]
-    seconds, devices, tokens, disk, basis = 0.0, 0, 0.0, 0.0, "estimated"
+    seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0
     if stage == "base":
         judge = study.evaluation.verifier
         model = judge if judge and size == "verifier" else study.model(size)
         disk = WEIGHT_BYTES * shape_of(model).parameters
     elif stage == "train":
         training, devices = study.training_of(method), on.gpus
-        step, basis = measured.get((size, method)), "measured"
-        if step is None:
-            step = costs.step_seconds(study, size, method, on.device, on.gpus)
-            basis = "estimated"
+        step = costs.step_seconds(study, size, method, on.device, on.gpus)
         steps = [one.of - one.done for one in left]
         seconds = sum(costs.training_seconds(study, size, method, n, step) for n in steps)
         responses = sum(steps) * training.prompts_per_mini_batch * training.group_size
@@ -170,7 +145,7 @@ def _row(
         tokens = len(left) * each
         disk = 2 * len(own) * each * costs.TEXT_BYTES  # In work and in results.
     done = len(own) - len(left)
-    return CostRow(stage, what, len(own), done, seconds / 3600, devices, tokens, disk, basis)
+    return CostRow(stage, what, len(own), done, seconds / 3600, devices, tokens, disk)
 
 
 def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
@@ -206,7 +181,7 @@ def disk_needed(study: Study) -> int | None:
 
 def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
-    rows = plan(study, on, progress(study, root), measured(study, root))
+    rows = plan(study, on, progress(study, root))
     return {
         "study": study.name,
         "gpu": on.device.name,
@@ -232,13 +207,12 @@ def print_plan(study: Study, on: Machine, console: Console, root: Path = Path())
         console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
     table = table_of("", "stage", "left", f"{name} time", "tokens", "disk", "wall")
     for row in rows:
-        wall = span(3600 * wall_hours([row], on)) + "*" * (row.basis == "measured")
+        wall = span(3600 * wall_hours([row], on))
         generated = f"{row.tokens:.1e}" if row.tokens else "-"
         spent, left = span(3600 * _device_hours([row])), f"{row.jobs - row.done}/{row.jobs}"
         table.add_row(f"{row.stage} {row.what}", left, spent, generated, _size(row.disk), wall)
     console.print(table)
-    for line in (ESTIMATED, *[MEASURED] * any(row.basis == "measured" for row in rows)):
-        console.print(Text(line), style="dim", soft_wrap=True)
+    console.print(Text(ESTIMATED), style="dim", soft_wrap=True)
 
 
 def _size(num_bytes: float) -> str:
