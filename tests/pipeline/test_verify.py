@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -320,13 +319,6 @@ def test_a_hostile_folder_ends_in_a_line(published: Path, name: str):
     assert line in said
     assert "\nok       all" not in said
     assert "\x1b" not in said
-
-
-def test_another_folder_is_bad_input(tmp_path):
-    with pytest.raises(StudyError, match="no results folder"):
-        verify(tmp_path, print)
-    command = [sys.executable, "-m", "stapo", "verify", str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
 
 
 def test_what_a_narrower_study_leaves_is_not_listed_and_a_stale_training_is_refused(workspace):

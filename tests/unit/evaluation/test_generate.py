@@ -13,10 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3ForCausalLM
 
-from stapo.evaluation import engines
 from stapo.evaluation.engines import SeededSampling
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.sampling import Prompter, Sampling, sample_seed
+from stapo.evaluation.sampling import Sampling, sample_seed
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums
@@ -214,11 +213,3 @@ def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
     answer(changed, tmp_path / "b")
     a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
     assert a == b
-
-
-def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
-    prompter = Prompter(model, [])
-    (end,) = prompter.eos_token_ids
-    sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
-    found = [engines._cut(prompter.tokenizer, ids, sampling) for ids in ([7, end, 8], [7, 8])]
-    assert [(one.num_tokens, one.truncated) for one in found] == [(2, False), (2, True)]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from rich.console import Console
 from synthetic import write_score
 
@@ -24,12 +23,10 @@ from stapo.operations.status import (
     outdated_lines,
     print_status,
     progress,
-    seconds_per_step,
     status_document,
 )
-from stapo.records.step import from_line
 from stapo.stages import jobs_of
-from stapo.study import parse_study, read_study
+from stapo.study import parse_study
 from stapo.study.resolved import write_resolved
 
 HOLDER = """
@@ -115,13 +112,6 @@ def test_a_training_that_runs_here(study, tmp_path):
     assert training.note == "its token selection kept no token in 1 of 11 steps"
     # 1 s for the update, and a fourth of 8 s for the rollout.
     assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 11))
-
-
-def test_the_speed_is_that_of_the_recent_steps(study):
-    slow = [from_line(record(step, seconds={"update": 100.0})) for step in range(1, 20)]
-    fast = [from_line(record(step)) for step in range(20, 60)]
-    assert seconds_per_step(slow + fast, study.training) == pytest.approx(3.0)
-    assert seconds_per_step([], study.training) is None
 
 
 @pytest.mark.parametrize(
@@ -221,30 +211,3 @@ def test_changes_are_named_with_both_values_and_the_rest_is_counted():
     said = changes(before, {"training": {"a": 2, "b": [2], "c": HOSTILE, "e": 5}})
     assert said.startswith("training.a 1 -> 2, training.b [1] -> [2], training.c ")
     assert (said.endswith(", 2 more"), "\x1b" in said) == (True, False)
-
-
-def reversed_keys(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: reversed_keys(value[key]) for key in reversed(value)}
-
-
-def test_the_order_of_keys_changes_nothing_that_was_made(tmp_path):
-    """`stapo status` reads a study from JSON with sorted keys, Snakemake from YAML as it was written."""
-    arguments = "logps, entropies, advantages, mask, tau_p=0.1, quantile=0.5"
-    (tmp_path / "few.py").write_text(f"def few({arguments}):\n    return mask\n")
-    own = {"selection": "few.py:few", "selection_args": {"tau_p": 0.01, "quantile": 0.5}}
-    mine = {"base": "stapo", "tau_p": 0.01, "clip_low": 0.1}
-    raw = {
-        "extends": "smoke",
-        "name": "mine",
-        "methods": {"own": {"base": "justrl", **own}, "mine": mine},
-        "training": {"steps": 8, "group_size": 4},
-        "run": {"methods": ["own", "mine"]},
-    }
-    path, found = tmp_path / "mine.yaml", []
-    for written in (raw, reversed_keys(raw)):
-        path.write_text(yaml.safe_dump(written, sort_keys=False))
-        jobs = jobs_of(read_study(path))
-        found.append({(job.stage, job.name): job.fingerprint for job in jobs})
-    assert found[0] == found[1]
