@@ -191,4 +191,5 @@ def _sampled(logits: Tensor, sample: Sample, decoding: Decoding, more: float) ->
     sampling = Sampling(decoding.temperature, top_p, decoding.top_k, 0, ())
     scores = SeededSampling([], sampling).warpers(None, logits)
     drawn = torch.rand(scores.shape, generator=torch.Generator().manual_seed(sample.seed))
-    return scores + gumbel_noise(drawn)
+    noisy: Tensor = scores + gumbel_noise(drawn)
+    return noisy
