@@ -7,7 +7,6 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 import json
 import os
 import re
-import statistics
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,15 +24,14 @@ from stapo import paths
 from stapo.canonical import canonical, leaves
 from stapo.files import text_of
 from stapo.locks import holders
-from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
+from stapo.records.step import PHASES, StepRecord, from_line
 from stapo.stages import Job, Jobs, jobs_of, module
 from stapo.study import Study, StudyError
 from stapo.study.resolved import RESOLVED, read_resolved
-from stapo.study.schema import TrainingSettings
 from stapo.text import COLOURS, plain
 
-RECENT = 20
-"""Records whose median is the speed: one slow step does not show in it."""
+RECENT = 40
+"""Records whose mean is the speed."""
 LOG_BYTES = 65536
 """Size of the start of a log, which names the job, and of its end, which says how it ended."""
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
@@ -144,7 +142,7 @@ def _progress(
         own = _answered(of, own, job, work, scored)
     if job.stage == "train":
         metrics = root / job.outputs[0] if own.state == "done" else work / paths.METRICS_FILE
-        own = _measured(of.study, own, metrics)
+        own = _measured(own, metrics, of.study.training.steps)
     if own.state == "done":
         return own
     # The scores of a checkpoint under a decoding share a log.
@@ -302,48 +300,24 @@ def _stored(work: Path, benchmark: str) -> int:
     return text_of(newest).count("\n") if newest else 0
 
 
-def steps_of(metrics: Path) -> list[StepRecord]:
-    """Return the records of a file of metrics that can be read."""
-    records = []
+def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
+    """Return a training's progress with what its records say, as far as they can be read."""
+    records: list[StepRecord] = []
     for line in text_of(metrics).split("\n"):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and type(record.get("step")) is int:
                 records.append(from_line(record))
-    return records
-
-
-def seconds_per_step(records: list[StepRecord], training: TrainingSettings) -> float | None:
-    """Return the recent seconds of an optimiser step with its share of the rollout, None without records.
-
-    Rollout and update have medians of their own: several steps share a rollout, and only the first of
-    them records it. What is not recorded (checkpoints, starting) is not in it.
-    """
-    update, rollout = (
-        [x for r in records if (x := _number(r.seconds.get(phase))) is not None][-RECENT:]
-        for phase in (UPDATE, ROLLOUT)
-    )
-    if not update:
-        return None
-    share = training.prompts_per_mini_batch / training.prompts_per_batch
-    return statistics.median(update) + statistics.median(rollout or [0.0]) * share
-
-
-def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
-    """Return a training's progress with what its records say."""
-    own, records = replace(own, of=study.training.steps), steps_of(metrics)
     if not records:
-        return own
-    pace = seconds_per_step(records, study.training_of(own.name.split("/")[1]))
-    last = records[-1]
-    left = None if pace is None or own.state == "done" else pace * max(own.of - last.step, 0)
-    # Without advantages, a selection may have nothing to keep.
-    empty = sum(r.kept_fraction == 0 and r.zero_advantage_fraction < 1 for r in records)
-    kept_none = f"its token selection kept no token in {empty} of {len(records)} steps"
+        return replace(own, of=steps)
+    last, recent = records[-1], records[-RECENT:]
+    # Several steps share a rollout, and only the first of them records it.
+    spent = sum(_number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
+    left = None if own.state == "done" else spent / len(recent) * max(steps - last.step, 0)
     return replace(
         own,
-        note="; ".join(filter(None, (own.note, kept_none * bool(empty)))),
         done=last.step,
+        of=steps,
         reward=_number(last.reward),
         entropy=_number(last.entropy),
         seconds_left=left,
@@ -374,9 +348,7 @@ def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
         shown = ", ".join(f"{count} {state}" for state, count in states.items())
         wanted, what = sum(one.of for one in own), "steps" if stage == "train" else "responses"
         counted = f"{sum(one.done for one in own):,} of {wanted:,} {what}" if wanted else ""
-        worst = next((state for state in STYLES if state in states), "")
-        row = map(Text, (stage, str(len(own)), shown, counted))
-        table.add_row(*row, style=STYLES.get(worst, ""))
+        table.add_row(*map(Text, (stage, str(len(own)), shown, counted)))
     return table
 
 

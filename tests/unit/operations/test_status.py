@@ -101,17 +101,17 @@ def test_before_anything_ran(study, tmp_path):
 
 def test_a_training_that_runs_here(study, tmp_path):
     work = work_of(study, tmp_path)
-    append_jsonl(work / "metrics.jsonl", record(11, kept_fraction=0, zero_advantage_fraction=0.5))
+    append_jsonl(work / "metrics.jsonl", record(11))
+    append_jsonl(work / "metrics.jsonl", record(12))
     config = canonical(jobs_of(study).all("train")[0].config)
     command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
         training = of_stage(study, tmp_path)
         process.stdin.close()
-    assert (training.state, training.done, training.reward) == ("running", 11, 0.25)
-    assert training.note == "its token selection kept no token in 1 of 11 steps"
+    assert (training.state, training.done, training.reward) == ("running", 12, 0.25)
     # 1 s for the update, and a fourth of 8 s for the rollout.
-    assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 11))
+    assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 12))
 
 
 @pytest.mark.parametrize(
