@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from world import STATES, World
 
 from stapo.repository import ROOT
 
@@ -70,22 +69,3 @@ def test_no_module_of_the_working_directory_is_imported(tmp_path):
     snakemake(Path(sys.executable), directory, directory, ROOT)
     assert (directory / OVERLAP).exists()
     assert not told.exists(), told.read_text()
-
-
-def test_two_study_files_of_one_name_do_not_share_results(tmp_path):
-    one, two = (World(tmp_path, STATES, stub=True) for _ in range(2))
-    one.file, two.file = "one.yaml", "two.yaml"
-    two.change({"data": {"prompts": 65}})
-    prompts = "results/states/data/prompts.jsonl"
-    one.run(prompts)
-    before = (tmp_path / prompts).read_bytes()
-    two.write()
-    code, said = two.snakemake(prompts, "-n")
-    assert code == 2
-    (line,) = (line for line in said.splitlines() if line.startswith("study: "))
-    assert "is also the name of one.yaml, whose results are here" in line
-    assert (tmp_path / prompts).read_bytes() == before
-    # The file itself may change.
-    one.study = two.study
-    one.run(prompts)
-    assert (tmp_path / prompts).read_bytes() != before

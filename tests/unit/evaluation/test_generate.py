@@ -48,16 +48,7 @@ def answer(model: Path, root: Path, samples: int = 2, names=("chain-2",), **chan
     return generate(model, {"of": "test"}, DECODING, evaluation, benchmarks, root / "work")
 
 
-def test_seeds_belong_to_row_and_sample():
-    seeds = {
-        sample_seed(salt, question, gold, sample)
-        for salt in (0, 1)
-        for question in ("a", "b")
-        for gold in ("1", "2")
-        for sample in range(32)
-    }
-    assert len(seeds) == 2 * 2 * 2 * 32
-    assert all(0 <= seed < 2**63 for seed in seeds)
+def test_a_seed_belongs_to_row_and_sample():
     # Written down: another number would redraw every published sample.
     assert sample_seed(1234, "What is 1+1?", "2", 0) == 6536136214537664170
 

@@ -61,11 +61,6 @@ def test_memory_is_limited(monkeypatch):
     limits = Path(f"/proc/{worker.pid}/limits").read_text().splitlines()
     (limit,) = [line.split()[3] for line in limits if line.startswith("Max address space")]
     assert int(limit) == grading.MEMORY_BYTES
-    # With too little, every answer would be a crash, and every score nearly zero.
-    grading._idle.clear()
-    monkeypatch.setattr(grading, "MEMORY_BYTES", 2**20)
-    with pytest.raises(RuntimeError, match="does not start or misjudges known answers; run"):
-        grade(*NEEDS_WORKER)
 
 
 def test_workers_that_die_or_are_interrupted_are_replaced(monkeypatch):
