@@ -155,12 +155,13 @@ def further_passes(method: Method, training: TrainingSettings) -> float:
     return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
 
 
-def training_seconds(study: Study, size: str, method: str, steps: int, step: float) -> float:
-    """Return the seconds of a training that does some steps of `step` seconds, with its checkpoints."""
+def training_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
+    """Return the seconds of a training with its checkpoints."""
     training = study.training_of(method)
     start = START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
     state = WEIGHT_BYTES * shape_of(study.model(size)).parameters * STATES_PER_PARAMETER
-    return start + steps * (step + state / SAVED_BYTES_PER_SECOND / training.checkpoint_every)
+    saving = state / SAVED_BYTES_PER_SECOND / training.checkpoint_every
+    return start + training.steps * (step_seconds(study, size, method, device, gpus) + saving)
 
 
 def intervene_seconds(study: Study, size: str, device: Device) -> float:

@@ -1,4 +1,4 @@
-"""What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time.
+"""What a study costs before anything is spent: jobs, device time, tokens, disk, wall time.
 
 It informs and refuses nothing. Estimates are those of `costs`; how long a training that runs still takes is
 in `stapo status`, by its own metrics.
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +16,8 @@ from rich.text import Text
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
-from stapo.operations.status import Progress, progress, span, table_of
+from stapo.operations.status import span, table_of
+from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.launch import division_errors
@@ -43,18 +43,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What the jobs of one kind still cost; bytes are those of all jobs, done or not."""
+    """What the jobs of one kind cost."""
 
     stage: str
     what: str
     jobs: int
-    done: int
     hours: float = 0.0
-    """Of all that is left, one job after another."""
+    """Of all jobs, one after another."""
     devices: int = 0
     """Of one job; 0 where a CPU core is enough."""
     tokens: float = 0.0
-    """Still to be generated."""
+    """To be generated."""
     disk: float = 0.0
     """Bytes of the results, and of one step checkpoint of each training."""
 
@@ -99,53 +98,50 @@ def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     return found
 
 
-def plan(study: Study, on: Machine, found: Sequence[Progress]) -> list[CostRow]:
-    """Return what is left by `progress`, row by row in the order of the stages.
+def plan(study: Study, on: Machine) -> list[CostRow]:
+    """Return what a study costs, row by row in the order of the stages.
 
     Raises:
         StudyError: models of unknown shape.
     """
     shapes_of(study)
-    groups: dict[tuple[str, str], list[Progress]] = {}
-    for one in (one for one in found if one.stage in STAGES):
-        size, *rest = one.name.split("/")
-        if one.stage == "train":
+    groups: dict[tuple[str, str], list[Job]] = {}
+    for job in (job for job in jobs_of(study) if job.stage in STAGES):
+        size, *rest = job.name.split("/")
+        if job.stage == "train":
             size = f"{size} {rest[0]}"
-        elif one.stage in ("generate", "score"):
-            checkpoint = one.name.rsplit("/", 1 if one.stage == "generate" else 2)[0]
+        elif job.stage in ("generate", "score"):
+            checkpoint = job.name.rsplit("/", 1 if job.stage == "generate" else 2)[0]
             size += "" if study.is_full(Checkpoint.parse(checkpoint)) else " curve"
-        groups.setdefault((one.stage, size), []).append(one)
+        groups.setdefault((job.stage, size), []).append(job)
     return [_row(study, on, *key, own) for key, own in groups.items()]
 
 
-def _row(study: Study, on: Machine, stage: str, what: str, own: list[Progress]) -> CostRow:
+def _row(study: Study, on: Machine, stage: str, what: str, own: list[Job]) -> CostRow:
     size, _, method = what.partition(" ")
-    left = [one for one in own if one.state != "done" and (one.done < one.of or not one.of)]
-    seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0
+    seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0  # Of one job.
     if stage == "base":
         judge = study.evaluation.verifier
         model = judge if judge and size == "verifier" else study.model(size)
         disk = WEIGHT_BYTES * shape_of(model).parameters
     elif stage == "train":
         training, devices = study.training_of(method), on.gpus
-        step = costs.step_seconds(study, size, method, on.device, on.gpus)
-        steps = [one.of - one.done for one in left]
-        seconds = sum(costs.training_seconds(study, size, method, n, step) for n in steps)
-        responses = sum(steps) * training.prompts_per_mini_batch * training.group_size
+        seconds = costs.training_seconds(study, size, method, on.device, on.gpus)
+        responses = training.steps * training.prompts_per_mini_batch * training.group_size
         tokens = responses * costs.MEAN_LENGTH * training.max_response_tokens
         weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
-        disk = len(own) * weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
+        disk = weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     elif stage == "intervene":
         devices = max(study.gpus_of(stage), 1)
-        seconds = len(left) * costs.intervene_seconds(study, size, on.device)
+        seconds = costs.intervene_seconds(study, size, on.device)
     elif stage == "generate":
         devices = max(study.gpus_of(stage), 1)
-        seconds = len(left) * costs.answer_seconds(study, size, on.device, own[0].of)
-        each = own[0].of * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
-        tokens = len(left) * each
-        disk = 2 * len(own) * each * costs.TEXT_BYTES  # In work and in results.
-    done = len(own) - len(left)
-    return CostRow(stage, what, len(own), done, seconds / 3600, devices, tokens, disk)
+        responses = sum(study.problems(name) * one["samples"] for name, one in own[0].also.items())
+        seconds = costs.answer_seconds(study, size, on.device, responses)
+        tokens = responses * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
+        disk = 2 * tokens * costs.TEXT_BYTES  # In work and in results.
+    n = len(own)
+    return CostRow(stage, what, n, n * seconds / 3600, devices, n * tokens, n * disk)
 
 
 def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
@@ -154,11 +150,11 @@ def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
     As many jobs run at once as there are devices, and all take their mean time; those without a device take
     no time.
     """
-    left, hours = sum(row.jobs - row.done for row in rows), sum(row.hours for row in rows)
+    jobs, hours = sum(row.jobs for row in rows), sum(row.hours for row in rows)
     if not hours:
         return 0.0
-    at_once = max(min(on.total // max(row.devices for row in rows), left), 1)
-    return ceil(left / at_once) * hours / left
+    at_once = max(min(on.total // max(row.devices for row in rows), jobs), 1)
+    return ceil(jobs / at_once) * hours / jobs
 
 
 def total_hours(rows: Iterable[CostRow], on: Machine) -> float:
@@ -173,44 +169,44 @@ def _device_hours(rows: Iterable[CostRow]) -> float:
 def disk_needed(study: Study) -> int | None:
     """Return the bytes that a study writes in all; None if a model has an unknown shape."""
     try:
-        rows = plan(study, Machine(DEVICES["h200"]), progress(study, Path("/nowhere")))
+        return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
     except StudyError:
         return None
-    return int(sum(row.disk for row in rows))
 
 
-def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, Any]:
+def plan_document(study: Study, on: Machine) -> dict[str, Any]:
     """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
-    rows = plan(study, on, progress(study, root))
     return {
         "study": study.name,
         "gpu": on.device.name,
         "gpus": on.gpus,
         "total_gpus": on.total,
-        "rows": [vars(row) for row in rows],
+        "rows": [vars(row) for row in plan(study, on)],
         "warnings": doubts(study, on.device, on.gpus) if on.device.is_gpu else [],
     }
 
 
-def print_plan(study: Study, on: Machine, console: Console, root: Path = Path()) -> None:
-    """Print what a study still costs in all, then by stage, and what the numbers rest on."""
-    document, name = plan_document(study, on, root), on.device.name
+def print_plan(study: Study, on: Machine, console: Console) -> None:
+    """Print what a study costs in all, then by stage, and what the numbers rest on."""
+    document, name = plan_document(study, on), on.device.name
     rows = [CostRow(**row) for row in document["rows"]]
     tokens, disk = sum(row.tokens for row in rows), sum(row.disk for row in rows)
     title = (
         f"{study.name} on {on.total} x {name}, {on.gpus} for each training: "
-        f"{span(3600 * total_hours(rows, on))} left, {span(3600 * _device_hours(rows))} of {name}, "
+        f"{span(3600 * total_hours(rows, on))}, {span(3600 * _device_hours(rows))} of {name}, "
         f"{tokens:.1e} tokens, {_size(disk)} of disk"
     )
     console.print(Text(title), soft_wrap=True)
     for line in document["warnings"]:
         console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
-    table = table_of("", "stage", "left", f"{name} time", "tokens", "disk", "wall")
+    table = table_of("", "stage", "jobs", f"{name} time", "tokens", "disk", "wall")
     for row in rows:
         wall = span(3600 * wall_hours([row], on))
         generated = f"{row.tokens:.1e}" if row.tokens else "-"
-        spent, left = span(3600 * _device_hours([row])), f"{row.jobs - row.done}/{row.jobs}"
-        table.add_row(f"{row.stage} {row.what}", left, spent, generated, _size(row.disk), wall)
+        spent = span(3600 * _device_hours([row]))
+        table.add_row(
+            f"{row.stage} {row.what}", str(row.jobs), spent, generated, _size(row.disk), wall
+        )
     console.print(table)
     console.print(Text(ESTIMATED), style="dim", soft_wrap=True)
 
