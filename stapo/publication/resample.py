@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -94,11 +93,7 @@ def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
 
 
 def _load(results: Results, checkpoint: Checkpoint) -> Any:
-    """Return the model of a checkpoint with its weights.
-
-    Raises:
-        RefusedError: the weights are not those of such a model.
-    """
+    """Return the model of a checkpoint with its weights; an error of torch if they are of another."""
     from stapo.models.tiny import build_model
 
     settings = results.study.models[checkpoint.size]
@@ -106,15 +101,12 @@ def _load(results: Results, checkpoint: Checkpoint) -> Any:
     with torch.random.fork_rng(devices=[]):
         model = build_model(settings)
     tensors: dict[str, Tensor] = {}
-    try:
-        for path in (results.folder / place_of(results.study, checkpoint)).glob(f"*{WEIGHTS}"):
-            tensors |= load_file(path)
-        # With tied embeddings, the weights of the last layer may be left out.
-        model.load_state_dict(tensors, strict=False)
-        if missing := dict(model.named_parameters()).keys() - tensors.keys():
-            raise RefusedError(f"no {min(missing)}")
-    except (SafetensorError, RuntimeError, RefusedError) as error:
-        raise RefusedError(f"{checkpoint}: weights: {str(error).splitlines()[0][:200]}") from error
+    for path in (results.folder / place_of(results.study, checkpoint)).glob(f"*{WEIGHTS}"):
+        tensors |= load_file(path)
+    # With tied embeddings, the weights of the last layer may be left out.
+    model.load_state_dict(tensors, strict=False)
+    if missing := dict(model.named_parameters()).keys() - tensors.keys():
+        raise RefusedError(f"{checkpoint}: weights: no {min(missing)}")
     return model.eval()
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,28 +92,24 @@ def _score_fault(
     pairs = gold_and_responses(problems)
     new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
     known.update(zip(new, grade_all(new), strict=True))
-    found = score_rows(problems, [known[pair] for pair in pairs])
-    by_rules = [
-        replace(row, verifier="not_asked", verifier_cut=False, correct_with_verifier=row.correct)
-        for row in stated
-    ]
-    differing = sum(a != b for a, b in zip(by_rules, found, strict=False))
-    differing += abs(len(stated) - len(found))
-    if differing:
-        return f"{differing} of {len(stated)} rows do not follow from the responses"
     asked = results.study.evaluation.verifier is not None
+    found = score_rows(problems, [known[pair] for pair in pairs])
+    if len(stated) != len(found):
+        return f"{len(stated)} rows, {len(found)} are expected"
     both = zip(stated, found, strict=True)
-    if not all(_is_counted(row, rules, asked and not rules.correct) for row, rules in both):
-        return "the verdicts of the verifier are not counted correctly"
-    return ""
+    differing = sum(one != counted(one, rules, asked) for one, rules in both)
+    return f"{differing} of {len(stated)} rows do not follow from the responses" * bool(differing)
 
 
-def _is_counted(stated: ScoreRow, by_rules: ScoreRow, judged: bool) -> bool:
-    """Return whether the stated verdict of the verifier on a row is counted correctly."""
-    if not judged or stated.verifier == "not_asked":
-        return not judged and stated == by_rules
-    judgement = Judgement(stated.verifier, stated.verifier_cut)
-    return stated.verifier in OPINIONS and stated == with_judgement(by_rules, judgement)
+def counted(stated: ScoreRow, by_rules: ScoreRow, asked: bool) -> ScoreRow:
+    """Return the row by the rules, with the stated verdict of the verifier where it was to be asked.
+
+    It is asked about everything that the rules reject, and nothing else.
+    """
+    if not asked or by_rules.correct:
+        return by_rules
+    opinion = stated.verifier if stated.verifier in OPINIONS else "invalid"
+    return with_judgement(by_rules, Judgement(opinion, stated.verifier_cut))
 
 
 def drawn_errors(results: Results) -> Iterator[str]:

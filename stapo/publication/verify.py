@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError
+
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.exhibits import figure_names, table_names
@@ -34,7 +36,8 @@ from stapo.text import shorten, visible
 Errors = Iterator[str]
 
 UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, StudyError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
+    SafetensorError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment", "study")
