@@ -59,18 +59,18 @@ def _get(what: HubModel | HubData | Template) -> None:
 def _get_rows(metadata: dict[str, Any]) -> None:
     """Load the rows of a benchmark, after writing them to `STAPO_DATA_DIR` if they are not there."""
     from stapo.evaluation.data import DATA_DIR, local_file
-    from stapo.evaluation.task import load_rows
+    from stapo.evaluation.task import benchmark_rows
 
     directory = os.environ.get(DATA_DIR)
     if directory and not local_file(Path(directory), metadata["names"]):
         del os.environ[DATA_DIR]
         try:
-            rows = load_rows(**metadata)["test"]
+            rows = benchmark_rows(metadata)
         finally:
             os.environ[DATA_DIR] = directory
         with replace_file(Path(directory) / f"{metadata['names'][0]}.jsonl") as stream:
             stream.writelines(json.dumps(row) + "\n" for row in rows)
-    load_rows(**metadata)
+    benchmark_rows(metadata)
 
 
 def prepare_network(study: Study) -> None:
