@@ -10,10 +10,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -61,62 +60,45 @@ SUMMARY = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One result of the verification of a folder."""
-
-    level: Literal["ok", "error", "note", "sums"]
-    """sums: `what` is the checksum of SHA256SUMS itself."""
-    what: str
-    errors: list[str] = field(default_factory=list)
-
-
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies, and say one line for each finding; return whether all holds.
+    """Check a results folder, wherever it lies, and say what is found; return whether all holds.
 
     Raises:
         StudyError: it is no results folder.
     """
-    right = True
-    for found in findings(folder):
-        right = right and found.level != "error"
-        sums = found.level == "sums"
-        say(f"{SUMS} itself: {found.what}" if sums else f"{found.level:8} {found.what}")
-        for line in found.errors[:SHOWN]:
-            say(f"           {line}")
-        if len(found.errors) > SHOWN:
-            say(f"           and {len(found.errors) - SHOWN} more")
-    return right
+    return not verify_document(folder, say)["failed"]
 
 
-def verify_document(folder: Path) -> dict[str, Any]:
-    """Return the document of `stapo verify --json`; raises as `verify`."""
-    found = list(findings(folder))
-    return {
-        "folder": str(folder),
-        "failed": any(one.level == "error" for one in found),
-        "checks": [asdict(one) for one in found if one.level in ("ok", "error")],
-        "notes": [one.what for one in found if one.level == "note"],
-        "sha256": next((one.what for one in found if one.level == "sums"), None),
-    }
-
-
-def findings(folder: Path) -> Iterator[Finding]:
-    """Check a results folder; yield the result of each check, then notes and its checksum."""
-
-    def shown(line: str) -> str:
-        return visible(shorten(line, MAX_LINE))
-
+def verify_document(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Return the document of `stapo verify --json`, and say its lines one by one; raises as `verify`."""
+    checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
-            errors = [shown(line) for line in refused or guarded(check, results)]
-            yield Finding("error" if errors else "ok", what, errors)
+            errors = [*map(_shown, refused or guarded(check, results))]
+            checks.append({"level": "error" if errors else "ok", "what": what, "errors": errors})
+            say(f"{checks[-1]['level']:8} {what}")
+            for line in errors[:SHOWN]:
+                say(f"           {line}")
+            if len(errors) > SHOWN:
+                say(f"           and {len(errors) - SHOWN} more")
             if refused:
-                yield Finding("note", "nothing of the folder was read beyond this")
-                return
-        for note in [*guarded(_notes, results), LIMITS]:
-            yield Finding("note", shown(note))
-        yield Finding("sums", file_sha256(folder / SUMS))
+                break
+        notes = ["nothing of the folder was read beyond this"]
+        if not refused:
+            notes = [*map(_shown, guarded(_notes, results)), LIMITS]
+        sums = None if refused else file_sha256(folder / SUMS)
+    for note in notes:
+        say(f"note     {note}")
+    if sums:
+        say(f"{SUMS} itself: {sums}")
+    failed = any(one["errors"] for one in checks)
+    return {
+        "folder": str(folder), "failed": failed, "checks": checks, "notes": notes, "sha256": sums,
+    }  # fmt: skip
+
+
+def _shown(line: str) -> str:
+    return visible(shorten(line, MAX_LINE))
 
 
 @contextmanager
