@@ -52,7 +52,7 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 SHOWN = 3
-"""Jobs, or settings, that a line names."""
+"""Jobs that a line names."""
 UNKNOWN = "other settings, which are recorded nowhere here"
 BY_SIGNAL = "by Ctrl-C or another signal"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
@@ -244,15 +244,10 @@ def changes(before: Any, now: Any) -> str:
     old, new = leaves(before), leaves(now)
 
     def shown(values: dict[str, Any], place: str) -> str:
-        return plain(canonical(values[place])) if place in values else "(none)"
+        return canonical(values[place]) if place in values else "(none)"
 
-    found = [
-        f"{plain(place)} {shown(old, place)} -> {shown(new, place)}"
-        for place in {**new, **old}
-        if old.get(place, "") != new.get(place, "")
-    ]
-    more = [f"{len(found) - SHOWN} more"] * (len(found) > SHOWN)
-    return ", ".join([*found[:SHOWN], *more])
+    places = [place for place in {**new, **old} if old.get(place, "") != new.get(place, "")]
+    return plain(", ".join(f"{one} {shown(old, one)} -> {shown(new, one)}" for one in places))
 
 
 def _reason(study: Study, root: Path, job: Job) -> str:

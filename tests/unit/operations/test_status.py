@@ -198,8 +198,8 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
     assert "done" not in {found[stage] for stage in ("train", "score", "tables", "report")}
 
 
-def test_changes_are_named_with_both_values_and_the_rest_is_counted():
-    before = {"training": {"a": 1, "b": [1], "c": "x", "d": 1}}
-    said = changes(before, {"training": {"a": 2, "b": [2], "c": HOSTILE, "e": 5}})
-    assert said.startswith("training.a 1 -> 2, training.b [1] -> [2], training.c ")
-    assert (said.endswith(", 2 more"), "\x1b" in said) == (True, False)
+def test_changes_are_named_with_both_values():
+    said = changes({"training": {"a": 1, "b": [1]}}, {"training": {"a": HOSTILE, "b": [2], "e": 5}})
+    assert said.startswith("training.a 1 -> ")
+    assert said.endswith(", training.b [1] -> [2], training.e (none) -> 5")
+    assert "\x1b" not in said
