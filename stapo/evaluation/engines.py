@@ -59,10 +59,12 @@ def gumbel_noise(uniform: Tensor) -> Tensor:
 
 def load_engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Engine:
     """Return an engine of a backend, which is `hf` or `vllm`, with the model loaded."""
-    return {"hf": hf_engine, "vllm": _vllm_engine}[backend](str(model), sampling, settings)
+    if backend == "vllm":
+        return _vllm_engine(str(model), sampling, settings)
+    return hf_engine(str(model), sampling)
 
 
-def hf_engine(model: str, sampling: Sampling, _: EngineSettings | None = None) -> Engine:
+def hf_engine(model: str, sampling: Sampling) -> Engine:
     """Return a function that answers a batch with Transformers, with the model loaded."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
