@@ -35,10 +35,6 @@ min_version("9.27")
 report: "workflows/report/study.rst"
 
 
-if fault := runs.profile_fault(sys.argv, Path(workflow.basedir)):
-    runs.tell([fault])
-    sys.exit(2)
-
 try:
     # The files again, with our loader: Snakemake's keeps the last of two equal keys and knows no lines.
     if workflow.is_main_process or VARIABLE not in os.environ:

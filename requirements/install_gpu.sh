@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 . requirements/python.sh
-# Driver, compiler and headers, before 4 GB are downloaded.
+# Compiler and headers, before 4 GB are downloaded.
 "$python" -I stapo/operations/toolchain.py
 requirements/install.sh cuda
 stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)

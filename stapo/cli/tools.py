@@ -63,7 +63,7 @@ def plan(
     total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the costs of a study, and warn of what may not fit into memory.
+    """Estimate the costs of a study: jobs, device time, tokens, disk, wall time.
 
     Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
     """
@@ -141,8 +141,7 @@ def evaluate(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Directory, owner/name@revision on the Hub, or results folder of a study (all of its last "
-            "checkpoints); LABEL=WHAT calls it LABEL in the table",
+            help="Directory, or owner/name@revision on the Hub; LABEL=WHAT calls it LABEL in the table",
             show_default=False,
         ),
     ],
@@ -245,18 +244,10 @@ def compare(
 
     Example: stapo compare mine.jsonl theirs.parquet
     """
-    if all(path.suffix in (".jsonl", ".parquet") for path in results):
-        from stapo.publication.verdict_files import compare_files, print_files
+    from stapo.publication.compare import compare as compared
+    from stapo.publication.compare import print_comparison
 
-        files = compare_files(results)
-        if as_json:
-            typer.echo(json.dumps([asdict(file) for file in files], indent=1))
-        for file in [] if as_json else files:
-            print_files(file, console())
-        return
-    from stapo.publication.compare import compare_folders, print_comparison
-
-    found = compare_folders(results)
+    found = compared(results)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
     for one in [] if as_json else found:

@@ -1,14 +1,12 @@
 """Rows of the real benchmarks, read from the Hub or a local directory.
 
-`STAPO_DATA_DIR` is a directory for machines without internet. A benchmark is searched there as
-`NAME.parquet` or `NAME.jsonl` (for any of its names, ignoring case and punctuation) and in the Hub's
-layout, `OWNER/DATASET/**`. The files may be those of the Hub, of `stapo fetch`, or of the JustRL authors.
-`task.benchmark_rows` checks their number and checksum.
+`STAPO_DATA_DIR` is a directory for machines without internet, with the files of `stapo fetch` or of JustRL's
+authors: `NAME.jsonl` or `NAME.parquet` for any name of a benchmark. `task.benchmark_rows` checks number and
+checksum of the rows.
 """
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,10 @@ def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str
         FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
     if directory := os.environ.get(DATA_DIR):
-        path = local_file(Path(directory), hub, names)
+        path = local_file(Path(directory), names)
+        if path is None:
+            wanted = f"{directory} ({DATA_DIR}): no {' or '.join(names)} as .jsonl or .parquet"
+            raise FileNotFoundError(f"{wanted}; run `stapo fetch` with internet access")
         source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
         loaded = load_dataset(kind, data_files=source, split="train")
     else:
@@ -41,26 +42,10 @@ def hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str
     return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
 
 
-def local_file(directory: Path, hub: str, names: Iterable[str]) -> Path:
-    """Return the file of a benchmark in a local directory.
-
-    Raises:
-        FileNotFoundError: there is no such file; the message lists the names searched.
-    """
-
-    def plain(name: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", name.lower())
-
-    wanted = {plain(name) for name in names}
-    for path in sorted(directory.rglob("*")):
-        folder = str(path.relative_to(directory).parent).lower()
-        is_data = path.suffix in (".parquet", ".jsonl")
-        if is_data and (plain(path.stem) in wanted or folder.startswith(hub.lower())):
-            return path
-    raise FileNotFoundError(
-        f"{directory} ({DATA_DIR}): no {' or '.join(sorted(names))} as .parquet or .jsonl, and no {hub}/; "
-        "run `stapo fetch` with internet access"
-    )
+def local_file(directory: Path, names: list[str]) -> Path | None:
+    """Return the file of a benchmark in a local directory, None if it is not there."""
+    found = (directory / f"{name}{suffix}" for name in names for suffix in (".jsonl", ".parquet"))
+    return next((path for path in found if path.is_file()), None)
 
 
 def normalise(row: Mapping[str, Any], place: str) -> Row:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -84,12 +85,14 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     loaded.generation_config = settings
 
     def answer(requests: Sequence[Request]) -> Iterator[tuple[Request, Response]]:
-        longest = max(len(request.prompt_ids) for request in requests)
-        ids = torch.full((len(requests), longest), sampling.eos_token_ids[0])
-        attended = torch.zeros_like(ids)
-        for row, request in enumerate(requests):
-            ids[row, longest - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
-            attended[row, longest - len(request.prompt_ids) :] = 1
+        prompts = [torch.tensor(request.prompt_ids) for request in requests]
+        ids, attended = (
+            pad_sequence(rows, batch_first=True, padding_value=fill, padding_side="left")
+            for rows, fill in (
+                (prompts, sampling.eos_token_ids[0]),
+                ([torch.ones_like(one) for one in prompts], 0),
+            )
+        )
         seeds = [request.seed for request in requests]
         draw = [SeededSampling(seeds, sampling)] if sampling.temperature else []
         with torch.inference_mode():
@@ -100,7 +103,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
                 logits_processor=LogitsProcessorList(draw),
                 custom_generate=decode if has_full_attention(loaded) else None,
             )
-        for request, row in zip(requests, output[:, longest:].tolist(), strict=True):
+        for request, row in zip(requests, output[:, ids.shape[1] :].tolist(), strict=True):
             yield request, _cut(tokenizer, row, sampling)
 
     return answer
@@ -139,10 +142,7 @@ def _vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> En
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k or -1,
-                min_p=0.0,
-                repetition_penalty=1.0,
                 max_tokens=sampling.max_response_tokens,
-                stop=None,
                 stop_token_ids=list(sampling.eos_token_ids),
                 ignore_eos=True,  # Only the end tokens above count, not the checkpoint's.
                 detokenize=False,

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from stapo.bars import bar
@@ -33,7 +32,7 @@ LONGEST = 2000
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 _idle: list["subprocess.Popen[str]"] = []
-"""Workers that wait for an answer, kept between calls. A forked process must not use those of its parent."""
+"""The worker that waits for an answer, kept between calls; a forked process must not use its parent's."""
 os.register_at_fork(after_in_child=_idle.clear)
 
 
@@ -53,17 +52,10 @@ class Grade:
         return self.verdict == "correct"
 
 
-def grade(gold: str, response: str) -> Grade:
-    """Return the grade of one response."""
-    return grade_all([(gold, response)])[0]
-
-
-def grade_all(
-    pairs: Sequence[tuple[str, str]], *, workers: int = 1, progress: bool = False
-) -> list[Grade]:
+def grade_all(pairs: Sequence[tuple[str, str]], *, progress: bool = False) -> list[Grade]:
     """Return the grade of each (trusted gold, untrusted response), in the same order.
 
-    Equal pairs of gold and answer are graded once. Workers start when needed and end with this process.
+    Equal pairs of gold and answer are graded once. The worker starts when needed and ends with this process.
 
     Raises:
         RuntimeError: a worker does not start.
@@ -72,10 +64,9 @@ def grade_all(
     asked = {(gold, a) for (gold, _), a in zip(pairs, answers, strict=True) if a is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())
-    with ThreadPoolExecutor(workers) as threads:
-        found = threads.map(_judged, left)
-        shown = bar("grading", len(left), "answer", over=found) if progress and left else found
-        grades.update(zip(left, shown, strict=True))
+    found = map(_judged, left)
+    shown = bar("grading", len(left), "answer", over=found) if progress and left else found
+    grades.update(zip(left, shown, strict=True))
     return [
         Grade("no_box", None) if answer is None else grades[gold, answer]
         for (gold, _), answer in zip(pairs, answers, strict=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from stapo.canonical import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
-from stapo.study import StudyError
 from stapo.study.schema import Decoding, Evaluation
 
 
@@ -61,23 +60,11 @@ class Prompter:
         return {"chat_template": template, "eos_token_ids": list(self.eos_token_ids)}
 
     def prompt_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a chat with one user turn.
-
-        Raises:
-            StudyError: the tokenizer has no token for a character.
-        """
+        """Return the token ids of a chat with one user turn."""
         chat = [{"role": "user", "content": text}]
-        try:
-            ids = self.tokenizer.apply_chat_template(
-                chat, add_generation_prompt=True, return_dict=False
-            )
-        except Exception as error:
-            # Tokenizers raise a plain Exception, with "Missing [UNK]" or "`unk_id` is missing".
-            if "unk" not in str(error).lower():
-                raise
-            about = f"the tokenizer has no token for a character of {text[:100]!r}"
-            remedy = "and none for unknown characters; choose another benchmark or tokenizer"
-            raise StudyError([f"{about}, {remedy}"]) from error
+        ids = self.tokenizer.apply_chat_template(
+            chat, add_generation_prompt=True, return_dict=False
+        )
         return tuple(ids)
 
     def sampling(self, decoding: Decoding, evaluation: Evaluation) -> Sampling:

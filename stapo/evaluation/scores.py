@@ -12,7 +12,6 @@ from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.records.scores import ScoreIdentity, ScoreRow, write_score_file
 from stapo.records.verdicts import FAILURES, Opinion
-from stapo.tasks import benchmark_definitions
 
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""
@@ -86,13 +85,7 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
         problems: problems with their responses.
         grades: grades of `gold_and_responses`.
     """
-    samples = [
-        (problem, sample, response, repeated)
-        for problem in problems
-        for sample, (response, repeated) in enumerate(
-            zip(problem.samples(), duplicates(problem.responses), strict=True)
-        )
-    ]
+    left = iter(grades)
     return [
         ScoreRow(
             problem=problem.problem,
@@ -108,7 +101,10 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
             verifier_cut=False,
             correct_with_verifier=grade.correct,
         )
-        for (problem, sample, response, repeated), grade in zip(samples, grades, strict=True)
+        for problem in problems
+        for sample, (response, repeated, grade) in enumerate(
+            zip(problem.samples(), duplicates(problem.responses), left, strict=False)
+        )
     ]
 
 
@@ -136,14 +132,13 @@ def score(
         identity: metadata of the scores, without engine and provenance.
         output: parquet file, written atomically.
         judge: verifier for the responses that the rules reject.
-        task: lm-eval task of the benchmark; None for that of `benchmarks/`.
+        task: lm-eval task of the benchmark, by which problems are counted and questions have no instruction.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
-    task = task or benchmark_definitions().get(identity.get("benchmark", ""), {})
-    rows = task.get("metadata", {}).get("rows")
+    rows = task["metadata"]["rows"] if task else None
     problems = read_responses(completions, rows, identity.get("samples"))
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
@@ -167,32 +162,32 @@ def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
     Few answers are too hard to evaluate: a large share of failures means that the workers lack memory or are
     killed by something else, and this must not become a score of zero.
     """
-    timeouts, crashes = (sum(g.verdict == name for g in grades) for name in FAILURES)
-    found = (
-        f"{completions}: of {len(grades)} responses, {timeouts} reached the grader's time limit "
-        f"and {crashes} its memory limit or crashed it"
-    )
-    if timeouts + crashes > MAX_FAILURE_FRACTION * len(grades):
-        remedy = (
-            "check memory and limits (`ulimit -a`) of this machine and score again; if they are sufficient, "
-            "look at the answers"
+    failed = sum(grade.verdict in FAILURES for grade in grades)
+    on = f"{failed} of {len(grades)} answers"
+    found = f"{completions}: the grader reached its limit of time or memory on {on}"
+    if failed > MAX_FAILURE_FRACTION * len(grades):
+        raise RuntimeError(
+            f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
+            "machine and score again"
         )
-        raise RuntimeError(f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: {remedy}")
-    if timeouts or crashes:
+    if failed:
         sys.stderr.write(f"warning: {found}; they count as wrong\n")
 
 
 def _judged(
-    rows: list[ScoreRow], problems: list[AnsweredProblem], task: Mapping[str, Any], judge: Judge
+    rows: list[ScoreRow],
+    problems: list[AnsweredProblem],
+    task: Mapping[str, Any] | None,
+    judge: Judge,
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
-    shown = [row["question"] for row in rows_of(task, problems)] if task else None
+    asked = rows_of(task, problems) if task else [{"question": one.question} for one in problems]
     questions = [
-        Question(shown[at] if shown else problem.question, problem.gold, text)
-        for at, problem in enumerate(problems)
+        Question(shown["question"], problem.gold, text)
+        for shown, problem in zip(asked, problems, strict=True)
         for text in problem.responses
     ]
-    asked = [i for i, row in enumerate(rows) if not row.correct]
-    for i, judgement in zip(asked, judge([questions[i] for i in asked]), strict=True):
+    wrong = [i for i, row in enumerate(rows) if not row.correct]
+    for i, judgement in zip(wrong, judge([questions[i] for i in wrong]), strict=True):
         rows[i] = with_judgement(rows[i], judgement)
     return rows

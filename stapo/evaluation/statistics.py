@@ -166,8 +166,6 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
     value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
-    if min(len(ours), len(theirs)) == 1 or not isfinite(value):
-        return Interval(value, nan, nan)
     half = _welch(_logarithms(ours), _logarithms(theirs))
     return Interval(value, value * exp(-half), value * exp(half))
 
@@ -175,27 +173,29 @@ def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return the mean of one value per training of a method minus that of another, with Welch's interval."""
     value = mean_of_seeds(ours).value - mean_of_seeds(theirs).value
-    if min(len(ours), len(theirs)) == 1 or not isfinite(value):
-        return Interval(value, nan, nan)
     half = _welch(ours, theirs)
     return Interval(value, value - half, value + half)
 
 
 def detectable_between(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the difference of means that is found with a power of 80 % at 5 %, nan for one value each."""
-    if min(len(ours), len(theirs)) == 1 or not all(map(isfinite, (*ours, *theirs))):
-        return nan
-    return DETECTABLE * sqrt(sum(_mean_and_squared_error(values)[1] for values in (ours, theirs)))
+    return DETECTABLE * sqrt(sum(_squared_errors(ours, theirs)))
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return half the width of Welch's interval of a difference of means."""
-    errors = [_mean_and_squared_error(values)[1] for values in (ours, theirs)]
-    if sum(errors) == 0:
-        return 0.0
+    """Return half the width of Welch's interval of a difference of means, nan where there is none."""
+    errors = _squared_errors(ours, theirs)
+    if not isfinite(sum(errors)) or sum(errors) == 0:
+        return sum(errors)
     degrees = len(ours) - 1, len(theirs) - 1
     freedom = sum(errors) ** 2 / sum(e**2 / d for e, d in zip(errors, degrees, strict=True))
     return _student(max(int(freedom), 1)) * sqrt(sum(errors))
+
+
+def _squared_errors(*of: Sequence[float]) -> list[float]:
+    """Return the squared standard error of each mean, nan where there is none."""
+    known = all(len(values) > 1 and all(map(isfinite, values)) for values in of)
+    return [_mean_and_squared_error(values)[1] for values in of] if known else [nan]
 
 
 def _student(degrees: int) -> float:

@@ -7,7 +7,6 @@ the question without instruction, in the prompt template beside its weights or i
 Source: STAPO, evaluation protocol (CompassVerifier-3B).
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +40,8 @@ Candidate's response:
 {llm_response}
 
 Letter:"""
-PRIVATE_USE = range(0xF0000, 0xFFFFE)
-"""Private-use characters, which have no meaning; more than a response has tokens, so that some are free."""
+PLACE = "HERE"
+"""Of the text in the chat template."""
 BATCH_TOKENS = 2**16
 """Maximum tokens of a padded batch with Transformers; a batch of full contexts would not fit into a GPU."""
 
@@ -137,33 +136,20 @@ def _prompt(
 
 
 def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
-    """Return the ids of a prompt in which only the chat template adds special tokens."""
+    """Return the ids of a prompt in which only the chat template adds special tokens.
+
+    In a question or response, such a token could end the turn or start another one.
+    """
     # All fields are filled in one call, so that braces in a response stay text.
     text = template.format(
         question=question.question, gold_answer=question.gold, llm_response=response
     )
-    text, hidden = _hide_special(tokenizer, text)
+    before = after = ""
     if tokenizer.chat_template:
-        chat = [{"role": "user", "content": text}]
-        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        chat = [{"role": "user", "content": PLACE}]
+        filled = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        before, _, after = filled.partition(PLACE)
     ids: list[int] = []
-    for part in re.split(f"([{''.join(hidden)}])", text) if hidden else [text]:
-        plain = hidden.get(part)
-        ids += tokenizer.encode(
-            plain or part, add_special_tokens=False, split_special_tokens=plain is not None
-        )
+    for part, is_ours in ((before, True), (text, False), (after, True)):
+        ids += tokenizer.encode(part, add_special_tokens=False, split_special_tokens=not is_ours)
     return ids
-
-
-def _hide_special(tokenizer: Any, text: str) -> tuple[str, dict[str, str]]:
-    """Replace each special token in a text by an unused character; return the text and the replacements.
-
-    Such a token could end the turn or start another one. Text without special tokens stays unchanged.
-    """
-    special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
-    found = sorted((s for s in special | {*tokenizer.all_special_tokens} if s in text), key=len)
-    unused = (chr(code) for code in PRIVATE_USE if chr(code) not in text)
-    hidden = dict(zip(unused, reversed(found), strict=False))
-    for mark, token in hidden.items():
-        text = text.replace(token, mark)
-    return text, hidden

@@ -1,9 +1,8 @@
-"""First-order model of the time and memory of trainings and evaluations; it reads no files.
+"""First-order model of the time of trainings and evaluations; it reads no files.
 
 Units are seconds, bytes and floating-point operations (FLOPs). Every assumption is a constant below with
 its source. tests/unit/operations/test_plan.py compares the time with two published trainings: it agrees with
-JustRL's; for the paper's it is unknown what a step is. Constants of memory marked *fitted* reproduce, within
-15 %, what torch's memory trackers say of one pass of this trainer with packed sequences (docs/gpus.md).
+JustRL's; for the paper's it is unknown what a step is.
 """
 
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from math import ceil, inf, log2
 from stapo.methods import Method
 from stapo.models.shapes import Shape, shape_of
 from stapo.records.arms import MOMENT_ROLLOUTS
-from stapo.study import Study, StudyError
-from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.study import Study
+from stapo.study.schema import TrainingSettings
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 POSITIVE = 0.5
@@ -45,21 +44,6 @@ WEIGHT_BYTES = 4.0
 """Of a parameter, in float32."""
 TEXT_BYTES = 4.0
 """Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
-RESERVED_BYTES = 3.0e9
-"""Bytes of each GPU for CUDA, NCCL and fragmentation, our assumption."""
-ASLEEP_BYTES = 3.0e9
-"""Bytes of each GPU that a sleeping vLLM keeps (CUDA graphs, communicators), our assumption: with CUDA, 1.3e9
-were measured on one H200."""
-TILE_BYTES = 6 * 4096 * 32768
-"""Logits of one tile of TRL's chunked log-probs in float32, and their gradient in bf16."""
-ROLLOUT_BYTES = 32
-"""Bytes of each response position of a rollout, held by every rank: token id and mask (int64), log-probs of
-rollout, policy and reference, and entropies (float32)."""
-LAYER_BYTES = {1: (28, 14, 12), 2: (16, 14, 12)}
-"""Bytes of each token that the backward pass of one layer holds, per hidden, query and feed-forward value;
-fitted. Key 1: on one GPU, where autocast leaves the residual stream in float32; 2: sharded, in bf16."""
-HEAD_BYTES = 12
-"""Bytes of each token and hidden value in the head; fitted."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +155,13 @@ def further_passes(method: Method, training: TrainingSettings) -> float:
     return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
 
 
-def training_seconds(study: Study, size: str, method: str, steps: int, step: float) -> float:
-    """Return the seconds of a training that does some steps of `step` seconds, with its checkpoints."""
+def training_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
+    """Return the seconds of a training with its checkpoints."""
     training = study.training_of(method)
     start = START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
     state = WEIGHT_BYTES * shape_of(study.model(size)).parameters * STATES_PER_PARAMETER
-    return start + steps * (step + state / SAVED_BYTES_PER_SECOND / training.checkpoint_every)
+    saving = state / SAVED_BYTES_PER_SECOND / training.checkpoint_every
+    return start + training.steps * (step_seconds(study, size, method, device, gpus) + saving)
 
 
 def intervene_seconds(study: Study, size: str, device: Device) -> float:
@@ -208,100 +193,3 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
 def _context(prompt: float, limit: int) -> float:
     """Return how many tokens a response token attends to, on average over tokens."""
     return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
-
-
-def memory_per_gpu(
-    shape: Shape,
-    training: TrainingSettings,
-    engine: EngineSettings,
-    gpus: int,
-    gpu_memory: float,
-    kl: bool,
-) -> dict[str, dict[str, float]]:
-    """Return the bytes that a training needs of each GPU at the peak of `update` and of `rollout`, by part.
-
-    Parameters, gradients and Adam's moments are float32 and sharded over the GPUs, and so is the reference
-    model, in bf16 if there are several. In `rollout`, weights are gathered one by one for vLLM, and its
-    share counts as a whole, although its cache comes only after them.
-
-    Args:
-        shape: shape of the model.
-        training: lengths, token budget and rollout backend.
-        engine: memory share of a colocated vLLM.
-        gpus: number of GPUs of the training.
-        gpu_memory: bytes of one GPU.
-        kl: whether a reference model is loaded.
-    """
-    share = shape.parameters / gpus
-    kept = {
-        "parameters": 4 * share,
-        "reference": (4 if gpus == 1 else 2) * share * kl,
-        "Adam": 8 * share,
-        "reserved": RESERVED_BYTES,
-    }
-    responses = training.prompts_per_batch * training.group_size
-    awake = engine.vllm_gpu_memory * gpu_memory if training.rollouts == "vllm-colocate" else 0.0
-    tokens = max(
-        training.micro_batch_tokens, training.max_prompt_tokens + training.max_response_tokens
-    )
-    update = {
-        "gradients": 4 * share,
-        "responses": float(ROLLOUT_BYTES * responses * training.max_response_tokens),
-        "vLLM asleep": ASLEEP_BYTES if awake else 0.0,
-        "layer inputs": float((4 if gpus == 1 else 2) * tokens * shape.layers * shape.hidden),
-        "pass": _pass_bytes(shape, tokens, alone=gpus == 1),
-    }
-    gathered = 4.0 * shape.vocabulary * shape.hidden if gpus > 1 else 0.0
-    return {"update": kept | update, "rollout": kept | {"gathered": gathered, "vLLM": awake}}
-
-
-def _pass_bytes(shape: Shape, tokens: int, alone: bool) -> float:
-    """Return the bytes at the peak of a pass with gradient checkpointing, in a layer or in the head."""
-    head = shape.vocabulary * shape.hidden
-    per_hidden, per_query, per_ffn = LAYER_BYTES[1 if alone else 2]
-    values = per_hidden * shape.hidden + per_query * shape.heads * shape.head_dim
-    values += per_ffn * shape.ffn
-    # The gradient of the head in float32; it is sharded, or added to its parameter, before the layers.
-    left = 4 * head if shape.tied or not alone else 0
-    layer = tokens * values + (2 if alone else 6) * shape.layer + left
-    in_head = (4 if alone else 8) * head + HEAD_BYTES * tokens * shape.hidden + TILE_BYTES
-    # On one GPU, autocast holds the bf16 copies of all weights at the end of the forward pass.
-    forward = 2 * shape.layers * shape.layer + tokens * (8 * shape.hidden + 6 * shape.ffn)
-    return float(max(layer, in_head, forward if alone else 0))
-
-
-def memory_warnings(study: Study, gpus: int, gpu_memory: float) -> list[str]:
-    """Return one line for each size whose training may not fit into `gpus` GPUs of so many bytes.
-
-    A model of unknown shape has no line.
-    """
-    kl = any(study.method(name).kl_coefficient > 0 for name in study.run.methods)
-    found = []
-    for size in study.run.sizes if study.run.methods else ():
-        try:
-            shape = shape_of(study.model(size))
-        except StudyError:
-            continue  # `stapo plan` says so; nothing can be estimated.
-        engine = study.engine_of(size)
-        phases = memory_per_gpu(shape, study.training, engine, gpus, gpu_memory, kl)
-        phase, need = max(phases.items(), key=lambda item: sum(item[1].values()))
-        if (total := sum(need.values())) > gpu_memory:
-            shown = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in need.items() if value)
-            less = "engine.vllm_gpu_memory" if phase == "rollout" else "training.micro_batch_tokens"
-            found.append(
-                f"models.{size}: a training needs {total / 1e9:.1f} GB on each of {gpus} GPUs of "
-                f"{gpu_memory / 1e9:.1f} GB in its {phase} phase ({shown}), by an estimate; use more GPUs, "
-                f"or reduce {less}"
-            )
-    return found
-
-
-def training_warnings(study: Study, size: str, gpus: int) -> list[str]:
-    """Return what the estimate says against a training of a size on GPUs as they are here."""
-    if gpus == 0:
-        return []
-    import torch
-
-    memory = torch.cuda.get_device_properties(0).total_memory
-    run = study.run.model_copy(update={"sizes": [size]})
-    return memory_warnings(study.model_copy(update={"run": run}), gpus, memory)

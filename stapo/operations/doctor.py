@@ -4,9 +4,7 @@ Only what ends or spoils a run is looked at. Run it where the jobs will run: a l
 compute nodes.
 """
 
-import fcntl
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -39,12 +37,9 @@ def diagnose(study: Study) -> Iterator[Check]:
     """Yield the checks of this machine and the working directory for a study."""
     vllm = study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
     yield gpus(vllm)
-    if vllm and not find_spec("vllm"):
-        yield Check("error", "vLLM is not installed, but the study uses it", "run `make setup-gpu`")
     for fault in toolchain.compiler_faults() if vllm else ():
         yield Check("error", *fault)
     yield disk(disk_needed(study) or 0)
-    yield locks(Path())
     yield hub(study)
 
 
@@ -68,20 +63,14 @@ def print_diagnosis(study: Study, console: Console) -> bool:
 
 
 def gpus(vllm: bool) -> Check:
-    """Check the GPUs, their driver and the build of torch."""
+    """Check that GPUs and vLLM are there if the study needs them."""
     import torch
 
-    built, driver, count = torch.version.cuda, toolchain.driver(), torch.cuda.device_count()
-    what = f"torch {torch.__version__}, driver {driver or 'none'}, {count} GPUs"
-    fault = toolchain.driver_fault(driver, int(built.split(".")[0])) if built and driver else None
-    if fault:
-        return Check("error", f"{what}: {fault[0]}", fault[1])
-    if count or not vllm:
+    what = f"torch {torch.__version__}, {torch.cuda.device_count()} GPUs"
+    if not vllm or (torch.cuda.device_count() and find_spec("vllm")):
         return Check("ok", what)
-    remedy = "run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
-    if driver and not built:
-        remedy = "install the CUDA build of torch: `make setup-gpu`"
-    return Check("error", f"{what}: the study uses vLLM", remedy)
+    remedy = "`make setup-gpu`, and run this on a machine with GPUs (Slurm: `srun --gpus=1 stapo doctor ...`)"
+    return Check("error", f"{what}; the study uses vLLM", remedy)
 
 
 def disk(needed_bytes: int, root: Path = Path()) -> Check:
@@ -94,27 +83,10 @@ def disk(needed_bytes: int, root: Path = Path()) -> Check:
     return Check("error", what, "free some space, or start in a directory on a larger disk")
 
 
-def locks(directory: Path) -> Check:
-    """Check by experiment that locks work in a directory, on this host."""
-    where, remedy = directory.resolve(), "mount it with locks (Lustre: -o flock, NFS: version 4)"
-    try:
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=".stapo-doctor-") as first:
-            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with open(first.name) as second:
-                fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return Check("ok", f"{where}: locks work")
-    except OSError as error:
-        return Check("error", f"{where}: cannot write or lock ({error.strerror})", remedy)
-    what = f"{where}: locks have no effect; do not run a study twice at the same time"
-    return Check("warning", what, remedy)
-
-
 def hub(study: Study) -> Check:
     """Check that the Hub answers if the study needs it; `stapo fetch --check` looks into the caches."""
-    if not any(True for _ in needs(study)):
-        return Check("ok", "nothing needed from the Hub")
-    if reason := reason_unreachable():
+    reason = reason_unreachable() if any(True for _ in needs(study)) else ""
+    if reason:
         remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
         return Check("warning", reason, remedy)
-    return Check("ok", "the Hub answers; `stapo fetch` downloads and checks what is needed")
+    return Check("ok", "the Hub answers, or nothing is needed from it")

@@ -6,8 +6,7 @@ grading and statistics are those of the pipeline, and a second run generates onl
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from rich.console import Console
 from stapo import paths
 from stapo.canonical import fingerprint
 from stapo.files import replace_file, text_of
-from stapo.provenance import damaged_file
 from stapo.stages import Resources, run
 from stapo.study import StudyError, read_study
 from stapo.tasks import benchmark_definitions
@@ -39,8 +37,7 @@ def evaluate(
     """Generate responses, grade them and write tables; return the paths of the study and of the tables.
 
     Args:
-        models: directories, Hub models (`owner/name@revision`) or results folders of studies, each with or
-            without `LABEL=`.
+        models: directories of weights or Hub models (`owner/name@revision`), each with or without `LABEL=`.
         benchmarks: names in `benchmarks/`.
         decodings: names in the catalogue.
         evaluation: section of a study.
@@ -51,8 +48,6 @@ def evaluate(
         StudyError: every error in the input.
     """
     found, errors = checkpoints(models)
-    if evaluation["backend"] == "vllm" and find_spec("vllm") is None:
-        errors.append("--backend vllm: vLLM is not installed; run `make setup-gpu` or use hf")
     repeats = {one: task["repeats"] for one, task in benchmark_definitions().items()}
     raw: dict[str, Any] = {
         "models": found,
@@ -103,33 +98,23 @@ def checkpoints(texts: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[s
         label, equals, what = text.partition("=")
         if not equals or Path(text).is_dir():
             label, what = "", text
-        hub = HUB.fullmatch(what)
         if Path(what).is_dir():
-            found += _in_directory(Path(what), label)
-        elif hub:
+            path = Path(what).resolve()
+            place = PLACE.fullmatch(path.as_posix())
+            own = "-".join(place.groups()) if place else path.name
+            found.append((_slug(label or own), {"path": str(path)}))
+        elif hub := HUB.fullmatch(what):
             model = {"hub": hub[1], "revision": hub[2] or "main"}
             found.append((_slug(label or hub[1]), model))
         else:
-            about = "neither a directory nor a Hub model (owner/name@revision)"
-            errors.append(f"{what}: {about}")
-    for name, count in Counter(name for name, _ in found).items():
-        if count > 1:
-            errors.append(f"{name}: the name of {count} checkpoints; give them labels: LABEL=WHAT")
-    for path in (Path(model["path"]) for _, model in found if "path" in model):
-        if damaged := damaged_file(path):
-            errors.append(f"{path / damaged}: missing, truncated or corrupt; copy it again")
+            errors.append(f"{what}: neither a directory nor a Hub model (owner/name@revision)")
+    counts = Counter(name for name, _ in found)
+    errors += [
+        f"{name}: the name of {count} checkpoints; give them labels: LABEL=WHAT"
+        for name, count in counts.items()
+        if count > 1
+    ]
     return dict(found), errors
-
-
-def _in_directory(directory: Path, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and model of the weights in a directory: one, or all last checkpoints of a study."""
-    members = [*directory.glob("models/*/base"), *directory.glob("runs/*/*/seed*/model")]
-    weights = sorted(one for one in members if any(one.glob("*.safetensors")))
-    for path in weights or [directory]:
-        place = PLACE.fullmatch(path.resolve().as_posix())
-        own = "-".join(place.groups()) if place else directory.resolve().name
-        name = label if label and not weights else "-".join(filter(None, (label, own)))
-        yield _slug(name), {"path": str(path.resolve())}
 
 
 def _slug(text: str) -> str:

@@ -43,39 +43,34 @@ def needs(study: Study) -> Iterator[Item]:
 
 
 def _get(what: HubModel | HubData | Template) -> None:
-    if isinstance(what, HubModel):
-        from stapo.models.base import cached
+    from datasets import load_dataset
 
+    from stapo.models.base import cached
+    from stapo.models.template import template_text
+
+    if isinstance(what, HubModel):
         cached(what)
     elif isinstance(what, HubData):
-        from datasets import load_dataset
-
         with_retries(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
     else:
-        from stapo.models.template import template_text
-
         template_text(what)
 
 
 def _get_rows(metadata: dict[str, Any]) -> None:
     """Load the rows of a benchmark, after writing them to `STAPO_DATA_DIR` if they are not there."""
     from stapo.evaluation.data import DATA_DIR, local_file
-    from stapo.evaluation.task import load_rows
+    from stapo.evaluation.task import benchmark_rows
 
-    if directory := os.environ.get(DATA_DIR):
-        path = Path(directory)
-        path.mkdir(parents=True, exist_ok=True)
+    directory = os.environ.get(DATA_DIR)
+    if directory and not local_file(Path(directory), metadata["names"]):
+        del os.environ[DATA_DIR]
         try:
-            local_file(path, metadata["hub"], metadata["names"])
-        except FileNotFoundError:
-            del os.environ[DATA_DIR]
-            try:
-                rows = load_rows(**metadata)["test"]
-            finally:
-                os.environ[DATA_DIR] = directory
-            with replace_file(path / f"{metadata['names'][0]}.jsonl") as stream:
-                stream.writelines(json.dumps(row) + "\n" for row in rows)
-    load_rows(**metadata)
+            rows = benchmark_rows(metadata)
+        finally:
+            os.environ[DATA_DIR] = directory
+        with replace_file(Path(directory) / f"{metadata['names'][0]}.jsonl") as stream:
+            stream.writelines(json.dumps(row) + "\n" for row in rows)
+    benchmark_rows(metadata)
 
 
 def prepare_network(study: Study) -> None:
@@ -92,10 +87,7 @@ def fetch(study: Study, say: Callable[[str], None]) -> bool:
             get()
         except Exception as error:  # The Hub's libraries raise many kinds of errors.
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            reason = reason.removesuffix(f"; {REMEDY}")
-            # Rows with another checksum are there, and no download makes them right.
-            word = "wrong" if isinstance(error, ValueError) and not error.__cause__ else "missing"
-            say(f"{word:8} {what}: {plain(reason)}")
+            say(f"missing  {what}: {plain(reason.removesuffix(f'; {REMEDY}'))}")
             complete = False
         else:
             say(f"ok       {what}")

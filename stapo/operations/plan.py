@@ -1,51 +1,35 @@
-"""What a study still costs before anything is spent: jobs, device time, tokens, disk, wall time, memory.
+"""What a study costs before anything is spent: jobs, device time, tokens, disk, wall time.
 
-It informs and refuses nothing. Estimates are those of `costs`; where a training has left metrics, their
-seconds per step replace them.
+It informs and refuses nothing. Estimates are those of `costs`; how long a training that runs still takes is
+in `stapo status`, by its own metrics.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from stapo import paths
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device, memory_warnings
-from stapo.operations.status import (
-    Progress,
-    outdated_lines,
-    progress,
-    seconds_per_step,
-    span,
-    steps_of,
-    table_of,
-)
-from stapo.stages import jobs_of
+from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
+from stapo.operations.status import span, table_of
+from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.launch import division_errors
 from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
-TOTALS = (8, 64, 512)
-"""Numbers of GPUs for which the plan says how long everything takes."""
-MOST_GPUS = 1024
-"""Largest number of GPUs of one training that is tried when looking for one that fits."""
+STATE_BYTES = 4 * WEIGHT_BYTES
+"""Of a parameter in a training: weight, gradient and both of Adam's moments, sharded over its GPUs."""
 STAGES = ("base", "train", "intervene", "generate", "score")
 """Stages with costs of their own."""
 ESTIMATED = (
     "estimated from the assumptions in stapo/operations/costs.py, none of them measured on GPUs"
 )
-MEASURED = "* by seconds per step of its own metrics, whatever machine made them"
-
-Seconds = Mapping[tuple[str, str], float]
-"""Size and method -> measured seconds per step."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +43,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What the jobs of one kind still cost; bytes are those of all jobs, done or not."""
+    """What the jobs of one kind cost."""
 
     stage: str
     what: str
     jobs: int
-    done: int
     hours: float = 0.0
-    """Of all that is left, one job after another."""
+    """Of all jobs, one after another."""
     devices: int = 0
     """Of one job; 0 where a CPU core is enough."""
     tokens: float = 0.0
-    """Still to be generated."""
+    """To be generated."""
     disk: float = 0.0
     """Bytes of the results, and of one step checkpoint of each training."""
-    basis: str = "estimated"
 
 
 def machine(
@@ -84,7 +66,7 @@ def machine(
     Args:
         study: what is to run on it.
         gpu: name; None: h200, or cpu for tiny models that need no GPU.
-        gpus: of one training; None: the fewest, a power of two, that fit by the estimate.
+        gpus: of one training; None: the fewest, a power of two, with enough memory.
         total: of all trainings side by side; None: those of one training.
 
     Raises:
@@ -97,85 +79,69 @@ def machine(
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
     if not device.is_gpu:
         return Machine(device)
-    gpus = gpus or next(_numbers(study, device), 1)
+    if gpus is None:
+        powers = [2**power for power in range(11)]
+        gpus = next((n for n in powers if not doubts(study, device, n)), 1)
     return Machine(device, gpus, max(total or gpus, gpus))
 
 
-def _numbers(study: Study, device: Device, most: int = MOST_GPUS) -> Iterator[int]:
-    """Yield the powers of two on which every training of a study can run, by the estimate of memory."""
-    engines = (study.engine_of(size).vllm_tensor_parallel for size in study.run.sizes)
-    least = max(engines) if study.training.rollouts == "vllm-colocate" else 1
-    for gpus in (2**power for power in range(most.bit_length())):
-        divides = least <= gpus <= most and not division_errors(study, gpus)
-        if divides and not memory_warnings(study, gpus, device.memory):
-            yield gpus
+def doubts(study: Study, device: Device, gpus: int) -> list[str]:
+    """Return why a training may not run on so many GPUs, one line each."""
+    found = division_errors(study, gpus)
+    for size in study.run.sizes:
+        state = STATE_BYTES * shape_of(study.model(size)).parameters / gpus
+        if study.run.methods and state > device.memory / 2:
+            each = f"{state / 1e9:.0f} GB on each of {gpus} GPUs of {device.memory / 1e9:.0f} GB"
+            found.append(
+                f"models.{size}: weights, gradients and Adam's moments take {each}; use more"
+            )
+    return found
 
 
-def measured(study: Study, root: Path) -> Seconds:
-    """Return the seconds per step of the trainings that have metrics, with whatever settings."""
-    records: dict[tuple[str, str], list[Any]] = {}
-    for job, run in zip(jobs_of(study).all("train"), study.runs(), strict=True):
-        work = paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
-        found = steps_of(root / work / paths.METRICS_FILE) or steps_of(root / job.outputs[0])
-        records.setdefault((run.size, run.method), []).extend(found)
-    steps = {key: seconds_per_step(own, study.training_of(key[1])) for key, own in records.items()}
-    return {key: seconds for key, seconds in steps.items() if seconds is not None}
-
-
-def plan(
-    study: Study, on: Machine, found: Sequence[Progress], seconds: Seconds | None = None
-) -> list[CostRow]:
-    """Return what is left by `progress`, row by row in the order of the stages.
+def plan(study: Study, on: Machine) -> list[CostRow]:
+    """Return what a study costs, row by row in the order of the stages.
 
     Raises:
         StudyError: models of unknown shape.
     """
     shapes_of(study)
-    groups: dict[tuple[str, str], list[Progress]] = {}
-    for one in (one for one in found if one.stage in STAGES):
-        size, *rest = one.name.split("/")
-        if one.stage == "train":
+    groups: dict[tuple[str, str], list[Job]] = {}
+    for job in (job for job in jobs_of(study) if job.stage in STAGES):
+        size, *rest = job.name.split("/")
+        if job.stage == "train":
             size = f"{size} {rest[0]}"
-        elif one.stage in ("generate", "score"):
-            checkpoint = one.name.rsplit("/", 1 if one.stage == "generate" else 2)[0]
+        elif job.stage in ("generate", "score"):
+            checkpoint = job.name.rsplit("/", 1 if job.stage == "generate" else 2)[0]
             size += "" if study.is_full(Checkpoint.parse(checkpoint)) else " curve"
-        groups.setdefault((one.stage, size), []).append(one)
-    return [_row(study, on, *key, own, seconds or {}) for key, own in groups.items()]
+        groups.setdefault((job.stage, size), []).append(job)
+    return [_row(study, on, *key, own) for key, own in groups.items()]
 
 
-def _row(
-    study: Study, on: Machine, stage: str, what: str, own: list[Progress], measured: Seconds
-) -> CostRow:
+def _row(study: Study, on: Machine, stage: str, what: str, own: list[Job]) -> CostRow:
     size, _, method = what.partition(" ")
-    left = [one for one in own if one.state != "done" and (one.done < one.of or not one.of)]
-    seconds, devices, tokens, disk, basis = 0.0, 0, 0.0, 0.0, "estimated"
+    seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0  # Of one job.
     if stage == "base":
         judge = study.evaluation.verifier
         model = judge if judge and size == "verifier" else study.model(size)
         disk = WEIGHT_BYTES * shape_of(model).parameters
     elif stage == "train":
         training, devices = study.training_of(method), on.gpus
-        step, basis = measured.get((size, method)), "measured"
-        if step is None:
-            step = costs.step_seconds(study, size, method, on.device, on.gpus)
-            basis = "estimated"
-        steps = [one.of - one.done for one in left]
-        seconds = sum(costs.training_seconds(study, size, method, n, step) for n in steps)
-        responses = sum(steps) * training.prompts_per_mini_batch * training.group_size
+        seconds = costs.training_seconds(study, size, method, on.device, on.gpus)
+        responses = training.steps * training.prompts_per_mini_batch * training.group_size
         tokens = responses * costs.MEAN_LENGTH * training.max_response_tokens
         weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
-        disk = len(own) * weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
+        disk = weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     elif stage == "intervene":
         devices = max(study.gpus_of(stage), 1)
-        seconds = len(left) * costs.intervene_seconds(study, size, on.device)
+        seconds = costs.intervene_seconds(study, size, on.device)
     elif stage == "generate":
         devices = max(study.gpus_of(stage), 1)
-        seconds = len(left) * costs.answer_seconds(study, size, on.device, own[0].of)
-        each = own[0].of * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
-        tokens = len(left) * each
-        disk = 2 * len(own) * each * costs.TEXT_BYTES  # In work and in results.
-    done = len(own) - len(left)
-    return CostRow(stage, what, len(own), done, seconds / 3600, devices, tokens, disk, basis)
+        responses = sum(study.problems(name) * one["samples"] for name, one in own[0].also.items())
+        seconds = costs.answer_seconds(study, size, on.device, responses)
+        tokens = responses * costs.MEAN_LENGTH * study.evaluation.max_response_tokens
+        disk = 2 * tokens * costs.TEXT_BYTES  # In work and in results.
+    n = len(own)
+    return CostRow(stage, what, n, n * seconds / 3600, devices, n * tokens, n * disk)
 
 
 def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
@@ -184,11 +150,11 @@ def wall_hours(rows: Sequence[CostRow], on: Machine) -> float:
     As many jobs run at once as there are devices, and all take their mean time; those without a device take
     no time.
     """
-    left, hours = sum(row.jobs - row.done for row in rows), sum(row.hours for row in rows)
+    jobs, hours = sum(row.jobs for row in rows), sum(row.hours for row in rows)
     if not hours:
         return 0.0
-    at_once = max(min(on.total // max(row.devices for row in rows), left), 1)
-    return ceil(left / at_once) * hours / left
+    at_once = max(min(on.total // max(row.devices for row in rows), jobs), 1)
+    return ceil(jobs / at_once) * hours / jobs
 
 
 def total_hours(rows: Iterable[CostRow], on: Machine) -> float:
@@ -203,69 +169,46 @@ def _device_hours(rows: Iterable[CostRow]) -> float:
 def disk_needed(study: Study) -> int | None:
     """Return the bytes that a study writes in all; None if a model has an unknown shape."""
     try:
-        rows = plan(study, Machine(DEVICES["h200"]), progress(study, Path("/nowhere")))
+        return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
     except StudyError:
         return None
-    return int(sum(row.disk for row in rows))
 
 
-def plan_document(study: Study, on: Machine, root: Path = Path()) -> dict[str, Any]:
+def plan_document(study: Study, on: Machine) -> dict[str, Any]:
     """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
-    found, gpu = progress(study, root), on.device
-    doubts = [*division_errors(study, on.gpus), *memory_warnings(study, on.gpus, gpu.memory)]
     return {
         "study": study.name,
-        "gpu": gpu.name,
+        "gpu": on.device.name,
         "gpus": on.gpus,
         "total_gpus": on.total,
-        "rows": [vars(row) for row in plan(study, on, found, measured(study, root))],
-        "outdated": outdated_lines(found),
-        "warnings": doubts if gpu.is_gpu else [],
+        "rows": [vars(row) for row in plan(study, on)],
+        "warnings": doubts(study, on.device, on.gpus) if on.device.is_gpu else [],
     }
 
 
-def print_plan(study: Study, on: Machine, console: Console, root: Path = Path()) -> None:
-    """Print what a study still costs in all, then by stage, and what the numbers rest on."""
-    document, name = plan_document(study, on, root), on.device.name
+def print_plan(study: Study, on: Machine, console: Console) -> None:
+    """Print what a study costs in all, then by stage, and what the numbers rest on."""
+    document, name = plan_document(study, on), on.device.name
     rows = [CostRow(**row) for row in document["rows"]]
     tokens, disk = sum(row.tokens for row in rows), sum(row.disk for row in rows)
     title = (
         f"{study.name} on {on.total} x {name}, {on.gpus} for each training: "
-        f"{span(3600 * total_hours(rows, on))} left, {span(3600 * _device_hours(rows))} of {name}, "
+        f"{span(3600 * total_hours(rows, on))}, {span(3600 * _device_hours(rows))} of {name}, "
         f"{tokens:.1e} tokens, {_size(disk)} of disk"
     )
     console.print(Text(title), soft_wrap=True)
-    for line in [*document["warnings"], *document["outdated"]]:
+    for line in document["warnings"]:
         console.print(Text(f"warning: {line}"), style="yellow", soft_wrap=True)
-    if on.device.is_gpu:
-        _print_numbers_of_gpus(study, on.device, progress(study, root), console)
-    table = table_of("", "stage", "left", f"{name} time", "tokens", "disk", "wall")
+    table = table_of("", "stage", "jobs", f"{name} time", "tokens", "disk", "wall")
     for row in rows:
-        wall = span(3600 * wall_hours([row], on)) + "*" * (row.basis == "measured")
+        wall = span(3600 * wall_hours([row], on))
         generated = f"{row.tokens:.1e}" if row.tokens else "-"
-        spent, left = span(3600 * _device_hours([row])), f"{row.jobs - row.done}/{row.jobs}"
-        table.add_row(f"{row.stage} {row.what}", left, spent, generated, _size(row.disk), wall)
+        spent = span(3600 * _device_hours([row]))
+        table.add_row(
+            f"{row.stage} {row.what}", str(row.jobs), spent, generated, _size(row.disk), wall
+        )
     console.print(table)
-    for line in (ESTIMATED, *[MEASURED] * any(row.basis == "measured" for row in rows)):
-        console.print(Text(line), style="dim", soft_wrap=True)
-
-
-def _print_numbers_of_gpus(
-    study: Study, device: Device, found: Sequence[Progress], console: Console
-) -> None:
-    """Print how long everything takes on some numbers of GPUs, each divided so that it ends first."""
-    table = table_of("", "GPUs", "of each training", f"{device.name} time", "wall")
-    for total in TOTALS:
-        # Without measured seconds, which belong to one number of GPUs.
-        ways = [Machine(device, gpus, total) for gpus in _numbers(study, device, total)]
-        rows = {way: plan(study, way, found) for way in ways}
-        best = min(ways, key=lambda way: total_hours(rows[way], way), default=None)
-        if best is None:
-            table.add_row(str(total), "does not fit", "-", "-")
-        else:
-            spent, wall = _device_hours(rows[best]), total_hours(rows[best], best)
-            table.add_row(str(total), str(best.gpus), span(3600 * spent), span(3600 * wall))
-    console.print(table)
+    console.print(Text(ESTIMATED), style="dim", soft_wrap=True)
 
 
 def _size(num_bytes: float) -> str:

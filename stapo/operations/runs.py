@@ -1,9 +1,7 @@
 """What `snakemake` says of a study before the first job and after the last one, beside its own messages."""
 
 import sys
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterable
 
 from stapo import paths
 from stapo.study import Study
@@ -21,27 +19,6 @@ def tell(lines: Iterable[object]) -> None:
         print(f"study: {line}", file=sys.stderr)  # noqa: T201
 
 
-def profile_fault(arguments: Sequence[str], basedir: Path) -> str | None:
-    """Return what is wrong with `--workflow-profile`, None if nothing is.
-
-    Snakemake ignores a profile that does not exist: a run without its settings leaves a lock after a kill,
-    and incomplete files that the next run refuses.
-
-    Args:
-        arguments: the command line of Snakemake.
-        basedir: directory of the Snakefile.
-    """
-    option, places = "--workflow-profile", (Path(), Path("profiles"), basedir / "profiles")
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    given = [after for word, after in pairwise(words) if word == option and after != "none"]
-    if not given or any((place / given[-1]).exists() for place in places):
-        return None
-    known = sorted(path.name for path in (basedir / "workflows" / "profiles").glob("*"))
-    return f"{option}: no such profile: {given[-1]}; known: " + ", ".join(
-        f"workflows/profiles/{name}" for name in known
-    )
-
-
 def first_lines(study: Study, file: str) -> list[str]:
     """Return what is made again and why, and where the progress of a run of a study file is."""
     from stapo.operations.status import outdated_lines, progress
@@ -54,13 +31,9 @@ def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
     """Return where the results of a run of a study file are, or how to find out what is left."""
     from stapo.operations.status import is_finished
 
-    if not succeeded:
-        return [
-            f"not finished; what failed or was stopped: stapo status {file}; logs: logs/{study.name}/",
-            "the same command continues",
-        ]
-    if not is_finished(study):
-        return [f"made what was asked for; what is left: stapo status {file}"]
+    if not succeeded or not is_finished(study):
+        left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
+        return [left, "the same command continues"]
     found = {
         **paths.results_of(study),
         "show": f"stapo show {file}",

@@ -7,7 +7,6 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 import json
 import os
 import re
-import statistics
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,19 +23,23 @@ from rich.text import Text
 from stapo import paths
 from stapo.canonical import canonical, leaves
 from stapo.files import text_of
-from stapo.operations.job_logs import Owner, error_in, logs_of, modified, number, owner_of
-from stapo.records.step import ROLLOUT, UPDATE, StepRecord, from_line
+from stapo.locks import holders
+from stapo.records.step import PHASES, StepRecord, from_line
 from stapo.stages import Job, Jobs, jobs_of, module
 from stapo.study import Study, StudyError
 from stapo.study.resolved import RESOLVED, read_resolved
-from stapo.study.schema import TrainingSettings
-from stapo.text import plain, shorten
+from stapo.text import COLOURS, plain
 
-RECENT = 20
-"""Records whose median is the speed: one slow step does not show in it."""
+RECENT = 40
+"""Records whose mean is the speed."""
+LOG_BYTES = 65536
+"""Size of the start of a log, which names the job, and of its end, which says how it ended."""
+STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
+"""Line that a job writes when it starts, with its fingerprint."""
+ERROR = re.compile(
+    r"^stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE
+)
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
-STOPPED = re.compile(r"DUE TO (TIME LIMIT|PREEMPTION)")
-"""Ends of a job that the next call continues; no failures."""
 WORK = {
     "base": paths.BASE_WORK,
     "train": paths.TRAIN_WORK,
@@ -49,10 +52,9 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 SHOWN = 3
-"""Jobs, or settings, that are named in a line."""
-MAX_VALUE = 60
-"""Characters of the value of a setting that are shown."""
+"""Jobs that a line names."""
 UNKNOWN = "other settings, which are recorded nowhere here"
+BY_SIGNAL = "by Ctrl-C or another signal"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
 
@@ -78,7 +80,7 @@ class Progress:
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
     """Return how far every job is; what other settings left behind is `outdated`."""
-    of, logs = jobs_of(study), logs_of(root, study.name)
+    of, logs = jobs_of(study), _logs_of(root, study.name)
     scored = {job: recorded(job, root) == job.fingerprint for job in of.all("score")}
     # Weights are not looked at: a finished study may have lost them, as in git.
     return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
@@ -108,11 +110,9 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     if record.is_file() and all(one.state == "waiting" for one in trainings):
         hint = f"only its record is here, as in git: {record.parent} can be read and verified"
         console.print(Text(hint))
-    if "failed" in states:
-        hint = "logs lie in logs/; once the cause is gone, the same snakemake command continues"
+    if states & {"failed", "stopped"}:
+        hint = "logs lie in logs/; the same snakemake command continues what stopped or failed"
         console.print(Text(hint))
-    elif "stopped" in states:
-        console.print(Text("what was stopped continues with the same snakemake command"))
     return "failed" not in states
 
 
@@ -142,35 +142,79 @@ def _progress(
         own = _answered(of, own, job, work, scored)
     if job.stage == "train":
         metrics = root / job.outputs[0] if own.state == "done" else work / paths.METRICS_FILE
-        own = _measured(of.study, own, metrics)
+        own = _measured(own, metrics, of.study.training.steps)
     if own.state == "done":
         return own
     # The scores of a checkpoint under a decoding share a log.
     made_by = job.name.rpartition("/")[0] if job.stage == "score" else job.name
     log = logs.get(of.made_by(job.stage, made_by)) if logs else None
-    return _unfinished(own, owner_of(work / "lock") if job.stage in WORK else None, work, log)
+    return _unfinished(own, work if job.stage in WORK else None, log)
 
 
-def _unfinished(own: Progress, owner: Owner | None, work: Path, log: Path | None) -> Progress:
+def _unfinished(own: Progress, work: Path | None, log: Path | None) -> Progress:
     """Return the progress of a job without results by what locked its work directory, and by its log."""
-    error = error_in(log, owner.since if owner else 0.0)
-    if owner and owner.holds:
+    since = modified(work / "lock") if work else 0.0
+    host, holds = _owner(work / "lock") if work and since else ("", False)
+    error = error_in(log, since)
+    if holds:
         return replace(own, state="running")
-    if owner and own.of and own.done >= own.of:
+    if since and own.of and own.done >= own.of:
         return replace(own, state="waiting", note="complete; the next run publishes it")
-    if owner and not error and owner.host not in ("", os.uname().nodename):
+    if work and not error and host not in ("", os.uname().nodename):
         # Locks of another host are not seen here.
-        news = max([owner.since, *(modified(path) for path in work.glob("*.jsonl"))])
-        since = f"on {owner.host}; last news {span(time.time() - news)} ago"
-        return replace(own, state="running", note="; ".join(filter(None, (since, own.note))))
-    state, note = own.state, own.note
+        news = max([since, *(modified(path) for path in work.glob("*.jsonl"))])
+        about = f"on {host}; last news {span(time.time() - news)} ago"
+        return replace(own, state="running", note="; ".join(filter(None, (about, own.note))))
     if error:
-        is_ctrl_c = CTRL_C.search(error)
-        state = "stopped" if is_ctrl_c or STOPPED.search(error) else "failed"
-        note = "by Ctrl-C or another signal" if is_ctrl_c else error
-    elif owner:
-        state, note = "stopped", KILLED
+        state, note = ("stopped", BY_SIGNAL) if CTRL_C.search(error) else ("failed", error)
+    else:
+        state, note = ("stopped", KILLED) if since else (own.state, own.note)
     return replace(own, state=state, note=note, seconds_left=None)
+
+
+def _owner(lock: Path) -> tuple[str, bool]:
+    """Return the host that locked a work directory last, and whether a process of this host still does.
+
+    Nothing is locked, which could block a starting job.
+    """
+    words, status = text_of(lock)[-200:].split(), lock.stat()
+    host, pid = (plain(words[0]), words[1]) if len(words) == 2 else ("", "")
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    # On some file systems, stat and /proc/locks show different devices.
+    return host, any(on == device or str(by) == pid for by, on in holders(status.st_ino))
+
+
+def _logs_of(root: Path, study: str) -> dict[str, Path]:
+    """Return fingerprint -> newest log of the job that has it."""
+    found: dict[str, Path] = {}
+    for path in sorted((root / "logs" / study).rglob("*.log"), key=modified):
+        with suppress(OSError), path.open("rb") as stream:
+            head = stream.read(LOG_BYTES).decode(errors="replace")
+            found |= dict.fromkeys(STARTED.findall(head), path)
+    return found
+
+
+def error_in(log: Path | None, since: float) -> str | None:
+    """Return the line with the reason why a job failed; None without one, or in a log older than `since`."""
+    if log is None or modified(log) < since:
+        return None
+    # A progress bar separates its states by carriage returns.
+    errors = ERROR.findall(COLOURS.sub("", text_of(log, LOG_BYTES)).replace("\r", "\n"))
+    ours = [line for line in errors if line.startswith("stapo: ")]
+    # After one rank has failed, others say that they lost it.
+    return plain((ours[:1] or errors[-1:])[0]) if errors else None
+
+
+def modified(path: Path) -> float:
+    """Return the modification time of a file in seconds since 1970, 0.0 if it does not exist."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a float if it is a number below 1e300 in size, None otherwise."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
 def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
@@ -200,15 +244,10 @@ def changes(before: Any, now: Any) -> str:
     old, new = leaves(before), leaves(now)
 
     def shown(values: dict[str, Any], place: str) -> str:
-        return plain(shorten(canonical(values[place]), MAX_VALUE)) if place in values else "(none)"
+        return canonical(values[place]) if place in values else "(none)"
 
-    found = [
-        f"{plain(place)} {shown(old, place)} -> {shown(new, place)}"
-        for place in {**new, **old}
-        if old.get(place, "") != new.get(place, "")
-    ]
-    more = [f"{len(found) - SHOWN} more"] * (len(found) > SHOWN)
-    return ", ".join([*found[:SHOWN], *more])
+    places = [place for place in {**new, **old} if old.get(place, "") != new.get(place, "")]
+    return plain(", ".join(f"{one} {shown(old, one)} -> {shown(new, one)}" for one in places))
 
 
 def _reason(study: Study, root: Path, job: Job) -> str:
@@ -256,50 +295,26 @@ def _stored(work: Path, benchmark: str) -> int:
     return text_of(newest).count("\n") if newest else 0
 
 
-def steps_of(metrics: Path) -> list[StepRecord]:
-    """Return the records of a file of metrics that can be read."""
-    records = []
+def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
+    """Return a training's progress with what its records say, as far as they can be read."""
+    records: list[StepRecord] = []
     for line in text_of(metrics).split("\n"):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and type(record.get("step")) is int:
                 records.append(from_line(record))
-    return records
-
-
-def seconds_per_step(records: list[StepRecord], training: TrainingSettings) -> float | None:
-    """Return the recent seconds of an optimiser step with its share of the rollout, None without records.
-
-    Rollout and update have medians of their own: several steps share a rollout, and only the first of
-    them records it. What is not recorded (checkpoints, starting) is not in it.
-    """
-    update, rollout = (
-        [x for r in records if (x := number(r.seconds.get(phase))) is not None][-RECENT:]
-        for phase in (UPDATE, ROLLOUT)
-    )
-    if not update:
-        return None
-    share = training.prompts_per_mini_batch / training.prompts_per_batch
-    return statistics.median(update) + statistics.median(rollout or [0.0]) * share
-
-
-def _measured(study: Study, own: Progress, metrics: Path) -> Progress:
-    """Return a training's progress with what its records say."""
-    own, records = replace(own, of=study.training.steps), steps_of(metrics)
     if not records:
-        return own
-    pace = seconds_per_step(records, study.training_of(own.name.split("/")[1]))
-    last = records[-1]
-    left = None if pace is None or own.state == "done" else pace * max(own.of - last.step, 0)
-    # Without advantages, a selection may have nothing to keep.
-    empty = sum(r.kept_fraction == 0 and r.zero_advantage_fraction < 1 for r in records)
-    kept_none = f"its token selection kept no token in {empty} of {len(records)} steps"
+        return replace(own, of=steps)
+    last, recent = records[-1], records[-RECENT:]
+    # Several steps share a rollout, and only the first of them records it.
+    spent = sum(_number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
+    left = None if own.state == "done" else spent / len(recent) * max(steps - last.step, 0)
     return replace(
         own,
-        note="; ".join(filter(None, (own.note, kept_none * bool(empty)))),
         done=last.step,
-        reward=number(last.reward),
-        entropy=number(last.entropy),
+        of=steps,
+        reward=_number(last.reward),
+        entropy=_number(last.entropy),
         seconds_left=left,
     )
 
@@ -328,9 +343,7 @@ def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
         shown = ", ".join(f"{count} {state}" for state, count in states.items())
         wanted, what = sum(one.of for one in own), "steps" if stage == "train" else "responses"
         counted = f"{sum(one.done for one in own):,} of {wanted:,} {what}" if wanted else ""
-        worst = next((state for state in STYLES if state in states), "")
-        row = map(Text, (stage, str(len(own)), shown, counted))
-        table.add_row(*row, style=STYLES.get(worst, ""))
+        table.add_row(*map(Text, (stage, str(len(own)), shown, counted)))
     return table
 
 

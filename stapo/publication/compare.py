@@ -1,13 +1,13 @@
-"""Comparison of finished results folders: which settings differ, and by how much the accuracies do.
+"""Comparison of accuracies: of finished results folders, or of files of verdicts that any tool gave.
 
-Folders are untrusted and opened as `verify` opens them. Differences are paired by problem, so only benchmarks
-are compared of which both studies asked the same problems.
+Folders are untrusted and opened as `verify` opens them; files are read by `verdict_files`. Differences are
+paired by problem, over the problems that both have.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stapo.analysis.cells import (
-    SAME_EVERYWHERE,
-    SAME_PACKAGES,
-    Cell,
-    Scores,
-    chosen_cells,
-    read_tables,
-)
-from stapo.analysis.comparison import resampled
+from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, read_tables
 from stapo.canonical import fingerprint, leaves
-from stapo.evaluation.statistics import Interval, holm, paired_difference
+from stapo.evaluation.statistics import (
+    Array,
+    Interval,
+    average_at_n,
+    bootstrap_means,
+    holm,
+    paired_difference,
+    percent_interval,
+    problem_counts,
+    seed_choices,
+)
 from stapo.publication.folder import Results
+from stapo.publication.verdict_files import SUFFIXES, Verdicts, read_verdicts
 from stapo.publication.verify import UNREADABLE, opened
 from stapo.study import Study, StudyError
 from stapo.text import plain, visible
@@ -39,26 +42,26 @@ SIGNIFICANT = 0.05
 NAMED = {"models": "sizes", "decodings": "decodings", "benchmarks": "benchmarks"}
 """Section of a study file -> list in `run` that says which of its entries are used."""
 
-Place = tuple[str, str, str, str]
-"""Decoding, size, method or `base`, benchmark."""
+Row = tuple[str, str, str]
+"""Decoding, size, and method or `base`; empty for files."""
+Pair = tuple[Array, Array]
+"""Verdicts (S, P, N) of both sides on the same problems."""
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What is compared of one finished study."""
+class Side:
+    """What is compared of one study or file."""
 
-    folder: str
-    study: Study
-    cells: Mapping[Place, Cell]
-    problems: Mapping[str, Sequence[str]]
-    """Benchmark -> digest of each problem's question and answer, in order."""
-    made_with: Mapping[str, Any]
+    name: str
+    verdicts: Mapping[Row, Verdicts]
+    study: Study | None = None
+    made_with: Mapping[str, Any] = field(default_factory=dict)
     """What its scores were made with, such as `torch` -> version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One accuracy of two studies, in percent, and its difference in points."""
+    """One accuracy of two sides, in percent, and its difference in points."""
 
     decoding: str
     size: str
@@ -66,21 +69,24 @@ class Compared:
     title: str
     benchmark: str
     """A benchmark, or the average over those that are compared."""
+    problems: int
     first: Interval
     second: Interval
     difference: Interval
     """Second minus first."""
     p_value: float
+    detectable: float
+    """Difference in points that is found with a power of 80 %."""
     p_holm: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyComparison:
-    """Comparison of a study B with a first one, A; as JSON, what `stapo compare --json` prints."""
+class Comparison:
+    """Comparison of B with A; as JSON, what `stapo compare --json` prints."""
 
     first: str
     second: str
-    """Folders of A and B."""
+    """A and B."""
     summary: list[str]
     """The result in words."""
     warnings: list[str]
@@ -89,43 +95,52 @@ class StudyComparison:
     differences: list[Compared]
 
 
-def compare_folders(folders: Sequence[Path]) -> list[StudyComparison]:
-    """Return the comparison of each folder with the first one; resamples have a fixed seed.
+def compare(paths: Sequence[Path]) -> list[Comparison]:
+    """Return the comparison of each folder or file with the first one; resamples have a fixed seed.
 
     Raises:
-        StudyError: a folder cannot be read; with the errors of all folders.
+        StudyError: every reason why one cannot be read, or two have nothing in common.
     """
-    if len(folders) < 2:
+    if len(paths) < 2:
         example = "stapo compare results/smoke other/smoke"
-        raise StudyError([f"expected two or more results folders, for example: {example}"])
+        raise StudyError([f"expected two or more folders or files, for example: {example}"])
     errors: list[str] = []
-    found: list[Finished] = []
-    with ExitStack() as stack:
-        for folder in folders:
-            try:
-                results, refused = stack.enter_context(opened(folder))
-                if results.is_summary and not refused:
-                    refused = ["without its raw data; the scores are needed to compare"]
-                if not refused:
-                    found.append(_finished(folder, results))
-                errors += [f"{folder}: {line}" for line in refused]
-            except StudyError as error:
-                errors += error.errors
-            except UNREADABLE as error:
-                errors += [f"{folder}: {line}" for line in str(error).splitlines()]
+    found: list[Side] = []
+    for path in paths:
+        try:
+            if path.suffix in SUFFIXES:
+                found.append(Side(path.name, {("", "", ""): read_verdicts(path)}))
+            else:
+                with _readable(path) as results:
+                    found.append(_side(path, results))
+        except StudyError as error:
+            errors += error.errors
+        except UNREADABLE as error:
+            errors += [f"{path}: {line}" for line in str(error).splitlines()]
     if errors:
         raise StudyError([visible(line) for line in errors])
     return [_compare(found[0], other) for other in found[1:]]
 
 
-def _finished(folder: Path, results: Results) -> Finished:
+@contextmanager
+def _readable(folder: Path) -> Iterator[Results]:
+    """Yield the results of a folder; raise a `StudyError` if they may not be read, or lack the scores."""
+    with opened(folder) as (results, refused):
+        if results.is_summary and not refused:
+            refused = ["without its raw data; the scores are needed to compare"]
+        if refused:
+            raise StudyError([f"{folder}: {line}" for line in refused])
+        yield results
+
+
+def _side(folder: Path, results: Results) -> Side:
     """Return what is compared of a folder that may be read.
 
     Raises:
         ValueError: scores are missing, damaged or misplaced; other errors of `UNREADABLE` too.
     """
     study = results.study
-    cells: dict[Place, Cell] = {}
+    verdicts: dict[Row, dict[str, dict[str, Array]]] = {}
     made_with: dict[str, Any] = {}
     problems: dict[str, list[str]] = {}
     for decoding in study.run.decodings:
@@ -133,72 +148,96 @@ def _finished(folder: Path, results: Results) -> Finished:
         tables, made = read_tables(study, decoding, wanted, results.root)
         for checkpoint, benchmark in wanted:
             answered = results.responses(checkpoint, decoding, benchmark)
-            digests = [fingerprint([one.question, one.gold]) for one in answered]
-            if problems.setdefault(benchmark, digests) != digests:
+            asked = [f"{fingerprint([one.question, one.gold])} {one.problem}" for one in answered]
+            if problems.setdefault(benchmark, asked) != asked:
                 raise ValueError(f"{benchmark}: checkpoints answered different problems")
-            if (rows := tables[checkpoint, benchmark].num_rows) % len(digests):
-                raise ValueError(f"{benchmark}: {rows} rows for {len(digests)} problems")
-        for place, cell in chosen_cells(study, tables)[1].items():
-            cells[decoding, *place] = cell
+            if (rows := tables[checkpoint, benchmark].num_rows) % len(asked):
+                raise ValueError(f"{benchmark}: {rows} rows for {len(asked)} problems")
+        for (size, method, benchmark), cell in chosen_cells(study, tables)[1].items():
+            by_problem = zip(problems[benchmark], np.moveaxis(cell.correct, 1, 0), strict=True)
+            verdicts.setdefault((decoding, size, method), {})[benchmark] = dict(by_problem)
         made_with = {**made, **made.get("packages", {})}
     versions = {key: made_with.get(key) for key in (*SAME_EVERYWHERE, *SAME_PACKAGES, "commit")}
-    return Finished(str(folder), study, cells, problems, versions)
+    return Side(str(folder), verdicts, study, versions)
 
 
-def _compare(first: Finished, second: Finished) -> StudyComparison:
-    rows = list(_rows(first, second))
+def _compare(first: Side, second: Side) -> Comparison:
+    warnings = list(_warnings(first, second))
+    rows: list[Compared] = []
+    for row in [row for row in first.verdicts if row in second.verdicts]:
+        pairs, left_out = _pairs(first.verdicts[row], second.verdicts[row])
+        warnings += [line for line in left_out if line not in warnings]
+        rows += _differences(row, first.study, pairs)
+    if first.study is None and not rows:
+        raise StudyError([f"{first.name} and {second.name} have no problem in common"])
     adjusted = holm([row.p_value for row in rows])
     rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
-    before, after = (leaves(_used(found.study)) for found in (first, second))
-    pairs = [(place, before.get(place), after.get(place)) for place in {**before, **after}]
-    return StudyComparison(
-        first=first.folder,
-        second=second.folder,
+    before, after = (leaves(_used(one.study)) if one.study else {} for one in (first, second))
+    settings = [(place, before.get(place), after.get(place)) for place in {**before, **after}]
+    return Comparison(
+        first=first.name,
+        second=second.name,
         summary=_summary(rows),
-        warnings=list(_warnings(first, second)),
-        settings=[(place, one, other) for place, one, other in pairs if one != other],
+        warnings=warnings,
+        settings=[(place, one, other) for place, one, other in settings if one != other],
         differences=rows,
     )
 
 
-def _rows(first: Finished, second: Finished) -> Iterator[Compared]:
-    """Yield each accuracy that is compared, and the average over the benchmarks.
+def _pairs(first: Verdicts, second: Verdicts) -> tuple[dict[str, Pair], list[str]]:
+    """Return the verdicts on the problems that both have, and a line for each benchmark without some."""
+    pairs: dict[str, Pair] = {}
+    left_out = []
+    for name in dict.fromkeys((*first, *second)):
+        ours, theirs = first.get(name, {}), second.get(name, {})
+        shared = [problem for problem in ours if problem in theirs]
+        for side, given in (("A", ours), ("B", theirs)):
+            if alone := len(given) - len(shared):
+                left_out.append(
+                    f"{name}: {alone} of {len(given)} problems are in {side} alone; left out"
+                )
+        if shared:
+            one, other = (np.stack([of[p] for p in shared], axis=1) for of in (ours, theirs))
+            pairs[name] = one, other
+    return pairs, left_out
 
-    Both studies are rows of one table, whose sizes are A and B, so that it resamples the same problems.
-    """
-    rng, study = np.random.default_rng(SEED), first.study
-    asked = study.run.benchmarks
-    shared = [name for name in asked if first.problems[name] == second.problems.get(name)]
-    averages = {name: [name] for name in shared} | ({AVERAGE: shared} if len(shared) > 1 else {})
-    there = {place[:3] for place in second.cells if shared}
-    for row in dict.fromkeys(place[:3] for place in first.cells if place[:3] in there):
-        cells = {
-            (label, "base", name): found.cells[*row, name]
-            for label, found in (("A", first), ("B", second))
-            for name in shared
-        }
-        run = study.run.model_copy(
-            update={"sizes": ["A", "B"], "methods": [], "benchmarks": shared}
+
+def _differences(row: Row, study: Study | None, pairs: Mapping[str, Pair]) -> Iterator[Compared]:
+    """Yield the difference on each benchmark, and on average where there are several."""
+    rng, (decoding, size, method) = np.random.default_rng(SEED), row
+    counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
+    draws: list[dict[str, Array]] = []
+    for side in (0, 1):
+        seeds = {n: seed_choices(n, rng) for n in {len(pair[side]) for pair in pairs.values()}}
+        draws.append(
+            {
+                name: bootstrap_means(pair[side], counts[name], seeds[len(pair[side])])
+                for name, pair in pairs.items()
+            }
         )
-        both = study.model_copy(update={"run": run})
-        intervals, draws = resampled(both, Scores(cells=cells), averages)
-        one, other = ("A", "base"), ("B", "base")
-        for name, part in averages.items():
-            ours, theirs = ([cells[*at, b].correct for b in part] for at in (one, other))
-            gaps = (draws[other][name] - draws[one][name]) / 100
-            found = paired_difference(theirs, ours, gaps, rng)
-            decoding, size, method = row
-            yield Compared(
-                decoding=decoding,
-                size=size,
-                method=method,
-                title=study.title(method),
-                benchmark=name,
-                first=intervals[one][name],
-                second=intervals[other][name],
-                difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
-                p_value=found.p_value,
-            )
+    parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
+    for name, of in parts.items():
+        values, drawn = [], []
+        for side in (0, 1):
+            mean = float(np.mean([average_at_n(pairs[one][side]) for one in of]))
+            drawn.append(np.mean([draws[side][one] for one in of], axis=0))
+            values.append(percent_interval(100 * mean, 100 * drawn[-1]))
+        found = paired_difference(
+            [pairs[one][1] for one in of], [pairs[one][0] for one in of], drawn[1] - drawn[0], rng
+        )
+        yield Compared(
+            decoding=decoding,
+            size=size,
+            method=method,
+            title=study.title(method) if study else "",
+            benchmark=name,
+            problems=sum(pairs[one][0].shape[1] for one in of),
+            first=values[0],
+            second=values[1],
+            difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
+            p_value=found.p_value,
+            detectable=100 * found.detectable,
+        )
 
 
 def _used(study: Study) -> dict[str, Any]:
@@ -221,14 +260,18 @@ def _used(study: Study) -> dict[str, Any]:
     return raw
 
 
-def _warnings(first: Finished, second: Finished) -> Iterator[str]:
+def _warnings(first: Side, second: Side) -> Iterator[str]:
     for key, one in first.made_with.items():
-        if one != (other := second.made_with[key]):
+        if one != (other := second.made_with.get(key, one)):
             yield f"made with different {key}: A {plain(str(one))}; B {plain(str(other))}"
-    for name in first.study.run.benchmarks:
-        if first.problems[name] != second.problems.get(name, first.problems[name]):
-            yield f"{name}: not compared, since the problems are not the same"
-    if 1 in (len(first.study.run.seeds), len(second.study.run.seeds)):
+    trainings = [
+        len(cell)
+        for side in (first, second)
+        for verdicts in side.verdicts.values()
+        for by_problem in verdicts.values()
+        for cell in by_problem.values()
+    ]
+    if 1 in trainings:
         yield "one training seed: differences are between checkpoints, not between methods or settings"
 
 
@@ -242,7 +285,9 @@ def _summary(rows: Sequence[Compared]) -> list[str]:
         "adjustment over all of them)."
     ]
     for row in [row for row in differ if row.benchmark == AVERAGE] or differ:
-        place = f"{row.size} {row.title}, {row.decoding}, {row.benchmark}"
+        place = ", ".join(
+            filter(None, (f"{row.size} {row.title}".strip(), row.decoding, row.benchmark))
+        )
         lines.append(f"{place}: {_points(row.difference)} points, p = {row.p_holm:.4f} (Holm)")
     return lines
 
@@ -251,23 +296,24 @@ def _points(value: Interval) -> str:
     return f"{value.value:+.2f} [{value.low:+.1f}, {value.high:+.1f}]"
 
 
-def print_comparison(found: StudyComparison, console: Console) -> None:
+def print_comparison(found: Comparison, console: Console) -> None:
     """Print the result in words, then warnings, a table per decoding and the settings that differ."""
     lines = [f"A = {found.first}", f"B = {found.second}", *found.summary]
     for line in [*lines, *(f"warning: {line}" for line in found.warnings)]:
         console.print(Text(visible(line)))
     for decoding, rows in groupby(found.differences, lambda row: row.decoding):
-        table = Table(box=None, title=Text(f"{visible(decoding)}: accuracy in %"))
-        for heading in ("Size", "Method", "Benchmark"):
+        table = Table(box=None, title=Text(visible(f"{decoding}: accuracy in %".lstrip(": "))))
+        for heading in ("Row", "Benchmark"):
             table.add_column(heading, overflow="fold")
         for heading in ("A", "B", "B - A [95 %]", "p (Holm)"):
             table.add_column(heading, justify="right", no_wrap=True)
         for row in rows:
-            texts = (Text(visible(text)) for text in (row.size, row.title, row.benchmark))
+            texts = (Text(plain(text)) for text in (f"{row.size} {row.title}", row.benchmark))
             values = (f"{row.first.value:.2f}", f"{row.second.value:.2f}")
             table.add_row(*texts, *values, _points(row.difference), f"{row.p_holm:.4f}")
         console.print(table)
-    console.print(Text(f"Settings that differ: {len(found.settings)}"))
+    if found.settings:
+        console.print(Text(f"Settings that differ: {len(found.settings)}"))
     for place, *both in found.settings:
         one, other = ("not set" if x is None else json.dumps(x, default=str) for x in both)
         console.print(Text(f"  {plain(place)}: A {plain(one)}, B {plain(other)}"))

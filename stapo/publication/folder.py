@@ -1,47 +1,40 @@
 """A results folder to verify: its study, its files, and the limits on reading them.
 
-`admit` first checks that each file is regular and not larger than the study allows. Only then may the
-functions that wrote the folder read it.
+A downloaded folder may hold links, devices and files of any size. `admit` first checks that each file is
+regular and not larger than the study allows. Only then may the functions that wrote the folder read it.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from stapo.files import read_json, read_jsonl
 from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
-from stapo.publication import untrusted
 from stapo.publication.manifest import WEIGHTS, Layout
-from stapo.records.interventions import SCHEMA as INTERVENTIONS
-from stapo.records.interventions import TOKENS as MAX_TOKENS
-from stapo.records.responses import AnsweredProblem, answered_problem
-from stapo.records.scores import SCHEMA as SCORES
-from stapo.records.tokens import SCHEMA as TOKENS
-from stapo.records.tokens import rows_per_step
+from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.stages import Job
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 
 FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
-LINES_BYTES, LINE_BYTES, MAX_LINES = 2**28, 2**25, 10**6
-"""Maximum sizes of a file of JSON lines: bytes, bytes of a line such as all responses to a problem, lines."""
-MAX_STEPS = 10**6
-ROW_BYTES = 4096
-"""Maximum average size of a row of a Parquet file, whose longest column is a text."""
-EMPTY_BYTES = 2**17
-"""Maximum size of a Parquet file without rows, and of what its columns unpack to."""
-READ = (
-    "provenance.json", "source.json", "config.json", "overlap.json", "prompts.json", "base.json",
-    "verifier.json",
-)  # fmt: skip
-"""Names of JSON files that are read, besides those of interventions; others are only checksummed."""
+LINES_BYTES = 2**28
+"""Maximum size of a file of JSON lines."""
+MAX_ROWS, UNPACKED_BYTES = 10**7, 2**30
+"""Maximum rows of a Parquet file without a specific limit, and what its columns may unpack to."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
+
+
+class RefusedError(ValueError):
+    """A file is not read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +54,21 @@ class Results:
     def runs(self) -> dict[TrainingRun, dict[str, Any]]:
         """Content of the `provenance.json` of each training."""
         return {
-            run: untrusted.read_json(self.folder / f"runs/{run}/provenance.json")
-            for run in self.study.runs()
+            run: read_json(self.folder / f"runs/{run}/provenance.json") for run in self.study.runs()
         }
 
-    def metrics(self, run: TrainingRun) -> Iterator[dict[str, Any]]:
-        """Yield the metrics records of a training."""
-        path = self.folder / f"runs/{run}/metrics.jsonl"
-        yield from untrusted.json_lines(path, LINE_BYTES, MAX_STEPS)
+    def metrics(self, run: TrainingRun) -> list[dict[str, Any]]:
+        """Return the metrics records of a training."""
+        return read_jsonl(self.folder / f"runs/{run}/metrics.jsonl")
 
     @cached_property
     def sums(self) -> dict[str, str]:
         """Path -> checksum in `SHA256SUMS`."""
-        text = untrusted.read_text(self.folder / SUMS, FILE_BYTES)
+        text = (self.folder / SUMS).read_text()
         lines = [line.partition("  ") for line in text.splitlines()]
         found = {path: stated for stated, _, path in lines}
         if len(found) < len(lines):
-            raise untrusted.RefusedError(f"{SUMS}: lists a file twice")
+            raise RefusedError(f"{SUMS}: lists a file twice")
         return found
 
     def digest_of(self, path: str) -> str | None:
@@ -97,18 +88,10 @@ class Results:
         """Return the responses of one cell, one item for each problem.
 
         Raises:
-            RefusedError: a line does not have the expected content.
+            DamagedFileError: a line does not have the expected content.
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        samples = self.study.benchmarks[benchmark].samples
-        found: list[AnsweredProblem] = []
-        lines = untrusted.json_lines(path, LINE_BYTES, self.study.problems(benchmark))
-        for number, record in enumerate(lines, 1):
-            try:
-                found.append(answered_problem(json.dumps(record), samples))
-            except ValueError as error:
-                raise untrusted.RefusedError(f"line {number}: {error}") from error
-        return found
+        return read_responses(path, samples=self.study.benchmarks[benchmark].samples)
 
     def place(self, path: str) -> Path:
         """Return a file of the folder, of a path from the working directory of the pipeline."""
@@ -127,9 +110,10 @@ def read_published_study(folder: Path) -> Study:
         StudyError: the directory is not a results folder.
     """
     try:
-        about = untrusted.read_json(folder / "provenance.json")
-        untrusted.read_text(folder / SUMS, FILE_BYTES)
-        return published_study(about["study"])
+        for name in ("provenance.json", SUMS):
+            if fault := _fault(folder / name):
+                raise RefusedError(f"{name}: {fault}")
+        return published_study(read_json(folder / "provenance.json")["study"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = (str(error).splitlines() or [""])[0] or repr(error)
         line = f"{folder}: no results folder with provenance.json and {SUMS} ({reason})"
@@ -168,50 +152,52 @@ def is_rendering(path: str) -> bool:
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
     """Return the visible files of a folder, and an error line for each file that must not be read."""
-    sizes: dict[str, int] = {}
+    found: dict[str, Path] = {}
     errors = []
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder).as_posix()
+        if file.is_dir() and not file.is_symlink():
+            continue
+        # Of weights, and of what does not belong to the study, at most checksums are computed.
+        is_read = layout.has(path) and file.suffix != WEIGHTS
+        fault = _fault(file, _limit(study, file) if is_read else inf)
+        if fault is None and is_read and file.suffix == ".parquet":
+            fault = _table_fault(study, file, path)
+        if fault:
+            errors.append(f"{path}: {fault}")
+        elif not is_hidden(Path(path)) and path != SUMS:
+            found[path] = file
+    return {} if errors else found, errors
+
+
+def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
+    """Return why a file must not be read, None for a regular one of no more bytes than the limit."""
+    status = file.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return "is a link"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file but a device, FIFO or socket"
+    return f"has {status.st_size} bytes, more than {limit}" if status.st_size > limit else None
+
+
+def _limit(study: Study, file: Path) -> int:
+    """Return the maximum size of a file that is read."""
+    if file.name == TOKENS_FILE:
+        return FILE_BYTES + study.training.token_records_mb * 10**6
+    return LINES_BYTES if file.suffix == ".jsonl" else FILE_BYTES
+
+
+def _table_fault(study: Study, file: Path, path: str) -> str | None:
+    """Return why a Parquet file must not be read: by its metadata, it unpacks to more than it may."""
+    most = MAX_ROWS
+    if path.startswith("scores/"):
+        most = study.problems(file.stem) * study.benchmarks[file.stem].samples
     try:
-        for path, status in untrusted.walk(folder):
-            if fault := untrusted.irregular(status):
-                errors.append(f"{path}: {fault}")
-            elif not is_hidden(Path(path)) and path != SUMS:
-                sizes[path] = status.st_size
-    except untrusted.RefusedError as error:
-        return {}, [str(error)]
-    # Of weights, only checksums are computed.
-    for path in sorted(path for path in sizes if layout.has(path) and not path.endswith(WEIGHTS)):
-        try:
-            if not _keeps_own_limits(study, folder / path, path) and sizes[path] > FILE_BYTES:
-                errors.append(f"{path}: has {sizes[path]} bytes, more than {FILE_BYTES}")
-        except (OSError, ValueError, LookupError) as error:
-            errors.append(f"{path}: {str(error) or repr(error)}")
-    return {} if errors else {path: folder / path for path in sorted(sizes)}, errors
-
-
-def _keeps_own_limits(study: Study, file: Path, path: str) -> bool:
-    """Return whether a file is of a kind with limits of its own, which it keeps.
-
-    Raises:
-        ValueError: it does not keep them.
-    """
-    kind, training = path.partition("/")[0], study.training
-    if file.suffix == ".jsonl":
-        untrusted.open_regular(file, LINES_BYTES).close()
-        for _ in untrusted.raw_lines(file, LINE_BYTES, MAX_LINES):
-            pass
-    elif kind == "scores":
-        _table(file, SCORES, study.problems(file.stem) * study.benchmarks[file.stem].samples)
-    elif kind == "interventions" and file.suffix == ".parquet":
-        _table(file, INTERVENTIONS, study.interventions.repetitions * MAX_TOKENS)
-    elif file.name == TOKENS_FILE:
-        rows = training.steps * rows_per_step(training.token_records_mb, training.steps)
-        _table(file, TOKENS, rows, EMPTY_BYTES + training.token_records_mb * 10**6)
-    elif file.name in READ or kind == "interventions":
-        untrusted.read_json(file)
-    else:
-        return False
-    return True
-
-
-def _table(file: Path, schema: pa.Schema, rows: int, limit: int = FILE_BYTES) -> None:
-    untrusted.read_parquet(file, schema, rows, limit, EMPTY_BYTES + rows * ROW_BYTES)
+        about = pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
+    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    if about.num_rows > most:
+        return f"has {about.num_rows} rows, at most {most} are expected"
+    more = f"unpacks to {unpacked} bytes, more than {UNPACKED_BYTES}"
+    return more if unpacked > UNPACKED_BYTES else None

@@ -6,8 +6,8 @@ from itertools import zip_longest
 from typing import Any
 
 from stapo.evaluation.task import rows_of
-from stapo.publication import untrusted
-from stapo.publication.folder import LINE_BYTES, MAX_LINES, Results
+from stapo.files import read_json, read_jsonl
+from stapo.publication.folder import Results
 from stapo.stages import jobs_of
 from stapo.stages.base import recorded
 from stapo.study import StudyError
@@ -20,7 +20,7 @@ ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overl
 
 def input_errors(results: Results) -> Iterator[str]:
     """Yield a line for each input of the trainings that contradicts the study."""
-    about = untrusted.read_json(results.folder / ABOUT)
+    about = read_json(results.folder / ABOUT)
     for name, expected in _wanted(results).items():
         if expected is not None and about[name] != expected:
             yield f"{ABOUT}: {name} {about[name]}, by the study {expected}"
@@ -43,7 +43,7 @@ def _prompt_errors(results: Results, about: Any) -> list[str]:
     """Return what is wrong with the prompts: their content, or what `data/prompts.json` says of them."""
     path, data = results.folder / PROMPTS, results.study.data
     if isinstance(data, TinyData):
-        records = untrusted.json_lines(path, LINE_BYTES, MAX_LINES)
+        records = read_jsonl(path)
         for number, (found, made) in enumerate(zip_longest(records, tiny_prompts(data)), 1):
             if found != made:
                 return [f"{PROMPTS}: line {number}: not the prompt that the study's data give"]
@@ -72,7 +72,7 @@ def _overlap_errors(results: Results) -> list[str]:
         found = check_overlap(results.folder / PROMPTS, questions, published)
     except StudyError as error:
         return [line.rpartition("/")[2] for line in error.errors]
-    if untrusted.read_json(results.folder / OVERLAP) != found:
+    if read_json(results.folder / OVERLAP) != found:
         common = json.dumps(found)[:200]
         return [f"{OVERLAP}: not what prompts and benchmarks have in common: {common}"]
     return []
@@ -86,7 +86,7 @@ def model_errors(results: Results) -> Iterator[str]:
             yield f"{job.outputs[0]}: not the study's model"
     asked: dict[str, Any] = {size: study.models[size] for size in study.run.sizes}
     asked["verifier"] = study.evaluation.verifier
-    stated = untrusted.read_json(results.folder / "provenance.json")["models"]
+    stated = read_json(results.folder / "provenance.json")["models"]
     for name, model in asked.items():
         source = stated.get(name, {})
         found = (source.get("hub"), source.get("revision"))

@@ -26,15 +26,8 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
 RUN_FIELDS = {
-    "base",
-    "outputs",
-    "config",
-    "fingerprint",
-    "prompts",
-    "seconds",
-    "gpu_seconds",
-    "joules",
-}
+    "base", "outputs", "config", "fingerprint", "prompts", "seconds", "gpu_seconds", "joules",
+}  # fmt: skip
 """What is read of a training's provenance."""
 
 

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from stapo.evaluation.engines import gumbel_noise
-from stapo.evaluation.sampling import sample_seed
+from stapo.evaluation.engines import SeededSampling, gumbel_noise
+from stapo.evaluation.sampling import Sampling, sample_seed
 from stapo.evaluation.scores import engines_of
 from stapo.models.arithmetic import VOCABULARY
 from stapo.models.shapes import shape_of
-from stapo.publication.folder import Results
+from stapo.publication.folder import RefusedError, Results
 from stapo.publication.manifest import WEIGHTS, place_of
-from stapo.publication.untrusted import RefusedError
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding
@@ -33,7 +31,7 @@ CLOSE = 1e-3
 GPUS = ("NVIDIA", "AMD Instinct", "Tesla", "GeForce")
 """In the label of an engine; on a GPU, rounding in bfloat16 decides between close scores."""
 NUCLEUS = 1e-4
-"""Tolerance of top-k and top-p for rounding."""
+"""Tolerance of top-p for rounding."""
 ROWS = 64
 """Number of responses in one pass."""
 SHOWN_SHARE = 0.8
@@ -95,11 +93,7 @@ def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
 
 
 def _load(results: Results, checkpoint: Checkpoint) -> Any:
-    """Return the model of a checkpoint with its weights.
-
-    Raises:
-        RefusedError: the weights are not those of such a model.
-    """
+    """Return the model of a checkpoint with its weights; an error of torch if they are of another."""
     from stapo.models.tiny import build_model
 
     settings = results.study.models[checkpoint.size]
@@ -107,17 +101,12 @@ def _load(results: Results, checkpoint: Checkpoint) -> Any:
     with torch.random.fork_rng(devices=[]):
         model = build_model(settings)
     tensors: dict[str, Tensor] = {}
-    try:
-        for path in (results.folder / place_of(results.study, checkpoint)).glob(f"*{WEIGHTS}"):
-            if path.stat().st_size > 8 * shape_of(settings).parameters + 2**20:
-                raise RefusedError("larger than the study's model")
-            tensors |= load_file(path)
-        # With tied embeddings, the weights of the last layer may be left out.
-        model.load_state_dict(tensors, strict=False)
-        if missing := dict(model.named_parameters()).keys() - tensors.keys():
-            raise RefusedError(f"no {min(missing)}")
-    except (SafetensorError, RuntimeError, RefusedError) as error:
-        raise RefusedError(f"{checkpoint}: weights: {str(error).splitlines()[0][:200]}") from error
+    for path in (results.folder / place_of(results.study, checkpoint)).glob(f"*{WEIGHTS}"):
+        tensors |= load_file(path)
+    # With tied embeddings, the weights of the last layer may be left out.
+    model.load_state_dict(tensors, strict=False)
+    if missing := dict(model.named_parameters()).keys() - tensors.keys():
+        raise RefusedError(f"{checkpoint}: weights: no {min(missing)}")
     return model.eval()
 
 
@@ -181,35 +170,18 @@ def _passed(model: Any, samples: Sequence[Sample]) -> Iterator[tuple[Tensor, Sam
 
 def _distance(logits: Tensor, sample: Sample, decoding: Decoding, ends: Sequence[int]) -> float:
     """Return the largest distance of a token's score from the largest score of its position."""
-    scores = logits / decoding.temperature
-    kept, sure = _nucleus(scores, decoding)
-    # The noise of `SeededSampling`, with the same values at every position.
-    drawn = torch.rand(scores.shape, generator=torch.Generator().manual_seed(sample.seed))
-    noisy = scores + gumbel_noise(drawn)
-    best = noisy.masked_fill(~sure, -torch.inf).max(dim=1).values
-    noisy = noisy.masked_fill(~kept, -torch.inf)
-    own = noisy.gather(1, torch.tensor(sample.response, dtype=torch.long).unsqueeze(1)).squeeze(1)
+    wide, narrow = (_sampled(logits, sample, decoding, by) for by in (NUCLEUS, -NUCLEUS))
+    own = wide.gather(1, torch.tensor(sample.response, dtype=torch.long).unsqueeze(1)).squeeze(1)
     if sample.response[-1:] == [END]:
-        own[-1] = noisy[-1, ends].max()  # The text does not contain which end token was drawn.
-    return float((best - own).clamp(min=0.0).max())
+        own[-1] = wide[-1, ends].max()  # The text does not contain which end token was drawn.
+    return float((narrow.max(dim=1).values - own).clamp(min=0.0).max())
 
 
-def _nucleus(scores: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor]:
-    """Return two (T, V) bool masks of tokens that top-k and top-p allow: possibly, and certainly.
-
-    Tokens so close to the border of top-k or top-p that rounding decides are only in the first.
-    """
-    kept = torch.ones_like(scores, dtype=torch.bool)
-    sure = kept.clone()
-    if decoding.top_k:
-        limit = scores.topk(min(decoding.top_k, scores.shape[1])).values[:, -1:]
-        kept, sure = scores >= limit - NUCLEUS, scores >= limit + NUCLEUS
-        scores = scores.masked_fill(scores < limit, -torch.inf)
-    if decoding.top_p < 1:
-        ordered, order = scores.sort(descending=True)
-        shares = ordered.softmax(dim=1)
-        before, back = shares.cumsum(dim=1) - shares, order.argsort(dim=1)
-        kept &= (before <= decoding.top_p + NUCLEUS).gather(1, back)
-        sure &= (before < decoding.top_p - NUCLEUS).gather(1, back)
-    # The most probable token is always allowed.
-    return kept, sure | (scores == scores.max(dim=1, keepdim=True).values)
+def _sampled(logits: Tensor, sample: Sample, decoding: Decoding, more: float) -> Tensor:
+    """Return the scores of the engine, with its noise, where top-p is larger by `more`."""
+    top_p = min(decoding.top_p + more, 1.0) if decoding.top_p < 1 else 1.0
+    sampling = Sampling(decoding.temperature, top_p, decoding.top_k, 0, ())
+    scores = SeededSampling([], sampling).warpers(None, logits)
+    drawn = torch.rand(scores.shape, generator=torch.Generator().manual_seed(sample.seed))
+    noisy: Tensor = scores + gumbel_noise(drawn)
+    return noisy

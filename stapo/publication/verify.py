@@ -10,32 +10,33 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from safetensors import SafetensorError
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.exhibits import figure_names, table_names
-from stapo.provenance import SUMS
-from stapo.publication import untrusted
+from stapo.files import read_json
+from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
 from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
-from stapo.publication.redraw import drawn_errors
 from stapo.publication.resample import is_drawn_again, response_errors
-from stapo.publication.rescore import identity_errors, score_errors
+from stapo.publication.rescore import drawn_errors, identity_errors, score_errors
 from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
-from stapo.text import visible
+from stapo.text import shorten, visible
 
 Errors = Iterator[str]
 
 UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, StudyError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
+    SafetensorError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment", "study")
@@ -59,62 +60,45 @@ SUMMARY = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One result of the verification of a folder."""
-
-    level: Literal["ok", "error", "note", "sums"]
-    """sums: `what` is the checksum of SHA256SUMS itself."""
-    what: str
-    errors: list[str] = field(default_factory=list)
-
-
 def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies, and say one line for each finding; return whether all holds.
+    """Check a results folder, wherever it lies, and say what is found; return whether all holds.
 
     Raises:
         StudyError: it is no results folder.
     """
-    right = True
-    for found in findings(folder):
-        right = right and found.level != "error"
-        sums = found.level == "sums"
-        say(f"{SUMS} itself: {found.what}" if sums else f"{found.level:8} {found.what}")
-        for line in found.errors[:SHOWN]:
-            say(f"           {line}")
-        if len(found.errors) > SHOWN:
-            say(f"           and {len(found.errors) - SHOWN} more")
-    return right
+    return not verify_document(folder, say)["failed"]
 
 
-def verify_document(folder: Path) -> dict[str, Any]:
-    """Return the document of `stapo verify --json`; raises as `verify`."""
-    found = list(findings(folder))
-    return {
-        "folder": str(folder),
-        "failed": any(one.level == "error" for one in found),
-        "checks": [asdict(one) for one in found if one.level in ("ok", "error")],
-        "notes": [one.what for one in found if one.level == "note"],
-        "sha256": next((one.what for one in found if one.level == "sums"), None),
-    }
-
-
-def findings(folder: Path) -> Iterator[Finding]:
-    """Check a results folder; yield the result of each check, then notes and its checksum."""
-
-    def shown(line: str) -> str:
-        return visible(line[:MAX_LINE]) + ("..." if len(line) > MAX_LINE else "")
-
+def verify_document(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Return the document of `stapo verify --json`, and say its lines one by one; raises as `verify`."""
+    checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
-            errors = [shown(line) for line in refused or guarded(check, results)]
-            yield Finding("error" if errors else "ok", what, errors)
+            errors = [*map(_shown, refused or guarded(check, results))]
+            checks.append({"level": "error" if errors else "ok", "what": what, "errors": errors})
+            say(f"{checks[-1]['level']:8} {what}")
+            for line in errors[:SHOWN]:
+                say(f"           {line}")
+            if len(errors) > SHOWN:
+                say(f"           and {len(errors) - SHOWN} more")
             if refused:
-                yield Finding("note", "nothing of the folder was read beyond this")
-                return
-        for note in [*guarded(_notes, results), LIMITS]:
-            yield Finding("note", shown(note))
-        yield Finding("sums", untrusted.sha256(folder / SUMS))
+                break
+        notes = ["nothing of the folder was read beyond this"]
+        if not refused:
+            notes = [*map(_shown, guarded(_notes, results)), LIMITS]
+        sums = None if refused else file_sha256(folder / SUMS)
+    for note in notes:
+        say(f"note     {note}")
+    if sums:
+        say(f"{SUMS} itself: {sums}")
+    failed = any(one["errors"] for one in checks)
+    return {
+        "folder": str(folder), "failed": failed, "checks": checks, "notes": notes, "sha256": sums,
+    }  # fmt: skip
+
+
+def _shown(line: str) -> str:
+    return visible(shorten(line, MAX_LINE))
 
 
 @contextmanager
@@ -133,7 +117,7 @@ def opened(folder: Path) -> Iterator[tuple[Results, list[str]]]:
         (root / paths.RESULTS.format(study=study.name)).symlink_to(folder.resolve())
         files, refused = admit(study, folder.resolve(), belongs)
         # Weights are asked for more than once, and may be terabytes.
-        digest = cache(untrusted.sha256)
+        digest = cache(file_sha256)
         yield Results(study, root, folder.resolve(), belongs, files, digest), refused
 
 
@@ -180,7 +164,7 @@ def unknown_exhibits(results: Results) -> list[str]:
 def provenance_errors(results: Results) -> Errors:
     """Yield what the study says of its trainings that they do not."""
     path = results.root / paths.PROVENANCE.format(study=results.study.name)
-    stated, found = untrusted.read_json(path), about_study(results.study, results.root)
+    stated, found = read_json(path), about_study(results.study, results.root)
     if results.is_summary:
         found["models"] = stated["models"]  # What models say of themselves was left out.
     for key in sorted((stated.keys() | found.keys()) - {*UNREPEATED}):
@@ -250,15 +234,12 @@ def _notes(results: Results) -> Errors:
 
 def _unlike_code(results: Results) -> Errors:
     """Yield that trainings and scores were made by several commits, or by code that is in none."""
-    made = {"training": [run["environment"] for run in results.runs.values()], "score": []}
+    made = [run["environment"] for run in results.runs.values()]
     for job in () if results.is_summary else jobs_of(results.study).all("score"):
-        made["score"].append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
-    commits: Counter[str] = Counter()
-    for what, records in made.items():
-        if dirty := sum(one.get("dirty") is not False for one in records):
-            of = f"{dirty} of {len(records)} {what}s"
-            yield f"{of} were made with uncommitted changes, or do not say (dirty)"
-        commits.update(f"{str(one.get('commit'))[:12]} ({what}s)" for one in records)
-    if len({name.split()[0] for name in commits}) > 1:
-        each = ", ".join(f"{number} by {name}" for name, number in commits.items())
-        yield f"made by several commits: {each}"
+        made.append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
+    if dirty := sum(one.get("dirty") is not False for one in made):
+        of = f"{dirty} of {len(made)} trainings and scores"
+        yield f"{of} were made with uncommitted changes, or do not say (dirty)"
+    commits = Counter(str(one.get("commit"))[:12] for one in made)
+    if len(commits) > 1:
+        yield f"made by several commits: {', '.join(commits)}"

@@ -129,18 +129,11 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
 
 def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
-    """Print what may not fit into memory.
-
-    Raises:
-        StudyError: the GPUs cannot train a size as the study says.
-    """
-    from stapo.operations.costs import training_warnings
+    """Raise a `StudyError` if the GPUs cannot train a size as the study says."""
     from stapo.training.launch import training_errors
 
     if errors := training_errors(study, size, gpus, nodes):
         raise StudyError(errors)
-    for line in training_warnings(study, size, gpus):
-        print(f"warning: {line}", file=sys.stderr)
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:

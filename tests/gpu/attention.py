@@ -1,4 +1,4 @@
-"""Packed and padded passes on a GPU: time, share of the peak FLOP/s, memory against `stapo plan`."""
+"""Packed and padded passes on a GPU: time, share of the peak FLOP/s, memory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
-from stapo.operations.costs import DATA_SHEETS, memory_per_gpu
-from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.operations.costs import DATA_SHEETS
 from stapo.training.attention import PACKED
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 
@@ -71,18 +70,6 @@ def peak_flops(name: str) -> float:
     return next((sheet.flops for sheet in known), 0.0)
 
 
-def planned(shape: Shape, lengths: list[int]) -> float:
-    """Return what `stapo plan` estimates of a packed pass on one GPU, without Adam's moments, in GB."""
-    tokens = sum(lengths) + len(lengths)
-    training = TrainingSettings(
-        steps=1, prompts_per_batch=1, group_size=2, prompts_per_mini_batch=1, learning_rate=1e-6,
-        micro_batch_tokens=tokens, max_prompt_tokens=1, max_response_tokens=1,
-    )  # fmt: skip
-    parts = memory_per_gpu(shape, training, EngineSettings(), 1, 80e9, kl=False)["update"]
-    held = ("parameters", "gradients", "layer inputs", "pass")
-    return sum(parts[name] for name in held) / 1e9
-
-
 def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
     """Add time, share of the peak and memory of both kinds of passes, and whether they agree."""
     model = model_of(shape, page.device)
@@ -101,7 +88,6 @@ def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
                 "seconds": seconds,
                 "share of peak": flops / seconds / peak if peak else "unknown",
                 "peak GB": memory,
-                "stapo plan GB": planned(shape, lengths) if kind == "packed" else "",
                 "packed - padded, nats": apart,
             }
             page.add("Forward and backward pass", **measured)

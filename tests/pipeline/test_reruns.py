@@ -1,21 +1,15 @@
-"""An edit reruns what it concerns and nothing else; a failure never leaves old numbers standing."""
+"""An edit reruns what it concerns and nothing else."""
 
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from world import STATES, World, counted
 
-from stapo import paths
 from stapo.operations.status import outdated_lines, progress
 from stapo.repository import ROOT
-from stapo.stages import jobs_of
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -69,13 +63,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
 def edited(whole: World) -> World:
     """The finished study, whose file is edited for dry runs."""
     return World(whole.path, WHOLE, stub=True)
-
-
-@pytest.fixture
-def copied(whole: World, tmp_path: Path) -> World:
-    """A copy of the finished study, to be run again."""
-    shutil.copytree(whole.path, tmp_path / "copy")
-    return World(tmp_path / "copy", WHOLE, stub=True)
 
 
 @pytest.mark.parametrize(
@@ -171,45 +158,10 @@ def test_a_job_on_a_cluster_has_the_study_that_it_was_made_for(edited):
     assert f"run train tiny/justrl/seed0 --study {named} " in said, said
 
 
-def test_a_failed_training_never_leaves_old_numbers_standing(copied):
-    copied.change({"methods": {"mine": {"selection_args": {"quantile": 0.9}}}})
-    copied.write()
-    (copied.path / "FAIL").write_text("train")
-    code, said = copied.snakemake()
-    assert code != 0
-    assert "study: not finished" in said
-    # The trap: Snakemake now believes that the training has its new parameters.
-    assert copied.jobs().keys() >= {"train", "table_t1_0_p1_0", "report"}
-    (copied.path / "FAIL").unlink()
-    copied.run("table_t1_0_p1_0")
-    assert copied.jobs("table_t1_0_p1_0") == {}
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_the_same_command_continues_after_a_signal(copied, sent):
-    copied.change({"training": {"learning_rate": 1e-4}})
-    (job,) = jobs_of(copied.parsed()).select("train", "tiny/justrl/seed0")
-    work = copied.path / paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
-    metrics = job.outputs[0]
-    running, deadline = copied.start(metrics), time.monotonic() + 120
-    while not (work / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(running.pid, sent)
-    assert running.wait(120) != 0
-    assert not (copied.path / metrics).exists()
-    if sent == signal.SIGINT:
-        assert "study: the same command continues" in copied.log.read_text()
-    told = "study: made what was asked for; what is left: stapo status study.yaml"
-    assert told in copied.run(metrics)
-    assert (copied.path / metrics).exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "snakemake --configfile workflows/studies/smoke.yaml"),
-        (["--configfile", "workflows/studies/smoke.yaml", "-n", "--workflow-profile", "smokee"],
-         "study: --workflow-profile: no such profile: smokee"),
         (["--configfile", "workflows/studies/smoke.yaml", "-n", "--config", "run={seeds: [3, '3']}"],
          "study: run.seeds: '3' is listed twice; remove one (--config)"),
     ],

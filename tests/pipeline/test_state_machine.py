@@ -1,7 +1,7 @@
 """Whatever is changed, taken back, stopped, killed or fails: one more run gives what a fresh directory gives.
 
 Random sequences over a reduced study with stages of milliseconds (`stub`); Snakemake, the rules, locks and
-publishing are the real ones. Before the last run `status` and `plan` must have said what is left.
+publishing are the real ones. Before the last run `status` must have said what is left.
 STAPO_SEQUENCES sets how many sequences; each depends on its number alone, and on when a signal arrives.
 """
 
@@ -19,7 +19,6 @@ from rich.console import Console
 from world import STATES, World
 
 from stapo import paths
-from stapo.operations.plan import machine, plan
 from stapo.operations.status import print_status, progress
 from stapo.stages import jobs_of
 from stapo.study import Study
@@ -100,7 +99,7 @@ def happen(world: Changing, kind: str, rng: random.Random) -> str:
 
 
 def check_what_is_said(world: Changing) -> None:
-    """Hold `status` and `plan` against the jobs that Snakemake announces."""
+    """Hold `status` against the jobs that Snakemake announces."""
     study = world.now()
     jobs = set(world.jobs())
     found, stream = progress(study, world.path), io.StringIO()
@@ -111,10 +110,6 @@ def check_what_is_said(world: Changing) -> None:
     assert "train" not in left or "train" in jobs, said
     answered = {"generate", "generate_curve", "score", "score_curve"}
     assert not left & {"generate", "score"} or jobs & answered, said
-    rows = plan(study, machine(study), found)
-    for row in (row for row in rows if row.stage in ("train", "score")):
-        # A training of which all steps are done has only its publishing left, which costs nothing.
-        assert row.stage in left or row.done == row.jobs, said
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3ForCausalLM
 
-from stapo.evaluation import engines
 from stapo.evaluation.engines import SeededSampling
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.sampling import Prompter, Sampling, sample_seed
+from stapo.evaluation.sampling import Sampling, sample_seed
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums
@@ -49,16 +48,7 @@ def answer(model: Path, root: Path, samples: int = 2, names=("chain-2",), **chan
     return generate(model, {"of": "test"}, DECODING, evaluation, benchmarks, root / "work")
 
 
-def test_seeds_belong_to_row_and_sample():
-    seeds = {
-        sample_seed(salt, question, gold, sample)
-        for salt in (0, 1)
-        for question in ("a", "b")
-        for gold in ("1", "2")
-        for sample in range(32)
-    }
-    assert len(seeds) == 2 * 2 * 2 * 32
-    assert all(0 <= seed < 2**63 for seed in seeds)
+def test_a_seed_belongs_to_row_and_sample():
     # Written down: another number would redraw every published sample.
     assert sample_seed(1234, "What is 1+1?", "2", 0) == 6536136214537664170
 
@@ -214,11 +204,3 @@ def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
     answer(changed, tmp_path / "b")
     a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
     assert a == b
-
-
-def test_a_response_ends_before_its_end_token_or_is_cut_off(model):
-    prompter = Prompter(model, [])
-    (end,) = prompter.eos_token_ids
-    sampling = prompter.sampling(DECODING, EVALUATION.model_copy(update={"max_response_tokens": 6}))
-    found = [engines._cut(prompter.tokenizer, ids, sampling) for ids in ([7, end, 8], [7, 8])]
-    assert [(one.num_tokens, one.truncated) for one in found] == [(2, False), (2, True)]

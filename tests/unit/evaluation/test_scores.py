@@ -48,11 +48,10 @@ def test_a_few_failures_of_the_grader_warn_and_many_refuse_the_score(tmp_path, m
     failed, right = grading.Grade("timeout", "7"), grading.Grade("correct", "7")
     monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [failed] * 2 + [right] * 38)
     assert score(completions, {}, tmp_path / "few") == 0.95
-    assert "of 40 responses, 2 reached the grader's time limit" in capsys.readouterr().err
+    assert "on 2 of 40 answers; they count as wrong" in capsys.readouterr().err
     crash = grading.Grade("crash", "7")
     monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [crash] * 3 + [right] * 37)
-    about = r"of 40 responses, .* 3 its memory limit.* more than 5%"
-    with pytest.raises(RuntimeError, match=about):
+    with pytest.raises(RuntimeError, match="on 3 of 40 answers, more than 5%"):
         score(completions, {}, tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

@@ -5,8 +5,6 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from lm_eval.tasks import TaskManager
@@ -72,30 +70,29 @@ def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
 
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
-LAYOUTS: dict[str, Any] = {
-    "Some-Set.parquet": lambda q, a: {
+LAYOUTS: list[Any] = [
+    lambda q, a: {
         "prompt": [{"content": q, "role": "user"}],
         "reward_model": {"ground_truth": a, "style": "rule"},
     },
-    "SomeSet.parquet": lambda q, a: {"question": q, "final_answer": [a], "answer": None},
-    "some-set.jsonl": lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
-    "someset.jsonl": lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}"},
-    "someone/some-set/a/0.parquet": lambda q, a: {"question": f" {q}\n", "answer": a},
-}
+    lambda q, a: {"question": q, "final_answer": [a], "answer": None},
+    lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
+    lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}"},
+    lambda q, a: {"question": f" {q}\n", "answer": a},
+]
 """Of the JustRL authors, OlympiadBench, MATH-500, AIME24 and AMC23."""
 SOURCE = {"hub": "someone/Some-Set", "revision": "main", "split": "test", "names": ["SomeSet"]}
 SOURCE |= {"rows": 2, "sha256": checksum(ROWS)}
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_every_layout_and_place_gives_the_same_rows(tmp_path, monkeypatch, name):
-    rows = [LAYOUTS[name](row["question"], row["answer"]) for row in ROWS]
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
+    rows = [layout(row["question"], row["answer"]) for row in ROWS]
+    write_rows(tmp_path / "SomeSet.jsonl", rows)
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     assert benchmark_rows(SOURCE) == ROWS
 
@@ -110,10 +107,10 @@ def test_from_the_hub_with_its_revision(monkeypatch):
 
 def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet.*someone/Some-Set"):
+    with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet"):
         benchmark_rows(SOURCE)
     spaced = [{"question": "What  is 1 +\n1?", "answer": "2"}, ROWS[1]]
-    (tmp_path / "someset.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spaced))
+    write_rows(tmp_path / "SomeSet.jsonl", spaced)
     assert len(benchmark_rows(SOURCE)) == 2  # White space is not in the checksum.
     with pytest.raises(ValueError, match="expected 3 rows, found 2"):
         benchmark_rows({**SOURCE, "rows": 3})

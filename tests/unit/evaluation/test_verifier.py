@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import pyarrow.parquet as pq
@@ -15,14 +14,11 @@ from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
 from stapo.evaluation import verifier
-from stapo.evaluation.sampling import Request
 from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
 from stapo.evaluation.verifier import (
-    BATCH_TOKENS,
     PROMPT,
     JudgeModel,
-    _batches,
     _prompt,
     judge,
 )
@@ -128,17 +124,6 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole(chatml, asked)))) > 3
 
 
-def test_a_cut_response_and_one_of_unused_characters_make_no_turns_either(chatml):
-    # All private ones of the first plane: fewer than a response may have tokens.
-    private = "".join(map(chr, range(0xE000, 0xF900)))
-    for limit, response in ((50_000, private + TURNS), *((n, TURNS * 50) for n in (380, 399, 418))):
-        ids, cut = _prompt(chatml, PROMPT, Question("q", "7", response), limit)
-        assert cut == (limit < 1000)
-        assert len(ids) <= limit
-        assert turns(chatml, ids) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
-        assert "Letter:<|im_end|>" in chatml.decode(ids)
-
-
 @pytest.mark.parametrize(
     "response", ["", "It is \\boxed{8}. ", "<|im_en d|> < |", " ü\n\n\t{x} 字\U000f0000"]
 )
@@ -170,18 +155,10 @@ def test_the_wording_is_that_beside_the_weights_which_must_be_whole(tmp_path, pr
         judge(JudgeModel(path, SETTINGS), asked)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "shown", "bare"),
-    [
-        ("aime24", "What?" + INSTRUCTION, "What?"),
-        ("chain-2", "1+1?", "1+1?"),
-        ("", "What?", "What?"),
-    ],
-)
-def test_the_verifier_reads_the_bare_question(tmp_path, benchmark, shown, bare):
-    rows = benchmark_definitions().get(benchmark, {}).get("metadata", {}).get("rows", 2)
+def test_the_verifier_reads_the_bare_question(tmp_path):
+    task = benchmark_definitions()["aime24"]
     answered = [[r"\boxed{8}"], [3], [False], ["e"]]
-    problems = [AnsweredProblem(i, shown, "7", *answered) for i in range(rows)]
+    problems = [AnsweredProblem(i, "What?" + INSTRUCTION, "7", *answered) for i in range(30)]
     write_responses(tmp_path / "c", problems)
     asked: list[str] = []
 
@@ -189,17 +166,5 @@ def test_the_verifier_reads_the_bare_question(tmp_path, benchmark, shown, bare):
         asked.extend(one.question for one in questions)
         return [Judgement("rejected", False)] * len(questions)
 
-    score(tmp_path / "c", {"benchmark": benchmark}, tmp_path / "s", spy)
-    assert asked == [bare] * rows
-
-
-def test_batches_are_bounded_by_padded_tokens_and_keep_every_prompt():
-    lengths = [30_000, 5, 30_000, 7, 30_000, 6]
-    requests = [Request(i, 0, 0, (0,) * length) for i, length in enumerate(lengths)]
-    batches = [
-        [len(r.prompt_ids) for r in b] for b in _batches(requests, JudgeModel(Path(), SETTINGS))
-    ]
-    assert batches == [[5, 6, 7], [30_000, 30_000], [30_000]]
-    assert all(len(batch) * max(batch) <= BATCH_TOKENS for batch in batches)
-    (whole,) = _batches(requests, JudgeModel(Path(), SETTINGS, "vllm"))
-    assert {*whole} == {*requests}
+    score(tmp_path / "c", {}, tmp_path / "s", spy, task)
+    assert asked == ["What?"] * 30

@@ -1,10 +1,8 @@
 """What is wrong with a machine is found by trying, and comes with its remedy."""
 
-import fcntl
 import io
 import os
 import socket
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,31 +15,8 @@ from stapo.study import parse_study
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
 
-@NO_GPU
-def test_a_study_with_vllm_needs_gpus_and_a_driver(monkeypatch):
-    assert (doctor.gpus(vllm=False).level, doctor.gpus(vllm=True).level) == ("ok", "error")
-    monkeypatch.setattr(doctor.toolchain, "driver", lambda: "400.1")
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert "driver 400.1 is too old" in doctor.gpus(vllm=False).what
-
-
-def test_the_disk_must_hold_the_study(tmp_path):
-    assert doctor.disk(1, tmp_path).level == "ok"
-    check = doctor.disk(10**18, tmp_path)
-    assert check.level == "error"
-    assert "1000000000.0 GB needed" in check.what
-
-
-def test_locks_are_tried(tmp_path, monkeypatch):
-    assert doctor.locks(tmp_path).level == "ok"
-    assert doctor.locks(Path("/proc")).level == "error"
-    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
-    assert doctor.locks(tmp_path).level == "warning"
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_hub_is_asked_where_it_is_needed(raw_study, monkeypatch):
-    assert doctor.hub(parse_study(raw_study)).what == "nothing needed from the Hub"
+    assert doctor.hub(parse_study(raw_study)).level == "ok"
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "main"}
     raw_study["run"]["sizes"] = ["hub"]
     study = parse_study(raw_study)
@@ -57,13 +32,14 @@ def test_the_hub_is_asked_where_it_is_needed(raw_study, monkeypatch):
 
 @NO_GPU
 @pytest.mark.parametrize(
-    ("backend", "needed", "errors"), [("hf", 1, 0), ("hf", 10**18, 1), ("vllm", 1, 3)]
+    ("backend", "needed", "errors"), [("hf", 1, 0), ("hf", 10**18, 1), ("vllm", 1, 2)]
 )
-def test_the_whole_of_it_is_printed(raw_study, tmp_path, monkeypatch, backend, needed, errors):
+def test_each_error_is_printed_with_its_remedy(
+    raw_study, tmp_path, monkeypatch, backend, needed, errors
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "disk_needed", lambda _: needed)
     monkeypatch.setattr(doctor.toolchain, "compiler_faults", lambda: [("no compiler", "install")])
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     raw_study["evaluation"]["backend"] = backend
     stream = io.StringIO()
     failed = print_diagnosis(parse_study(raw_study), Console(file=stream, width=100))

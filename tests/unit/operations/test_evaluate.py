@@ -9,7 +9,6 @@ import yaml
 
 from stapo.models.tiny import build_tiny
 from stapo.operations.evaluate import evaluate
-from stapo.provenance import write_sums
 from stapo.study import StudyError, read_study
 from stapo.study.sources import TinyModel
 
@@ -43,7 +42,8 @@ def test_checkpoints_and_a_study_in_one_table(built):
     shutil.copytree(built[1], "results/mine/models/tiny/base")
     shutil.copytree(built[2], "results/mine/runs/tiny/stapo/seed0/model")
     shutil.copytree(built[3], "my model")
-    file, table, *_, values = asked("results/mine", "other=my model", name="all")
+    mine = "results/mine/models/tiny/base", "results/mine/runs/tiny/stapo/seed0/model"
+    file, table, *_, values = asked(*mine, "other=my model", name="all")
     sizes = ["mine-tiny-base", "mine-tiny-stapo-seed0", "other"]
     assert yaml.safe_load(file.read_text())["run"]["sizes"] == sizes
     found = pq.read_table(values).to_pylist()
@@ -57,7 +57,7 @@ def test_checkpoints_and_a_study_in_one_table(built):
     before, answers = table.read_bytes(), stores()
     assert len(answers) == 3
 
-    asked("results/mine", "other=my model", name="all")
+    asked(*mine, "other=my model", name="all")
     # Under another label, and beside others, nothing is generated again either.
     asked("mine=my model", name="one")
     assert (stores(), table.read_bytes()) == (answers, before)
@@ -70,21 +70,16 @@ def test_checkpoints_and_a_study_in_one_table(built):
     assert asked("my model", samples=5)[0] != first
 
 
-def test_every_error_is_said_before_anything_is_done(built, monkeypatch):
-    for name in ("damaged", "bare", "same"):
+def test_every_error_is_said_before_anything_is_done(built):
+    for name in ("bare", "same"):
         shutil.copytree(built[1], name)
-    write_sums(Path("damaged"))
-    Path("damaged/generation_config.json").write_text("{}")
     Path("bare/config.json").unlink()
-    monkeypatch.setattr("stapo.operations.evaluate.find_spec", lambda name: None)
-    models = ["nothing", "damaged", "bare", "same", "same/"]
+    models = ["nothing", "bare", "same", "same/"]
     with pytest.raises(StudyError) as said:
-        evaluate(models, ["chain-9"], ["hot"], {**SECTION, "backend": "vllm", "seed": -1}, 0, "a b")
+        evaluate(models, ["chain-9"], ["hot"], {**SECTION, "seed": -1}, 0, "a b")
     starts = [
         "nothing: neither a directory nor a Hub model",
         "same: the name of 2 checkpoints",
-        "damaged/generation_config.json: missing, truncated or corrupt",
-        "--backend vllm: vLLM is not installed",
         "name: expected letters",
         "evaluation.seed: Input should be greater",
         "run.decodings: unknown name 'hot'",

@@ -9,21 +9,14 @@ Known trainings, all of 256 prompts x 8 responses per rollout and four updates, 
 """
 
 import io
-import json
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from stapo.files import write_json
 from stapo.methods import METHODS
-from stapo.models.shapes import SHAPES
 from stapo.operations.costs import (
     DEVICES,
-    decode_seconds,
     further_passes,
-    memory_per_gpu,
-    memory_warnings,
     step_seconds,
 )
 from stapo.operations.plan import (
@@ -31,22 +24,17 @@ from stapo.operations.plan import (
     Machine,
     disk_needed,
     machine,
-    measured,
     plan,
     print_plan,
     wall_hours,
 )
-from stapo.operations.status import progress
-from stapo.paths import TRAIN_WORK
 from stapo.repository import STUDIES
-from stapo.stages import jobs_of
 from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.study.sources import HubModel
 
 CPU = Machine(DEVICES["cpu"])
 PAPER = read_study(STUDIES / "paper.yaml")
-EIGHT = SHAPES["Qwen/Qwen3-8B-Base"]
 TRAINING = TrainingSettings(
     steps=12000, prompts_per_batch=256, group_size=8, prompts_per_mini_batch=64,
     micro_batch_tokens=32768, learning_rate=1e-6, max_prompt_tokens=1024, max_response_tokens=15360,
@@ -60,9 +48,8 @@ def study(raw_study):
     return parse_study(raw_study)
 
 
-def rows(study: Study, root: Path, on: Machine = CPU) -> dict[str, CostRow]:
-    found = plan(study, on, progress(study, root), measured(study, root))
-    return {f"{row.stage} {row.what}": row for row in found}
+def rows(study: Study, on: Machine = CPU) -> dict[str, CostRow]:
+    return {f"{row.stage} {row.what}": row for row in plan(study, on)}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +59,6 @@ def rows(study: Study, root: Path, on: Machine = CPU) -> dict[str, CostRow]:
         ("1.5B", "a800", 32, 4380 * 4, 14.1),
         # Stated: 5 to 7 days for more than 3000 steps, and not of which size.
         ("1.7B", "h20", 64, 3000, 2.36),
-        ("8B", "h20", 64, 3000, 5.72),
         ("14B", "h20", 64, 3000, 8.99),
     ],
 )
@@ -82,38 +68,6 @@ def test_published_trainings_are_met(size, device, gpus, updates, days):
     study = PAPER.model_copy(update={"models": models, "training": TRAINING, "engine": SHARED})
     step = step_seconds(study, size, "justrl", DEVICES[device], gpus)
     assert updates * step / 86400 == pytest.approx(days, rel=0.03)
-
-
-def test_decoding_is_bound_by_bandwidth_when_few_and_by_steps_at_the_end():
-    device = DEVICES["h200"]
-
-    def seconds(responses: float, cache: float = 1e12, vllm: bool = True) -> float:
-        share = (cache + 2 * EIGHT.parameters) / device.memory
-        return decode_seconds(EIGHT, device, (1, share) if vllm else None, responses, 200.0, 1000)
-
-    # One response reads all weights 1000 times, whatever else.
-    weights = 1000 * 2 * EIGHT.parameters / (device.bandwidth * 0.6)
-    assert seconds(1) == pytest.approx(weights + 1000 * 36 * 0.0003, rel=0.01)
-    assert seconds(64) < 1.5 * seconds(1)
-    # A cache that holds a quarter of them makes about as many more steps.
-    quarter = 16 * (200 + 350) * 2 * EIGHT.cache_values
-    assert 1.2 * seconds(64) < seconds(64, quarter) < 4 * seconds(64)
-    assert seconds(64, vllm=False) > 2 * seconds(64)
-
-
-def test_memory_of_8b_on_8_gpus_is_what_one_adds_up_by_hand():
-    phases = memory_per_gpu(EIGHT, TRAINING, SHARED, 8, 80e9, kl=True)
-    parts, share = phases["update"], 8.19e9 / 8
-    for name, bytes_each in {"parameters": 4, "reference": 2, "gradients": 4, "Adam": 8}.items():
-        assert parts[name] == pytest.approx(bytes_each * share, rel=0.001)
-    assert parts["layer inputs"] == 32768 * 36 * 4096 * 2
-    # vLLM sleeps during updates, and there are no gradients while it works.
-    assert (phases["rollout"]["vLLM"], "vLLM" in parts) == (48e9, False)
-    assert "gradients" not in phases["rollout"]
-    line = memory_warnings(PAPER, 1, 141e9)[-1]
-    assert line.startswith("models.14B: a training needs ")
-    assert "1 GPUs of 141.0 GB in its update phase (parameters 59.1, reference 59.1, Adam" in line
-    assert memory_warnings(PAPER, 64, 141e9) == []
 
 
 @pytest.mark.parametrize(
@@ -128,70 +82,39 @@ def test_statistics_of_the_current_policy_cost_a_pass_in_three_of_four_updates(
         assert further_passes(METHODS[method], training) == passes
 
 
-def write_metrics(path: Path, steps: int) -> None:
-    """Write metrics as a training does, of 0.2575 s a step; the first rollout takes three times as long."""
-    path.parent.mkdir(parents=True)
-    with path.open("w") as stream:
-        for step in range(1, steps + 1):
-            factor = 3 if step <= 4 else 1
-            seconds = {"update": 0.095 * factor}
-            if step % 4 == 1:
-                seconds |= {"rollout": 0.65 * factor}
-            stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
-        stream.write('{"step": 999, "sec')  # Cut off by a kill.
-
-
-def test_measured_steps_replace_the_estimate(study, raw_study, tmp_path):
+def test_a_small_study_has_jobs_and_disk(study):
     jobs = {}
-    for row in (found := rows(study, tmp_path)).values():
-        assert (row.done, row.basis) == (0, "estimated")
+    for row in (found := rows(study)).values():
         jobs[row.stage] = jobs.get(row.stage, 0) + row.jobs
     assert jobs == {"base": 1, "train": 4, "generate": 10, "score": 60}
     # fp32 weights of 0.26M parameters and a step checkpoint of three times their size.
-    before = found["train tiny stapo"]
-    assert before.disk == pytest.approx(4 * 1.05e6, rel=0.01)
-
-    job = jobs_of(study).one("train", "tiny/stapo/seed0")
-    write_metrics(tmp_path / TRAIN_WORK.format(fingerprint=job.fingerprint) / "metrics.jsonl", 44)
-    row = rows(study, tmp_path)["train tiny stapo"]
-    # Saving after every step: 12 bytes for each of 0.26M parameters, at 0.5 GB per second; 5 s to start.
-    seconds = pytest.approx(5 + (96 - 44) * (0.2575 + 0.0063), rel=0.03)
-    assert (row.basis, row.hours * 3600) == ("measured", seconds)
-    assert row.tokens == pytest.approx(before.tokens * 52 / 96)
-    raw_study["training"]["group_size"] = 4
-    assert rows(parse_study(raw_study), tmp_path)["train tiny stapo"].basis == "estimated"
-    # What is published with the settings of the study is done.
-    metrics, tokens, record = (tmp_path / path for path in job.outputs)
-    write_metrics(metrics, 96)
-    tokens.touch()
-    for made_by, done in ((job.fingerprint, 1), ("0" * 16, 0)):
-        write_json(record, {"fingerprint": made_by, "outputs": {}})
-        assert rows(study, tmp_path)["train tiny stapo"].done == done
+    assert found["train tiny stapo"].disk == pytest.approx(4 * 1.05e6, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("total", "devices", "hours"), [(8, 8, 8), (24, 8, 4), (64, 8, 2), (64, 64, 8)]
 )
 def test_jobs_run_as_many_at_once_as_there_are_devices(total, devices, hours):
-    four = CostRow("train", "x", jobs=4, done=0, hours=8.0, devices=devices)
+    four = CostRow("train", "x", jobs=4, hours=8.0, devices=devices)
     assert wall_hours([four], Machine(DEVICES["h200"], 8, total)) == hours
     assert wall_hours([], CPU) == 0
 
 
-def test_the_first_line_answers_and_warnings_follow(study, tmp_path):
+def test_the_first_line_answers_and_warnings_follow(study):
     def lines(study: Study, on: Machine) -> list[str]:
         stream = io.StringIO()
-        print_plan(study, on, Console(file=stream, width=160), tmp_path)
+        print_plan(study, on, Console(file=stream, width=160))
         return stream.getvalue().splitlines()
 
     on = machine(PAPER, "h100")
-    curve = rows(PAPER, tmp_path, on)["generate 8B curve"]
+    curve = rows(PAPER, on)["generate 8B curve"]
     # 24 of 29 steps of each of 4 trainings; 30 problems with 32 responses of 0.35 of the limit.
     assert (curve.jobs, curve.tokens) == (96, pytest.approx(96 * 960 * 0.35 * 20480))
     shown = lines(PAPER, on)
     assert shown[0].startswith("paper on 8 x h100, 8 for each training: ")
-    assert [line.split()[0] for line in shown[1:9] if line.split()[0:1]][2:] == ["8", "64", "512"]
-    assert lines(PAPER, machine(PAPER, "a100", 1))[1].startswith("warning: models.1.7B: a training")
+    assert lines(PAPER, machine(PAPER, "a100", 4))[1].startswith(
+        "warning: models.14B: weights, gradients"
+    )
     divided = lines(PAPER, machine(PAPER, "h200", 48))[1]
     assert "a mini-batch of 512 responses is not divisible by 48 GPUs" in divided
     assert not any("warning" in line for line in lines(study, machine(study)))
@@ -204,5 +127,5 @@ def test_unknown_devices_and_models_are_errors(raw_study, tmp_path, monkeypatch)
     raw_study["models"]["tiny"] = {"hub": "some/model", "revision": "3" * 40}
     study = parse_study(raw_study)
     with pytest.raises(StudyError, match=r"shape of some/model unknown.*Qwen/Qwen3-8B-Base"):
-        rows(study, tmp_path)
-    assert (disk_needed(study), memory_warnings(study, 8, 80e9)) == (None, [])
+        rows(study)
+    assert disk_needed(study) is None

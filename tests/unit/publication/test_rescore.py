@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stapo.publication.rescore import _is_counted
+from stapo.publication.rescore import counted
 from stapo.records.scores import ScoreRow
 
 WRONG = ScoreRow(0, 0, "7", "8", "wrong", False, 3, False, False, "not_asked", False, False)
@@ -12,7 +12,7 @@ RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with
 
 
 @pytest.mark.parametrize(
-    ("row", "stated", "judged", "counted"),
+    ("row", "stated", "judged", "right"),
     [
         (WRONG, {}, False, True),
         (RIGHT, {}, False, True),
@@ -32,5 +32,6 @@ RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with
         (WRONG, {"verifier": "sure"}, True, False),
     ],
 )
-def test_a_verdict_of_the_verifier_counts_as_it_should(row, stated, judged, counted):
-    assert _is_counted(replace(row, **stated), row, judged) == counted
+def test_a_verdict_of_the_verifier_counts_as_it_should(row, stated, judged, right):
+    found = replace(row, **stated)
+    assert (counted(found, row, judged) == found) == right

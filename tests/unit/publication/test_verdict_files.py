@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.publication.verdict_files import compare_files
+from stapo.publication.compare import compare
 from stapo.study import StudyError
 
 
@@ -35,7 +35,7 @@ def test_two_files_are_compared_problem_by_problem(tmp_path: Path) -> None:
     # Parquet, in another order, with 1 and 0 for the verdicts, and with a problem of its own.
     others = [{**one, "correct": int(one["correct"])} for one in reversed(theirs)]
     others += [{"problem": "alone", "sample": n, "correct": 0} for n in range(4)]
-    (found,) = compare_files(
+    (found,) = compare(
         [written(tmp_path / "a.jsonl", ours), written(tmp_path / "b.parquet", others)]
     )
     (row,) = found.differences
@@ -45,7 +45,7 @@ def test_two_files_are_compared_problem_by_problem(tmp_path: Path) -> None:
     assert row.difference.low < row.difference.value < row.difference.high
     assert row.p_value == row.p_holm < 0.001
     assert row.problems == 40
-    assert any("1 of 41 problems are in b.parquet alone" in line for line in found.warnings)
+    assert any("1 of 41 problems are in B alone" in line for line in found.warnings)
 
 
 def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path: Path)
         for seed in (0, 1)
         for one in rows(0.5, seed, number)
     ]
-    (found,) = compare_files([written(tmp_path / f"{name}.jsonl", both) for name in "ab"])
+    (found,) = compare([written(tmp_path / f"{name}.jsonl", both) for name in "ab"])
     assert [row.benchmark for row in found.differences] == ["small", "large", "Avg"]
     small, large, average = (row.first.value for row in found.differences)
     assert average == pytest.approx((small + large) / 2)
@@ -65,14 +65,19 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path: Path)
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (['{"problem": "a"}', "no json"], ["line 1: correct: Field required", "line 2: row: "]),
-        (['{"problem": "a", "correct": "yes"}'], ["line 1: correct: "]),
-        (['{"problem": "a", "correct": true}'] * 2, ["line 2: sample 0 of problem 'a' was given"]),
+        (
+            ['{"problem": "a", "correct": 1}', "no json"],
+            ["bad.jsonl: not jsonl, or damaged: JSON parse"],
+        ),
+        (['{"problem": "a"}'], ["bad.jsonl: no column correct"]),
+        (['{"problem": "a", "correct": "yes"}'], ["row 1: no problem, or its `correct` is not"]),
+        (['{"problem": "a", "correct": true, "sample": "x"}'], ["column sample: expected whole"]),
+        (['{"problem": "a", "correct": true}'] * 2, ["row 2: sample 0 of problem 'a' was given"]),
         (
             ['{"problem": "a", "correct": 1}', '{"problem": "b", "correct": 1, "sample": 3}'],
             ["problem 'b' of 'problems' has 1 responses, or other"],
         ),
-        ([], ["no rows"]),
+        ([], ["bad.jsonl: not jsonl, or damaged: Empty JSON file"]),
     ],
 )
 def test_every_fault_of_a_file_is_a_line(
@@ -81,7 +86,7 @@ def test_every_fault_of_a_file_is_a_line(
     path = tmp_path / "bad.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(StudyError) as caught:
-        compare_files([path, written(tmp_path / "good.jsonl", rows(0.5, 0))])
+        compare([path, written(tmp_path / "good.jsonl", rows(0.5, 0))])
     assert len(caught.value.errors) == len(expected)
     assert all(part in line for part, line in zip(expected, caught.value.errors, strict=True))
 
@@ -89,6 +94,6 @@ def test_every_fault_of_a_file_is_a_line(
 def test_files_without_a_common_problem_are_refused(tmp_path: Path) -> None:
     others = [{**one, "problem": f"other {one['problem']}"} for one in rows(0.5, 0)]
     with pytest.raises(StudyError, match="no problem in common"):
-        compare_files(
+        compare(
             [written(tmp_path / "a.jsonl", rows(0.5, 0)), written(tmp_path / "b.jsonl", others)]
         )

@@ -64,7 +64,7 @@ def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
     passes_between_programs(study, tmp_path)
     has_paths_and_rules_of_its_own(study)
     with_console = Console(file=io.StringIO())
-    print_plan(study, Machine(DEVICES["h200"]), with_console, tmp_path)
+    print_plan(study, Machine(DEVICES["h200"]), with_console)
     print_status(study, with_console, tmp_path)
 
 
