@@ -56,7 +56,7 @@ TRAINING = {
     "rollouts": st.sampled_from(["transformers", "vllm-colocate"]),
     "instruction": TEXTS | st.sampled_from(["", "a\n\n\tb", "x" * 10_000, "\u3042" * 10_000]),
     "checkpoint_every": near(1, 10**6),
-    "reward": st.sampled_from(["boxed", "dapo"]),
+    "reward": st.sampled_from(["boxed"]),
     "overlong_buffer_tokens": st.sampled_from([None, 0, 1, 2, 2**20]),
 }
 METHOD = {

@@ -87,7 +87,6 @@ class Resources:
 
     gpus: int | None = None
     """GPUs to lease; None: all, without lease."""
-    nodes: int = 1
 
 
 class Jobs:

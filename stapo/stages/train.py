@@ -22,9 +22,7 @@ AFTER = ("prompts", "base")
 RECIPE = 4
 NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")
 """What of a method changes no weights."""
-WITHOUT_EFFECT = (
-    "checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit", "token_records_mb",
-)  # fmt: skip
+WITHOUT_EFFECT = ("checkpoint_every", "keep_checkpoints", "evaluate_every", "token_records_mb")
 """Training settings that change neither weights nor metrics."""
 
 
@@ -122,12 +120,12 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     if how.gpus is not None:
         from stapo.training.launch import launch_training
 
-        require_fit(study, this.size, how.gpus, how.nodes)
-        launch_training(sys.argv[1:], how.gpus, how.nodes)
+        require_fit(study, this.size, how.gpus)
+        launch_training(sys.argv[1:], how.gpus)
     return False
 
 
-def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
+def require_fit(study: Study, size: str, gpus: int) -> None:
     """Print what may not fit into memory.
 
     Raises:
@@ -136,7 +134,7 @@ def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
     from stapo.operations.costs import training_warnings
     from stapo.training.launch import training_errors
 
-    if errors := training_errors(study, size, gpus, nodes):
+    if errors := training_errors(study, size, gpus):
         raise StudyError(errors)
     for line in training_warnings(study, size, gpus):
         print(f"warning: {line}", file=sys.stderr)

@@ -314,15 +314,11 @@ def _batch(place: Place, training: TrainingSettings) -> Iterator[Problem]:
 
 
 def _training(study: Study) -> Iterator[Problem]:
-    """Report settings without what they belong to: a reward in a file, vLLM, a verifier."""
+    """Report settings without what they belong to: a reward in a file, a verifier."""
     training, evaluation = study.training, study.evaluation
     if training.reward in REWARDS and training.reward_sha256:
         about = f"no file belongs to the reward {training.reward}; remove it"
         yield ("training", "reward_sha256"), about
-    for key in ("rollout_mismatch_limit", "rollout_correction"):
-        if training.rollouts == "transformers" and getattr(training, key) is not None:
-            about = "only for rollouts with vLLM; remove it, or change rollouts"
-            yield ("training", key), about
     if evaluation.verdict == "verifier" and evaluation.verifier is None:
         yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
 

@@ -106,12 +106,6 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     )
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
     decayed: str = field(default="matrices", metadata={"help": "Weight decay: matrices or all"})
-    rollout_mismatch_limit: float | None = field(
-        default=None, metadata={"help": "Mean mismatch with vLLM, in nats, above which it stops"}
-    )
-    rollout_correction: float | None = field(
-        default=None, metadata={"help": "Cap of the importance weights of vLLM's tokens; None: off"}
-    )
     token_records_mb: int = field(
         default=0, metadata={"help": "Size limit of the token records, in MB; 0 records no tokens"}
     )

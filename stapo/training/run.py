@@ -39,9 +39,8 @@ from stapo.provenance import (
 from stapo.records.step import PHASES, StepRecord, as_line, from_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.callbacks import KeepWeights, KeptTokens, Progress, StopBetweenSteps
+from stapo.training.callbacks import KeepWeights, Progress, StopBetweenSteps
 from stapo.training.config import trainer_config
-from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_rows, prompt_order
 from stapo.training.ranks import say
 from stapo.training.resume import attempts, train_from_newest
@@ -97,8 +96,7 @@ def train(job: TrainingJob) -> None:
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.
-        ValueError: the token selection has never kept a token.
-        OwnFunctionError: a token selection or reward of the study's own raised an error.
+        TypeError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
     only_ours()
@@ -108,8 +106,6 @@ def train(job: TrainingJob) -> None:
             stack.enter_context(work_directory(job.work, job.config))
             require_whole(job.base)
         state.wait_for_everyone()
-        # A file for each rank: rewards of their own responses may fail for different reasons.
-        stack.enter_context(traceback_kept(job.work / f"traceback-rank{state.process_index}.txt"))
         stop = StopBetweenSteps()
         model, tokenizer, ends = policy(job.base, job.end_tokens)
         rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
@@ -178,7 +174,7 @@ def _trainer(
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=rows,
         processing_class=tokenizer,
-        callbacks=[progress, KeptTokens(job.method.selection)],
+        callbacks=[progress],
         method=job.method,
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),

@@ -302,8 +302,6 @@ class TokenRecorder:
                 logps.unsqueeze(1), old.unsqueeze(1), advantages,
                 method.clip_low, method.clip_high, method.dual_clip,
             ).squeeze(1)  # fmt: skip
-            if self.batch.importance is not None:
-                values = values * self.batch.importance[self.rows, self.positions]
             (weights,) = torch.autograd.grad(values.sum(), logps)
         return weights
 

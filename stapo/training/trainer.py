@@ -19,7 +19,7 @@ from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
-from stapo.objective import group_advantages, importance_weights
+from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.attention import PACKED, can_pack
@@ -237,7 +237,6 @@ class StapoTrainer(ResumableTrainer):
         self._step += 1
         if not torch.isfinite(loss):
             self._refuse(f"the loss is {loss.item()}")
-        self._check_mismatch()
         return loss
 
     def get_decay_parameter_names(self, model: Any) -> list[str]:
@@ -253,17 +252,6 @@ class StapoTrainer(ResumableTrainer):
         if not torch.isfinite(torch.as_tensor(norm)):
             self._refuse(f"the gradient norm is {float(norm)}")
         return norm
-
-    def _check_mismatch(self) -> None:
-        """Stop if vLLM samples with other probabilities than the study allows."""
-        limit = self.args.rollout_mismatch_limit
-        found = None if self._record is None else self._record.rollout_mismatch
-        if limit is not None and found is not None and found > limit:
-            self._refuse(
-                f"vLLM's log-probs differ from the trainer's by {found:.3g} nats per token, more than "
-                f"training.rollout_mismatch_limit, {limit:.3g}; compare the precision and the settings of "
-                "the two, or raise the limit"
-            )
 
     def _refuse(self, reason: str) -> None:
         """Save the mini-batch for inspection, and stop before the weights change."""
@@ -289,7 +277,7 @@ class StapoTrainer(ResumableTrainer):
         Returns:
             The loss of the mini-batch, the same on every rank.
         """
-        batch = mini_batch(inputs, self.args.rollout_correction)
+        batch = mini_batch(inputs)
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
@@ -382,18 +370,13 @@ def _sequences(inputs: dict[str, Tensor]) -> Sequences:
     return Sequences(ids, mask, inputs["completion_ids"].shape[1])
 
 
-def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:
-    """Return the input of the update for tensors with TRL's names; `correction` caps importance weights."""
-    old, rollout = inputs["old_per_token_logps"], inputs.get("sampling_per_token_logps")
-    importance = None
-    if rollout is not None and correction is not None:
-        importance = importance_weights(old, rollout, correction)
+def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
+    """Return the input of the update for tensors with TRL's names."""
     return MiniBatch(
         mask=inputs["completion_mask"].bool(),
         advantages=inputs["advantages"],
-        old_logps=old,
-        rollout_logps=rollout,
-        importance=importance,
+        old_logps=inputs["old_per_token_logps"],
+        rollout_logps=inputs.get("sampling_per_token_logps"),
         old_entropies=inputs["old_entropies"],
         ref_logps=inputs.get("ref_per_token_logps"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),

@@ -19,10 +19,9 @@ from stapo.methods import Method
 from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
-from stapo.study.code import SEED, found_path, load, named
+from stapo.study.code import SEED, load, named, own_code
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
-from stapo.training.own_functions import own_function
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -159,14 +158,14 @@ def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
 
 @cache
 def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
-    function, place = load(reference, sha256), found_path(reference)
+    function = load(reference, sha256)
 
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
     ) -> Tensor:
         # Copies: a function that changes its arguments must not change the trainer's tables.
         tables = (table.clone() for table in (logps, entropies, advantages, mask))
-        with own_function(reference, place):
+        with own_code(reference):
             keep = function(*tables, **arguments)
         found = type(keep).__name__
         if isinstance(keep, Tensor):
@@ -266,8 +265,6 @@ def micro_batch_loss(
     values = clipped_surrogate(
         logps, old_logps, advantages, method.clip_low, method.clip_high, method.dual_clip
     )
-    if batch.importance is not None:
-        values = values * batch.importance[:, :width]
     kl = torch.zeros_like(values)
     if method.kl_coefficient > 0:
         if batch.ref_logps is None:

@@ -1,9 +1,7 @@
 """The profile for Slurm, on a real one: a study gives what it gives without, also when a job is killed."""
 
-import socket
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -83,28 +81,3 @@ def test_a_study_through_slurm_with_a_stopped_training_is_the_same(tmp_path, how
         assert "told to stop by SIGUSR1" in world.log.read_text()
     for path in of.published():
         assert (world.path / path).read_bytes() == (usual.path / path).read_bytes(), path
-
-
-def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
-    try:
-        socket.gethostbyname(socket.gethostname())
-    except OSError:
-        pytest.skip("this machine does not find itself by its name, by which nodes meet")
-    workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
-    run, on_two = "runs/tiny/justrl/seed1", ("train:nodes=2", "train:tasks=2", "train:mpi=srun")
-    with (
-        slurm(tmp_path / "slurm", nodes=2) as environment,
-        running(workspace, environment, f"results/smoke/{run}/model", resources=on_two),
-    ):
-        pass
-    log = (workspace.path / f"logs/smoke/{run}/model.log").read_text()
-    told = workspace.log.read_text() + log
-    if "nothing to train" in log:
-        # On a busy machine, Slurm or Snakemake may take a finished job for a failed one; then this is the log
-        # of the next attempt, and the first one's is in what Snakemake says.
-        warnings.warn(f"a finished training was started again:\n{told}", stacklevel=1)
-    assert "starting: srun --nodes=2 --ntasks=2" in told, told
-    assert all(f"--machine_rank {rank}" in told for rank in (0, 1)), told
-    found = workspace.read(f"results/smoke/{run}/provenance.json")
-    assert [attempt["processes"] for attempt in found["attempts"]] == [2]
-    assert found["steps"] == 8

@@ -134,13 +134,11 @@ TABLE = [
     ('end_tokens: [\'\', "\\e[31m"]', [
         'end_tokens.0: String should have at least 1 character',
         'end_tokens.1: the character U+001B is not allowed; remove it']),
-    ('training: {reward: verifier}', ['training.reward: expected boxed, dapo, FILE.py:function, or']),
+    ('training: {reward: verifier}', ['training.reward: expected boxed, FILE.py:function, or']),
     ("training: {reward: 'not.there:f'}", [
         'training.reward: not.there:f: not found; install its package, or give']),
     ('training: {reward_sha256: 0000000000000000000000000000000000000000000000000000000000000000}', [
         'training.reward_sha256: expected text; put it in quotes']),
-    ('training: {rollout_mismatch_limit: 0.1}', [
-        'training.rollout_mismatch_limit: only for rollouts with vLLM; remove']),
     ("engine: {sizes: {small: {}}}", [
         "engine.sizes: unknown name 'small'"]),
     ('data: {hub: a/b, revision: main, sha256: 0}', ['data.sha256: expected text; put it in quotes']),

@@ -1,4 +1,4 @@
-"""Several processes, for real: FSDP2 and replicas over gloo, two launchers with one rendezvous, kills."""
+"""Several processes, for real: FSDP2 and replicas over gloo, kills."""
 
 import json
 import math
@@ -71,18 +71,6 @@ def alone(world, tmp_path_factory) -> Path:
     return out
 
 
-def two_nodes(world: Path, out: Path, masks: Path) -> None:
-    """Two launchers, as on two machines: one rendezvous, one process each, FSDP2."""
-    port = free_port()
-    both = ["--num_machines", "2", "--num_processes", "2"]
-    both += ["--main_process_ip", "127.0.0.1", "--main_process_port", port]
-    nodes = []
-    for rank in range(2):
-        launch = [*LAUNCH, "--config_file", FSDP, *both, "--machine_rank", str(rank)]
-        nodes.append(start(launch, world, out, masks, *CASES))
-    finish(*nodes)
-
-
 def replicas(world: Path, out: Path, masks: Path) -> None:
     """Two processes with the whole model each, exchanging gradients (DDP)."""
     finish(start(torchrun(), world, out, masks, *CASES))
@@ -120,7 +108,7 @@ def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("launch", [two_nodes, replicas, packed])
+@pytest.mark.parametrize("launch", [replicas, packed])
 def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
     """To rounding: sums over tokens and ranks are taken in another order."""
     launch(world, tmp_path, alone)

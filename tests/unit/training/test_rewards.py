@@ -1,4 +1,4 @@
-"""The training rewards: the paper's, a string in the last box; DAPO's, a line; and one's own."""
+"""The training rewards: the paper's, a string in the last box, and one's own."""
 
 import hashlib
 import sys
@@ -14,9 +14,7 @@ from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
-    dapo_reward,
     own_reward,
-    reward_doubt,
     reward_functions,
 )
 
@@ -58,45 +56,11 @@ def test_right_only_with_the_exact_string_in_the_last_box(response, content, eva
     assert ends == [[1.0], [-1.0]]
 
 
-@pytest.mark.parametrize(
-    ("response", "truth", "reward"),
-    [
-        ("so\nAnswer: 42", "42", 1.0),
-        ("answer :  $42$.", "42", 1.0),
-        ("ANSWER:\n\n42", "42", 1.0),
-        ("Answer: 41\nAnswer: 42", "42", 1.0),
-        ("Answer: 42\nAnswer: 41", "42", -1.0),
-        ("Answer: x = 42", "42", 1.0),
-        ("Answer: 1,234 units", "1234", 1.0),
-        ("Answer: 42.0", "42", -1.0),
-        (r"Answer: \boxed{42}", "42", 1.0),
-        (r"Answer: \frac12", r"\frac{1}{2}", 1.0),
-        (r"Answer: \sqrt2", r"\sqrt{2}", 1.0),
-        (r"Answer: 90^\circ", "90", 1.0),
-        (r"Answer: 5 \text{ cm}", "5", 1.0),
-        (r"\boxed{42}", "42", -1.0),
-        ("42", "42", -1.0),
-        ("", "42", -1.0),
-        ("Answer: 42" + "." * 290, "42", -1.0),
-        ("Answer: 42\n" + "." * 289, "42", 1.0),
-        ("Answer: 42\n" + "." * 290, "42", -1.0),
-    ],
-)
-def test_the_line_of_the_answer_is_read_as_dapo_reads_it(response, truth, reward):
-    """The expected values are those of JustRL's copy of veRL's `math_dapo.py`, run on each pair.
-
-    So are 400,000 random pairs of fragments that its normalisation knows, compared once.
-    """
-    completion = [{"role": "assistant", "content": response}]
-    assert dapo_reward([completion], answer=[truth]) == [reward]
-
-
 @pytest.mark.parametrize("piece", ["$", r"\boxed{", r"\text{", "{", "Answer:", "frac", "=", "a "])
 def test_a_degenerate_response_takes_no_time(piece):
     response = "Answer: " + piece * 100_000
     started = process_time()
-    for reward in (boxed_reward, dapo_reward):
-        assert reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
+    assert boxed_reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
     # Milliseconds; half a second is room for a loaded machine.
     assert process_time() - started < 0.5
 
@@ -182,11 +146,3 @@ def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
     assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]
     off = TRAINING.model_copy(update={"overlong_buffer_tokens": 0})
     assert len(reward_functions(off, build_tokenizer(), [1])) == 1
-
-
-def test_a_reward_that_the_instruction_contradicts_is_doubted():
-    asked = TRAINING.model_copy(update={"instruction": r" put your final answer within \boxed{}."})
-    assert reward_doubt(asked) is None
-    dapo = asked.model_copy(update={"reward": "dapo"})
-    assert "nearly every response would get -1" in (reward_doubt(dapo) or "")
-    assert reward_doubt(dapo.model_copy(update={"instruction": ""})) is None
