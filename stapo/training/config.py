@@ -101,7 +101,11 @@ def check(args: StapoConfig) -> None:
         if getattr(args, name) != _default(name)
         and not (name in MAY_BE_OFF and not getattr(args, name))
     ]
-    known = {"method": (*METHODS,), "statistics": ("behaviour", "current"), "decayed": ("matrices", "all")}
+    known = {
+        "method": (*METHODS,),
+        "statistics": ("behaviour", "current"),
+        "decayed": ("matrices", "all"),
+    }
     for name, values in known.items():
         if (found := getattr(args, name)) not in values:
             errors.append(f"{name}: expected {', '.join(values)}, found {found!r}")

@@ -8,13 +8,11 @@ sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 from accelerate.utils import set_seed
-from safetensors.torch import save_file
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
@@ -27,7 +25,7 @@ from stapo.training.config import StapoConfig, check
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks, whole_rollout
-from stapo.training.resumable import ResumableTrainer
+from stapo.training.resume import ResumableTrainer
 from stapo.training.rollouts import response_seed, seeded
 from stapo.training.sharding import reference_model, reshard, sum_in_float32
 from stapo.training.token_recorder import TokenRecorder
@@ -87,7 +85,6 @@ class StapoTrainer(ResumableTrainer):
         self._behaviour_entropies: Any = None  # Set during TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
-        self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
@@ -230,9 +227,9 @@ class StapoTrainer(ResumableTrainer):
         """Run forward and backward passes of one mini-batch; the Trainer then clips and updates."""
         model.train()
         self._seconds = {}
-        self._mini_batch = self._prepare_inputs(inputs)
+        mini_batch = self._prepare_inputs(inputs)
         start = perf_counter()
-        loss = self._accumulate_gradients(model, self._mini_batch)
+        loss = self._accumulate_gradients(model, mini_batch)
         self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
         if not torch.isfinite(loss):
@@ -254,14 +251,10 @@ class StapoTrainer(ResumableTrainer):
         return norm
 
     def _refuse(self, reason: str) -> None:
-        """Save the mini-batch for inspection, and stop before the weights change."""
+        """Stop before the weights change."""
         step = self.state.global_step + 1
-        path = Path(self.args.output_dir) / f"refused-step-{step}.safetensors"
-        if self.accelerator.is_main_process:
-            save_file({name: value.contiguous() for name, value in self._mini_batch.items()}, path)
         raise FloatingPointError(
-            f"step {step}: {reason}; the weights were not changed, the mini-batch is in {path} "
-            "and the last checkpoint can be used"
+            f"step {step}: {reason}; the weights were not changed, and the last checkpoint can be used"
         )
 
     def _accumulate_gradients(

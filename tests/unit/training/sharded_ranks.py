@@ -47,11 +47,15 @@ def main(world: str, out: str) -> None:
     saved: dict[str, torch.Tensor] = {}
     found: dict[str, Any] = {}
     outputs: set[str] = set()
-    norm = StapoTrainer._get_grad_norm
+    norm, accumulate = StapoTrainer._get_grad_norm, StapoTrainer._accumulate_gradients
+
+    def look(self: Any, model: Any, inputs: Any) -> Any:
+        if self.state.global_step == 0:
+            saved.update({name: inputs[name].clone() for name in SEEN})
+        return accumulate(self, model, inputs)
 
     def keep(self: Any, model: Any, grad_norm: Any = None) -> Any:
         if self.state.global_step == 0:
-            saved.update({name: self._mini_batch[name].clone() for name in SEEN})
             for name, parameter in model.named_parameters():
                 saved[f"gradient/{name}"] = parameter.grad.full_tensor().clone()
             # Behind FSDP2's own hook, which could change the type.
@@ -64,6 +68,7 @@ def main(world: str, out: str) -> None:
     with (
         patch.object(StapoTrainer, "_generate_single_turn", completions),
         patch.object(StapoTrainer, "_get_grad_norm", keep),
+        patch.object(StapoTrainer, "_accumulate_gradients", look),
         patch("training_jobs.parity_reward", rewards),
     ):
         # One pass per rank and step, so that a step's gradient is one sum over ranks.

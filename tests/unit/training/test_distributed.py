@@ -13,7 +13,6 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_checkpoints import garble
 from training_jobs import assert_same, metrics
 
 from stapo.files import read_jsonl
@@ -167,10 +166,10 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
         one.kill()
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
-    # One rank cannot load its part of the newest checkpoint: all of them take the one before.
+    # A damaged part of one rank: all of them take the checkpoint before.
     newest = step_checkpoints(killed / "stapo" / "work")[-1]
-    garble(newest, "rng_state_1.pth")
+    (newest / "rng_state_1.pth").write_bytes(b"garbage")
     finish(start(sharded(), world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
-    assert after == [0, step_of(newest), step_of(newest) - 1]
+    assert after == [0, step_of(newest) - 1]
     assert_same(killed / "stapo", whole / "stapo")

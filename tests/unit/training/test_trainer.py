@@ -7,7 +7,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from training_jobs import TRAINING, assert_same, metrics, run, with_settings
 
 from stapo.files import read_jsonl
@@ -28,7 +27,7 @@ def test_the_same_seed_gives_the_same_run_and_a_resume_with_nothing_to_do_publis
     assert_same(tmp_path, reference)
     shutil.rmtree(tmp_path / "model")
     run(world, tmp_path)
-    assert "all 6 steps were done before: nothing to train" in capsys.readouterr().out
+    assert "resuming after step 6 of 6" in capsys.readouterr().out
     assert_same(tmp_path, reference)
     with pytest.raises(ForeignDirectoryError, match="another configuration"):
         run(world, tmp_path, steps=4)
@@ -87,9 +86,6 @@ def test_what_is_not_finite_stops_the_run_before_the_weights_change(
         run(world, tmp_path)
     after = before["model"].parameters()
     assert all(torch.equal(a, b) for a, b in zip(after, before["weights"], strict=True))
-    saved = load_file(tmp_path / "work" / "refused-step-3.safetensors")
-    assert {"prompt_ids", "completion_ids", "advantages", "old_per_token_logps"} <= saved.keys()
-    assert len(saved["completion_ids"]) == TRAINING.prompts_per_mini_batch * TRAINING.group_size
     assert len(read_jsonl(tmp_path / "work" / "metrics.jsonl")) == 2
 
 
