@@ -41,8 +41,8 @@ ROW_BYTES = 512
 """Size of a row in the file, our assumption: 84 to 94 in the smoke study, unmeasured for other models."""
 MAX_ROWS = 1024
 """Largest number of tokens that are sampled in a step, so that recording takes no noticeable time."""
-CHARACTERS = {"token": 64, "before": 1024, "after": 256}
-"""Largest number of characters of a text; a half, a quarter and so on if the file would be too large."""
+CHARACTERS = {"token": 64, "before": 512, "after": 256}
+"""Largest number of characters of a text."""
 
 METADATA_KEY = b"stapo"
 """Key of the metadata, as JSON, in the parquet schema: `version`; `vocab_size`, the number of logits; `s2t`,

@@ -90,7 +90,7 @@ class TrainingSettings(Strict):
         50,
         ge=0,
         le=1000,
-        description="Size limit of a training's token records; 0 records no tokens",
+        description="Size of a training's token records, about; 0 records no tokens",
     )
     checkpoint_every: Steps = Field(
         1, description="Steps between step checkpoints; a kill loses at most these"

@@ -72,7 +72,7 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
     decayed: str = field(default="matrices", metadata={"help": "Weight decay: matrices or all"})
     token_records_mb: int = field(
-        default=0, metadata={"help": "Size limit of the token records, in MB; 0 records no tokens"}
+        default=0, metadata={"help": "Size of the token records, about, in MB; 0 records no tokens"}
     )
     run_fingerprint: str = field(
         default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}

@@ -224,8 +224,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
         with replace_file(job.metrics_path) as stream:
             stream.write((job.work / METRICS_FILE).read_text())
         sizes = training.prompts_per_mini_batch, training.group_size
-        log, limit = job.work / TOKENS_LOG, training.token_records_mb * 10**6
-        write_tokens(log, tokens, trainer.processing_class, prompts, *sizes, limit)
+        write_tokens(job.work / TOKENS_LOG, tokens, trainer.processing_class, prompts, *sizes)
     _write_weights(trainer, job.model_path)
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.

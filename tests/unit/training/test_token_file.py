@@ -1,17 +1,13 @@
-"""The published token records: decoded, sorted, and never larger than their limit."""
+"""The published token records: decoded and sorted."""
 
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from stapo.files import append_jsonl
 from stapo.models.tiny import build_tokenizer
 from stapo.records.tokens import (
-    CHARACTERS,
     MAX_ROWS,
-    ROW_BYTES,
     TOKENS_AFTER,
     TOKENS_BEFORE,
     TOP,
@@ -21,22 +17,6 @@ from stapo.records.tokens import (
 from stapo.training.token_file import write_tokens
 
 GROUP, PROMPTS = 4, 3
-
-
-class Hostile:
-    """A tokenizer whose tokens are long texts that do not compress."""
-
-    def __init__(self) -> None:
-        chance = Random(0)
-        self.texts = [
-            "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(50)) for _ in range(10_000)
-        ]
-
-    def decode(self, ids: list[int], **_: Any) -> str:
-        return "".join(self.texts[one] for one in ids)
-
-
-HOSTILE = Hostile()
 
 
 def line(step: int, size: int, vocabulary: int, seed: int = 0) -> dict[str, Any]:
@@ -74,21 +54,21 @@ def line(step: int, size: int, vocabulary: int, seed: int = 0) -> dict[str, Any]
     }  # fmt: skip
 
 
-def written(tmp_path: Path, lines: list[dict[str, Any]], tokenizer: Any, limit: int):
-    """Return the table of some lines, and the size of the file."""
+def written(tmp_path: Path, lines: list[dict[str, Any]], tokenizer: Any) -> Any:
+    """Return the table of some lines."""
     log, path = tmp_path / "tokens.jsonl", tmp_path / "tokens.parquet"
     log.unlink(missing_ok=True)
     for one in lines:
         append_jsonl(log, one)
     prompts = [10 * i for i in range(PROMPTS * max(len(lines), 1))]
-    write_tokens(log, path, tokenizer, prompts, PROMPTS, GROUP, limit)
-    return read_token_file(path), path.stat().st_size
+    write_tokens(log, path, tokenizer, prompts, PROMPTS, GROUP)
+    return read_token_file(path)
 
 
 def test_rows_are_sorted_and_name_prompt_and_response(tmp_path) -> None:
     tokenizer = build_tokenizer()
     lines = [line(step, 30, len(tokenizer)) for step in (1, 2)]
-    table, _ = written(tmp_path, lines, tokenizer, 10**6)
+    table = written(tmp_path, lines, tokenizer)
     rows = table.to_pylist()
     keys = [(row["step"], row["prompt"], row["response"], row["position"]) for row in rows]
     assert keys == sorted(keys)
@@ -103,27 +83,7 @@ def test_rows_are_sorted_and_name_prompt_and_response(tmp_path) -> None:
     assert found
     assert set(found) == {tokenizer.decode([first])}
     assert all(len(row["top_tokens"]) == TOP for row in rows)
-
-
-@pytest.mark.parametrize(("megabytes", "steps"), [(1, 1), (2, 300)])
-def test_a_file_is_never_larger_than_its_limit(tmp_path, megabytes: int, steps: int) -> None:
-    """Even with tokens of 50 characters, each of three bytes, that do not repeat."""
-    size = rows_per_step(megabytes, steps)
-    lines = [line(step, size, 10_000) for step in range(1, steps + 1)]
-    table, found = written(tmp_path, lines, HOSTILE, megabytes * 10**6)
-    assert found <= megabytes * 10**6
-    assert table.num_rows == size * steps
-    for name in ("token", "before", "after"):
-        assert max(map(len, table[name].to_pylist())) <= CHARACTERS[name]
-
-
-def test_without_texts_a_row_is_small_and_without_records_the_file_is_there(tmp_path) -> None:
-    """So cutting texts always ends."""
-    lines = [line(step, 100, 10_000) for step in range(1, 21)]
-    table, found = written(tmp_path, lines, HOSTILE, 1)
-    assert found < ROW_BYTES / 2 * table.num_rows
-    assert set(table["token"].to_pylist()) == {""}
-    assert written(tmp_path, [], build_tokenizer(), 0)[0].num_rows == 0
+    assert written(tmp_path, [], tokenizer).num_rows == 0
 
 
 def test_the_rows_of_a_step_follow_from_the_size_limit() -> None:
