@@ -7,13 +7,7 @@ from typing import Any
 from stapo.conformance.batches import Trainer
 from stapo.conformance.kit import run_checks
 from stapo.conformance.recognition import conventions
-from stapo.methods import CONFORMANCE_METHODS, METHODS
-
-SELECTION = """
-What is expected of the selection (B rows of a mini-batch, before any cut; a check may have another tau_p):
-    keep = {name}(
-        batch.old_logps, batch.old_entropies, batch.advantages, batch.mask, **method.selection_args
-    )"""
+from stapo.methods import CONFORMANCE_METHODS
 
 
 def find_trainer(name: str) -> tuple[Trainer, str]:
@@ -68,6 +62,4 @@ def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
     except Exception as error:  # A trainer may raise anything; its checks are printed above.
         return [*lines, "", f"conventions: {type(error).__name__}: {error}"], False
     lines += ["", *(f"{question}: {answer}" for question, answer in found.items())]
-    if not holds and METHODS[method].spec.silenced is not None:
-        lines += SELECTION.format(name=METHODS[method].selection).splitlines()
     return lines, holds

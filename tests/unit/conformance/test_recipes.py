@@ -13,11 +13,10 @@ pytest.importorskip("trl", reason="TRL's recipe and a step of it are judged here
 
 from datasets import Dataset
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, run_checks, trainers
-from stapo.methods import METHODS, STAPO, Method
+from stapo.methods import STAPO, Method
 from stapo.models.loading import load_tokenizer
 from stapo.models.tiny import build_tiny
 from stapo.objective import at_resolution, silence_spurious
@@ -46,15 +45,6 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
         [torch.tensor(rows) for rank in layout for rows in rank], **method.selection_args,
     )  # fmt: skip
     return Update(loss, leaf.grad)
-
-
-def test_the_loop_reads_a_model_as_its_own_logits_say(base):
-    model, module = AutoModelForCausalLM.from_pretrained(base), recipe("pytorch_loop")
-    ids = torch.randint(3, 14, (4, 9), generator=torch.Generator().manual_seed(0))
-    logps, entropies = module.log_probs(model, ids, torch.ones_like(ids), 5)
-    alone = model(ids).logits[:, -6:-1].log_softmax(-1)
-    torch.testing.assert_close(logps, alone.gather(2, ids[:, -5:, None])[..., 0])
-    torch.testing.assert_close(entropies, -(alone.exp() * alone).sum(-1))
 
 
 # TRL
@@ -187,18 +177,6 @@ def test_verl_selects_in_each_mini_batch_of_all_ranks():
         module.policy_loss(logps, logps, advantages, mask, "seq-mean-token-mean")
 
 
-def test_verls_correction_multiplies_each_token():
-    module = recipe("verl_policy_loss")
-    logps, ones = torch.zeros(1, 3).double(), torch.ones(1, 3).double()
-    info = {"batch_num_tokens": 2, "dp_size": 1}
-    config = SimpleNamespace(clip_ratio_low=0.2, clip_ratio_high=0.28, global_batch_info=info)
-    mask, weights = torch.tensor([[True, True, False]]), torch.tensor([[0.5, 2.0, 9.0]]).double()
-    loss, _ = module.policy_loss(
-        logps, logps, ones, mask, config=config, rollout_is_weights=weights
-    )
-    assert loss.item() == -(0.5 + 2.0) / 2
-
-
 # prime-rl
 
 
@@ -219,11 +197,6 @@ def prime(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return Update(total, leaf.grad)
 
 
-def test_prime_rl_without_the_four_lines_is_an_error():
-    with pytest.raises(ValueError, match="entropies: missing; see the four lines"):
-        recipe("prime_rl_loss").s2t_loss(SimpleNamespace(entropies=None))
-
-
 # What the page says
 
 JUDGED = {
@@ -242,8 +215,6 @@ def test_the_readme_says_what_the_kit_reports(name):
         assert found["threshold over"] == threshold
         assert found["probabilities and entropies of"] == policy
         assert found["divisor"] == divisor
-        assert found["compares by"] == "p < tau_p, H < threshold"
-        assert found["without a candidate"] == "nothing is silenced"
         failed = [check.name for check in run_checks(JUDGED[name], method) if not check.holds]
         assert (not failed) == (checks == "all hold"), failed
         # Even what is another update depends on no micro-batches, ranks, order or padding.
@@ -252,4 +223,3 @@ def test_the_readme_says_what_the_kit_reports(name):
 
 def test_every_recipe_is_judged():
     assert {path.name for path in RECIPES.glob("*.py")} == set(JUDGED)
-    assert METHODS["stapo"].dual_clip is None  # The recipes have none.
