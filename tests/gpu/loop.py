@@ -13,8 +13,8 @@ from time import monotonic, sleep
 from typing import Any
 
 import torch
-from performance import bench_update as bench
 
+from gpu import beside_trl as bench
 from gpu.attention import QWEN, RECOMPUTED, peak_flops
 from gpu.page import Page, begin, timed
 from gpu.tiny_training import STEPS, build_world, train_tiny
@@ -60,7 +60,7 @@ def updates(page: Page, scale: bench.Scale, trl_rows: int) -> None:
     rows = torch.arange(trl_rows, device=page.device).split(scale.trl_micro_batches[-1])
     calls = {
         "ours": (ours.model, partial(ours._accumulate_gradients, ours.model, batch)),
-        "TRL": (trl.model, partial(bench.trl_update, trl, batch, rows, False)),
+        "TRL": (trl.model, partial(bench.trl_update, trl, batch, rows)),
     }
     gradients, found = {}, {}
     for name, (model, update) in calls.items():

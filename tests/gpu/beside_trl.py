@@ -1,34 +1,24 @@
-"""Our update beside TRL's on identical rollouts, in one process: `make bench`.
+"""Our update and TRL's on identical rollouts, for `gpu.loop`.
 
-Prints times of one optimiser step's forward and backward passes as ratios, and how far the gradients are
-apart; `tests/gpu/loop.py` measures memory too. TRL's update is `GRPOTrainer._compute_loss` with its "dapo"
-loss, micro-batch by micro-batch, padded to the longest response of the rollout as its trainer hands them
-over. "Sorted" is the same loss fed with our micro-batches (sorted by length, trimmed), so what is left is
-what leaving out sequences of zero advantage brings. Nothing is asserted: shared machines are noisy.
+TRL's update is `GRPOTrainer._compute_loss` with its "dapo" loss, micro-batch by micro-batch, padded to the
+longest response of the rollout as its trainer hands them over.
 """
 
-import argparse
 import copy
 import math
-import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from time import perf_counter
 from typing import Any
 
 import torch
 from datasets import Dataset
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from stapo.models.tiny import build_tokenizer
 from stapo.training.config import StapoConfig
-from stapo.training.minibatch import micro_batches
 from stapo.training.trainer import StapoTrainer
 
 GROUP_SIZE = 8
@@ -45,7 +35,7 @@ class Scale:
     longest: int
     prompt_length: int
     trl_micro_batches: tuple[int, ...]
-    """TRL's default first, the reference of the ratios."""
+    """TRL's default, and its best."""
     micro_batch_tokens: int
     dtype: str = "float32"
 
@@ -160,71 +150,16 @@ def trainers(scale: Scale, device: str) -> tuple[GRPOTrainer, StapoTrainer]:
     return trl, stapo
 
 
-def trl_update(
-    trainer: GRPOTrainer, batch: dict[str, Tensor], parts: Sequence[Tensor], trim: bool
-) -> None:
-    """Accumulate TRL's gradient over micro-batches; only with `trim` each as wide as its own longest."""
+def trl_update(trainer: GRPOTrainer, batch: dict[str, Tensor], parts: Sequence[Tensor]) -> None:
+    """Accumulate TRL's gradient over micro-batches."""
     for rows in parts:
         part = {k: v if v.dim() == 0 else v[rows] for k, v in batch.items()}
-        if trim:
-            width = int(part["completion_mask"].sum(dim=1).max())
-            for name in ("completion_ids", "completion_mask", "old_per_token_logps"):
-                part[name] = part[name][:, :width]
         trainer.accelerator.backward(trainer._compute_loss(trainer.model, part))
 
 
 def gradient(model: Any) -> Tensor:
     """Return the whole gradient as one vector."""
     return torch.cat([p.grad.detach().float().flatten() for p in model.parameters()])
-
-
-def measure(
-    updates: dict[str, tuple[Any, Callable[[], Any]]], rounds: int, device: str
-) -> dict[str, tuple[float, Tensor]]:
-    """Return median seconds and gradient of each update, taken in turns."""
-    times: dict[str, list[float]] = {name: [] for name in updates}
-    gradients: dict[str, Tensor] = {}
-    for _ in range(rounds):
-        for name, (model, update) in updates.items():
-            model.zero_grad()
-            start = perf_counter()
-            update()
-            if device != "cpu":
-                torch.cuda.synchronize()
-            times[name].append(perf_counter() - start)
-            gradients[name] = gradient(model)
-    return {name: (statistics.median(times[name]), gradients[name]) for name in updates}
-
-
-def compare(scale: Scale, device: str, rounds: int, console: Console) -> None:
-    """Print our update beside TRL's, on two sets of rollouts."""
-    trl, ours = trainers(scale, device)
-    trl.model.train()
-    ours.model.train()
-    table = Table(title=f"One update of {scale.num_sequences} responses on {device}")
-    for column in ("groups without variance", "update", "seconds", "TRL / update", "gradient"):
-        table.add_column(column, justify="left" if column == "update" else "right")
-    for share in (0.5, 0.0):
-        batch = rollout(scale, device, share)
-        with_statistics(ours, batch)
-        rows = torch.arange(scale.num_sequences, device=device)
-        lengths = (batch["prompt_mask"].sum(dim=1), batch["completion_mask"].sum(dim=1))
-        by_length = micro_batches(*lengths, rows, scale.micro_batch_tokens)
-        updates: dict[str, tuple[Any, Callable[[], Any]]] = {
-            f"TRL, {size} rows": (
-                trl.model, partial(trl_update, trl, batch, rows.split(size), False)
-            )
-            for size in scale.trl_micro_batches
-        }  # fmt: skip
-        updates["TRL's loss, sorted"] = trl.model, partial(trl_update, trl, batch, by_length, True)
-        updates["ours"] = ours.model, partial(ours._accumulate_gradients, ours.model, batch)
-        found = measure(updates, rounds, device)
-        baseline, expected = next(iter(found.values()))
-        for name, (seconds, own) in found.items():
-            apart = ((own - expected).norm() / expected.norm()).item()
-            ratio = f"{baseline / seconds:.2f}x"
-            table.add_row(f"{share:.0%}", name, f"{seconds:.2f}", ratio, f"{apart:.1e}")
-    console.print(table)
 
 
 def with_statistics(trainer: StapoTrainer, batch: dict[str, Tensor]) -> None:
@@ -236,23 +171,3 @@ def with_statistics(trainer: StapoTrainer, batch: dict[str, Tensor]) -> None:
         batch["completion_ids"].shape[1],
     )
     batch["old_per_token_logps"], batch["old_entropies"] = logps, entropies
-
-
-def main() -> None:
-    """Compare on the CPU, and on a GPU where there is one."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="repetitions, medians are shown")
-    parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
-    arguments = parser.parse_args()
-    console = Console(width=110)
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-    for device in [arguments.device] if arguments.device else devices:
-        scale = CPU if device == "cpu" else GPU
-        compare(scale, device, arguments.rounds, console)
-        console.print(
-            f"{device}: {torch.get_num_threads()} threads, torch {torch.__version__}, {scale}"
-        )
-
-
-if __name__ == "__main__":
-    main()
