@@ -111,11 +111,8 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         print(f"all {study.training.steps} steps were done before: nothing to train")
         return True
     from stapo.stages.overlap import check
-    from stapo.training.rewards import reward_fault
 
     this = run_of(job)
-    if fault := reward_fault(study.training_of(this.method)):
-        raise StudyError([fault])
     check(study)
     if how.gpus is not None:
         from stapo.training.launch import launch_training

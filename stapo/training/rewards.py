@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import load, own_code, path_of, sha256_of
+from stapo.study.code import found_path, load, own_code, sha256_of
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
@@ -107,20 +107,15 @@ def own_reward(training: TrainingSettings) -> Reward:
     Raises:
         StudyError: there is no such function, or its file has another checksum than in the study.
     """
-    if fault := reward_fault(training):
-        raise StudyError([fault])
     reference = training.reward
-    try:
-        function: Reward = load(reference, training.reward_sha256 or "")
-    except StudyError as error:
-        raise StudyError([f"training.reward: {line}" for line in error.errors]) from error
+    function: Reward = load(reference, training.reward_sha256 or "")
 
     @wraps(function)
     def reward(**columns: Any) -> list[float]:
         # Copies: a function that changes its arguments must not change what the trainer reads later.
-        own = {k: deepcopy(v) if isinstance(v, list) else v for k, v in columns.items()}
         with own_code(reference):
-            return [math.nan if one is None else float(one) for one in function(**own)]
+            found = function(**deepcopy(columns))
+            return [math.nan if one is None else float(one) for one in found]
 
     return reward
 
@@ -132,16 +127,11 @@ def reward_fault(training: TrainingSettings) -> str | None:
     """
     if training.reward in BUILT_IN:
         return None
-    module = training.reward.rpartition(":")[0]
-    path = path_of(training.reward)
-    if path is None:
-        about = f"module {module} not found"
-        return f"training.reward: {about}; install its package, or add its folder to PYTHONPATH"
     try:
-        found = sha256_of(path)
+        found = sha256_of(found_path(training.reward))
     except StudyError as error:
-        return f"training.reward: {error.errors[0]}; put the file there"
+        return f"training.reward: {error.errors[0]}"
     if found != training.reward_sha256:
-        about = f"expected {training.reward_sha256}, found {found} ({path})"
-        return f"training.reward_sha256: {about}; if this file is intended, write its SHA-256 into the study"
+        about = f"expected {training.reward_sha256}, found {found}"
+        return f"training.reward_sha256: {about}; if the file is intended, write its SHA-256 into the study"
     return None
