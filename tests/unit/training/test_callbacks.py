@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stapo.records.step import from_line
-from stapo.training.callbacks import Progress, StopBetweenSteps
+from stapo.training.callbacks import StopBetweenSteps
 from stapo.training.launch import NOTICE
 
 
@@ -43,15 +42,3 @@ def test_a_second_signal_ends_it_at_once_but_a_second_notice_does_not(stop):
     assert after_step(stop) == (True, True)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_the_progress_shows_what_a_selection_keeps_beside_the_silenced_candidates():
-    """A selection of a study's own may silence tokens that are no candidates."""
-    progress = Progress("Mine")
-    state = SimpleNamespace(is_world_process_zero=True, max_steps=2, global_step=0)
-    progress.on_train_begin(None, state, None)
-    progress.show(from_line({"reward": 0.5, "kept_fraction": 0.25, "num_silenced": 3}))
-    assert progress.bar is not None
-    assert "reward +0.50" in progress.bar.postfix
-    assert "kept 25.0%, silenced 3, " in progress.bar.postfix
-    progress.on_train_end(None, state, None)

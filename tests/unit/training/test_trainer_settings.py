@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from stapo.methods import STAPO
 from stapo.models.loading import load_tokenizer
@@ -106,14 +106,3 @@ def test_truncated_completions_are_masked_and_rewards_evaluated_if_asked(base, t
     assert whole.truncated_fraction > 0
     truncated = round(whole.truncated_fraction * 8)
     assert whole.num_tokens - without.num_tokens == 6 * truncated
-
-
-def test_a_rollout_with_more_than_text_is_refused(base, tmp_path, monkeypatch):
-    made = GRPOTrainer._generate_and_score_completions
-
-    def with_tools(self, inputs):
-        return {**made(self, inputs), "tool_mask": None}
-
-    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", with_tools)
-    with pytest.raises(ValueError, match=r"no update with tools, .*; the rollout has tool_mask"):
-        trainer(base, StapoConfig(str(tmp_path), **CPU, **SMALL)).train()
