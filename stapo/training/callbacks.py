@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -19,32 +18,24 @@ from stapo.training.ranks import say
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """A progress bar with time left, numbers of the last step, and tokens per second."""
+    """A progress bar with time left and numbers of the last step."""
 
     def __init__(self, title: str) -> None:
         self.title = visible(title)
-        self.start, self.num_tokens = 0.0, 0
         self.bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the bar at the step that training resumes from; one bar for all ranks."""
         if not state.is_world_process_zero:
             return
-        self.start, self.num_tokens = perf_counter(), 0
         self.bar = bar(self.title, state.max_steps, "step", state.global_step)
 
     def show(self, record: StepRecord) -> None:
         """Advance the bar by one step."""
-        if self.bar is None:
-            return
-        self.num_tokens += record.num_tokens
-        rate = self.num_tokens / (perf_counter() - self.start)
-        self.bar.set_postfix_str(
-            f"reward {record.reward:+.2f}, entropy {record.entropy:.3f}, "
-            f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}, {rate:.0f} tokens/s",
-            refresh=False,
-        )
-        self.bar.update()
+        if self.bar is not None:
+            kept = f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}"
+            self.bar.set_postfix_str(f"reward {record.reward:+.2f}, {kept}", refresh=False)
+            self.bar.update()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Close the bar; its last state stays visible."""

@@ -37,9 +37,6 @@ from stapo.training.ranks import Ranks
 
 CHUNK = 64
 """Positions whose whole logits exist at once."""
-TOLERANCE = 1e-3
-"""Largest difference, in nats, between a log-prob of the pass and the same from the recomputed logits. Both
-are sums in float32 of the same products, in another order."""
 
 
 def token_kinds(
@@ -224,11 +221,11 @@ class TokenRecorder:
         """Return what the passes of all ranks computed.
 
         Returns:
-            (n, 5 + 2 TOP): whether there was a pass, log-prob, entropy, whether the logits agree with them,
-            collision, probabilities and ids of the most likely tokens.
+            (n, 4 + 2 TOP): whether there was a pass, log-prob, entropy, collision, probabilities and ids of
+            the most likely tokens.
         """
         device = self.batch.mask.device
-        found = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
+        found = torch.zeros(len(self.rows), 4 + 2 * TOP, dtype=torch.double, device=device)
         if ranks.largest(len(self.own)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
@@ -242,19 +239,15 @@ class TokenRecorder:
         """Write the rows of this rank's tokens into `found`."""
         own = torch.tensor(self.own, device=found.device)
         current, hidden = torch.cat(self.current, dim=1), torch.cat(self.hidden)
-        ids = self.sequences.ids.to(found.device)
-        tokens = ids[:, -self.sequences.width :][self.rows[self.own], self.positions[self.own]]
         found[own, 0] = 1.0
         found[own, 1], found[own, 2] = current.double()
         for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
             log_probs = self._logits(hidden[part], weight, bias).double().log_softmax(dim=1)
-            chosen = log_probs.gather(1, tokens[part].unsqueeze(1)).squeeze(1)
             top = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
             width = top.values.shape[1]
-            found[own[part], 3] = ((chosen - current[0, part]).abs() <= TOLERANCE).double()
-            found[own[part], 4] = (2 * log_probs).exp().sum(dim=1)
-            found[own[part], 5 : 5 + width] = top.values.exp()
-            found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
+            found[own[part], 3] = (2 * log_probs).exp().sum(dim=1)
+            found[own[part], 4 : 4 + width] = top.values.exp()
+            found[own[part], 4 + TOP : 4 + TOP + width] = top.indices.double()
 
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
@@ -268,8 +261,7 @@ class TokenRecorder:
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        passed, agrees = found[:, 0] > 0, found[:, 3] > 0
-        logps, entropies, collision = found[:, 1], found[:, 2], found[:, 4]
+        passed, logps, entropies, collision = found[:, 0] > 0, *found[:, 1:4].unbind(dim=1)
         old = self.batch.old_logps[self.rows, self.positions].double()
         weights = self._weights(logps, old).where(passed, 0.0)
         # Exact numbers may not be negative, which rounding could make them where p is nearly 1.
@@ -285,10 +277,10 @@ class TokenRecorder:
             "ratio": where(passed, (logps - old).clamp(max=80).exp()),
             "current_probability": where(passed, logps.exp()),
             "current_entropy": where(passed, entropies),
-            "collision": where(agrees, collision),
-            "top_tokens": where(agrees, found[:, 5 + TOP :].long()),
-            "top_probabilities": where(agrees, found[:, 5 : 5 + TOP]),
-            "gradient_norm_sq": where(agrees | (weights == 0), exact),
+            "collision": where(passed, collision),
+            "top_tokens": where(passed, found[:, 4 + TOP :].long()),
+            "top_probabilities": where(passed, found[:, 4 : 4 + TOP]),
+            "gradient_norm_sq": exact.tolist(),
             "lower_bound": bounds[0].squeeze(1).tolist(),
             "upper_bound": bounds[1].squeeze(1).tolist(),
         }

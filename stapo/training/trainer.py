@@ -167,11 +167,9 @@ class StapoTrainer(ResumableTrainer):
         return generated
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
-        start = perf_counter()
         per_function: Tensor = super()._calculate_rewards(*args)
         weights = self.reward_weights.to(per_function.device)
         self._rollout_rewards = (per_function * weights).nansum(dim=1)
-        self._seconds["reward"] = perf_counter() - start
         return per_function
 
     def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -196,7 +194,6 @@ class StapoTrainer(ResumableTrainer):
         TRL calls this for the old log-probs and for those of the reference model; only the entropies of the
         policy are kept, for the token selection.
         """
-        start = perf_counter()
         mask = attention_mask[:, -logits_to_keep:]
         lengths = attention_mask[:, :-logits_to_keep].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=input_ids.device)
@@ -208,7 +205,6 @@ class StapoTrainer(ResumableTrainer):
         logps, entropies = without_gradient(forward, parts, mask)
         if model is self.model:
             self._behaviour_entropies = entropies
-            self._seconds["old_logps"] = perf_counter() - start
         return logps, entropies, None
 
     def _forward(
