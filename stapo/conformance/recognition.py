@@ -27,7 +27,6 @@ SCOPES = {
     "a micro-batch of all ranks together": [
         [row for micro in step for row in micro] for step in zip(*PROBE_LAYOUT, strict=True)
     ],
-    "a response": [[row] for row in ROWS],  # prime-rl's.
 }
 """Name -> parts of the probe with a threshold each, starting with the paper's."""
 

@@ -18,7 +18,7 @@ from stapo.bars import only_ours
 from stapo.canonical import fingerprint
 from stapo.files import (
     append_jsonl,
-    link_or_copy,
+    link_tree,
     read_jsonl,
     replace_directory,
     replace_file,
@@ -47,7 +47,7 @@ from stapo.training.resume import attempts, train_from_newest
 from stapo.training.rewards import reward_functions
 from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
-from stapo.training.token_file import write_tokens
+from stapo.training.token_recorder import write_tokens
 from stapo.training.trainer import StapoTrainer
 
 
@@ -67,14 +67,12 @@ class TrainingJob:
     """JSON lines with question and answer."""
     work: Path
     """Directory of logs and step checkpoints, used by this run alone."""
-    model_path: Path
-    """Output directory of the final weights, created by one rename."""
-    metrics_path: Path
-    """Output file of the metrics, written before the weights; the token records are beside it."""
+    out: Path
+    """Directory of the results: weights, metrics, token records, provenance."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
-    """Steps before the last whose weights are kept, and published at the end as `stepN` by `model_path`."""
+    """Steps before the last whose weights are kept, and published at the end as `stepN`."""
     end_tokens: Sequence[str] = ()
     """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
@@ -128,8 +126,7 @@ def train(job: TrainingJob) -> None:
             # The type of the residual stream differs between one GPU and several.
             dtype = str(residual_dtype(trainer.model, trainer.accelerator)).removeprefix("torch.")
             record = _provenance(job, published) | {"prompts_too_long": too_long}
-            path = job.metrics_path.with_name(RECORD_FILE)
-            write_json(path, record | {"residual_stream": dtype})
+            write_json(job.out / RECORD_FILE, record | {"residual_stream": dtype})
 
 
 def leave() -> None:
@@ -215,23 +212,23 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
         job: the training.
         prompts: line in the file of prompts of each prompt of the training, in its order.
     """
-    training, tokens = job.training, job.metrics_path.with_name(TOKENS_FILE)
-    steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
+    training, out = job.training, job.out
     if trainer.accelerator.is_main_process:
-        for target, path in steps.items():
-            with replace_directory(target) as aside:
-                shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
-        with replace_file(job.metrics_path) as stream:
+        for path in job.kept.values():
+            link_tree(path, out / path.name)
+        with replace_file(out / METRICS_FILE) as stream:
             stream.write((job.work / METRICS_FILE).read_text())
         sizes = training.prompts_per_mini_batch, training.group_size
-        write_tokens(job.work / TOKENS_LOG, tokens, trainer.processing_class, prompts, *sizes)
-    _write_weights(trainer, job.model_path)
+        log, tokenizer = job.work / TOKENS_LOG, trainer.processing_class
+        write_tokens(log, out / TOKENS_FILE, tokenizer, prompts, *sizes)
+    _write_weights(trainer, out / "model")
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-    return [job.model_path, job.metrics_path, tokens, *steps]
+    names = ("model", METRICS_FILE, TOKENS_FILE, *(path.name for path in job.kept.values()))
+    return [out / name for name in names]
 
 
 def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
@@ -246,7 +243,7 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
         "environment": environment_now,
         "base": checksums([job.base], job.base),
         "prompts": file_sha256(job.prompts),
-        "outputs": checksums(outputs, outputs[0].parent),
+        "outputs": checksums(outputs, job.out),
         "attempts": tried,
         "steps": len(metrics),
         # Only of steps in the result; steps that were lost by a kill count only in the attempts.

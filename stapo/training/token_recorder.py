@@ -1,4 +1,4 @@
-"""The record of a sample of the tokens of one optimiser step: a line of `tokens.jsonl` in the work directory.
+"""The record of a sample of the tokens of each optimiser step, and their published file.
 
 The sample is stratified by what S2T does with the tokens. It follows from the selection, seed and step alone:
 it is the same on every rank, for any number of ranks and for any micro-batches.
@@ -11,15 +11,21 @@ B sequences of the mini-batch, T response positions, R sequences of one pass, n 
 this rank, V logits; entropies in nats.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from stapo.canonical import canonical
+from stapo.files import read_jsonl, replace_file
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import (
     at_resolution,
@@ -29,12 +35,24 @@ from stapo.objective import (
 )
 from stapo.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
 from stapo.objective.selection import Scope
-from stapo.records.tokens import KINDS, TOKENS_AFTER, TOKENS_BEFORE, TOP, Kind, sample_sizes
+from stapo.records.tokens import (
+    CHARACTERS,
+    KINDS,
+    METADATA_KEY,
+    SCHEMA,
+    TOKENS_AFTER,
+    TOKENS_BEFORE,
+    TOP,
+    VERSION,
+    Kind,
+    sample_sizes,
+)
 from stapo.training.forward import Sequences, first_predicting
 from stapo.training.head import whole_logits
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 
+SORTED = ("step", "prompt", "response", "position")
 CHUNK = 64
 """Positions whose whole logits exist at once."""
 
@@ -301,3 +319,57 @@ class TokenRecorder:
 def _whole(parameter: Any) -> Any:
     """Return a parameter, gathered from all ranks if it is sharded."""
     return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+
+
+def write_tokens(
+    log: Path, path: Path, tokenizer: Any, prompts: Sequence[int], mini_batch: int, group_size: int
+) -> None:
+    """Write the token records of a training as one sorted file.
+
+    Args:
+        log: log of the steps, with ids; a missing one has no tokens.
+        path: output file.
+        tokenizer: that of the policy.
+        prompts: line in the file of prompts of each prompt of the training, in its order.
+        mini_batch: prompts of a step.
+        group_size: responses per prompt.
+    """
+    # Ids as they are, special tokens included.
+    decode = partial(
+        tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False
+    )
+    lines = read_jsonl(log)
+    rows: list[dict[str, Any]] = []
+    for line in lines:
+        own = prompts[(line["step"] - 1) * mini_batch :]
+        rows += _rows(line, decode, own, group_size)
+    rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
+    about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
+    about["version"] = VERSION
+    schema = SCHEMA.with_metadata({METADATA_KEY: canonical(about).encode()})
+    with replace_file(path, "wb") as stream:
+        table = pa.Table.from_pylist(rows, schema=schema)
+        pq.write_table(table, stream, compression="zstd", compression_level=9)
+
+
+def _rows(
+    line: Mapping[str, Any],
+    decode: Callable[[Sequence[int]], str],
+    prompts: Sequence[int],
+    group_size: int,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the tokens of one step; `prompts` begins with those of the step."""
+
+    def token(token_id: int) -> str:
+        return decode([token_id])[: CHARACTERS["token"]]
+
+    for index, row in enumerate(line["row"]):
+        values = {k: v[index] if isinstance(v, list) else v for k, v in line.items()}
+        values["prompt"], values["response"] = prompts[row // group_size], row % group_size
+        values["token"] = token(values["token_id"])
+        # The characters that are nearest to the token.
+        values["before"] = decode(values["before"])[-CHARACTERS["before"] :]
+        values["after"] = decode(values["after"])[: CHARACTERS["after"]]
+        if values["top_tokens"] is not None:
+            values["top_tokens"] = [token(one) for one in values["top_tokens"]]
+        yield values

@@ -16,8 +16,6 @@ TABLES = {
     "loop": {
         "A training of 6 steps, killed after 3": 1,
         "One mini-batch of 16 responses of up to 32 tokens": 2,
-        "8 of them, half of the groups flat": 2,
-        "TRL beside ours": 1,
     },
     "vllm": {"vLLM": 1},
 }

@@ -35,7 +35,6 @@ def trainer(
         "rank": [[row for rows in rank for row in rows] for rank in layout],
         "micro-batch": micro,
         "together": [[row for rank in layout for row in rank[i]] for i in steps],
-        "response": [[row] for rows in micro for row in rows],
     }
     keep = torch.zeros_like(batch.mask)
     for part in parts[scope]:
@@ -83,7 +82,6 @@ MEAN = "kept tokens of a micro-batch, then the mean over these"
         ({"scope": "rank"}, SCOPE, "a rank"),
         ({"scope": "micro-batch"}, SCOPE, "a micro-batch"),
         ({"scope": "together"}, SCOPE, "a micro-batch of all ranks together"),
-        ({"scope": "response"}, SCOPE, "a response"),
         ({"policies": ("", "")}, POLICY, "the current policy"),
         ({"divisor": "all"}, DIVISOR, "all tokens of the mini-batch"),
         ({"divisor": "mean"}, DIVISOR, MEAN),

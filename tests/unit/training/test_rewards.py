@@ -3,7 +3,6 @@
 import hashlib
 import sys
 from copy import deepcopy
-from time import process_time
 
 import pytest
 
@@ -55,15 +54,6 @@ def test_right_only_with_the_exact_string_in_the_last_box(response, content, eva
     # The box must begin in the last hundred characters.
     ends = [boxed_reward([r"\boxed{42}" + "." * n], answer=["42"]) for n in (90, 91)]
     assert ends == [[1.0], [-1.0]]
-
-
-@pytest.mark.parametrize("piece", ["$", r"\boxed{", r"\text{", "{", "Answer:", "frac", "=", "a "])
-def test_a_degenerate_response_takes_no_time(piece):
-    response = "Answer: " + piece * 100_000
-    started = process_time()
-    assert boxed_reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
-    # Milliseconds; half a second is room for a loaded machine.
-    assert process_time() - started < 0.5
 
 
 OWN = """

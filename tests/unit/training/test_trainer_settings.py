@@ -90,19 +90,3 @@ def test_weight_decay_is_that_of_transformers_or_of_all_parameters_as_in_verl(ba
     norms = decaying["all"].count(1)
     assert norms > 0
     assert len(decaying["all"]) == len(decaying["matrices"]) + norms
-
-
-def test_truncated_completions_are_masked_and_rewards_evaluated_if_asked(base, tmp_path):
-    numbers = []
-    evaluated = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
-    for masked in (False, True):
-        given = {**SMALL, **evaluated, "mask_truncated_completions": masked}
-        rows = Dataset.from_list([{"prompt": "3+4?"}] * 2)
-        config = StapoConfig(str(tmp_path), **CPU, **given)
-        one = trainer(base, config, on_metrics=numbers.append, eval_dataset=rows)
-        one.train()
-        assert any("eval_reward" in entry for entry in one.state.log_history)
-    whole, without = numbers
-    assert whole.truncated_fraction > 0
-    truncated = round(whole.truncated_fraction * 8)
-    assert whole.num_tokens - without.num_tokens == 6 * truncated

@@ -1,21 +1,13 @@
-"""Our update and TRL's on identical rollouts, for `gpu.loop`.
+"""A trainer and random rollouts, for `gpu.loop`."""
 
-TRL's update is `GRPOTrainer._compute_loss` with its "dapo" loss, micro-batch by micro-batch, padded to the
-longest response of the rollout as its trainer hands them over.
-"""
-
-import copy
 import math
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
 
 from stapo.models.tiny import build_tokenizer
 from stapo.training.config import StapoConfig
@@ -34,10 +26,7 @@ class Scale:
     mean_length: int
     longest: int
     prompt_length: int
-    trl_micro_batches: tuple[int, ...]
-    """TRL's default, and its best."""
     micro_batch_tokens: int
-    dtype: str = "float32"
 
 
 CPU = Scale(
@@ -45,7 +34,7 @@ CPU = Scale(
         "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4,
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 4096,
     },
-    num_sequences=64, mean_length=162, longest=512, prompt_length=24, trl_micro_batches=(8, 2),
+    num_sequences=64, mean_length=162, longest=512, prompt_length=24,
     micro_batch_tokens=1024,
 )  # fmt: skip
 GPU = Scale(
@@ -53,8 +42,8 @@ GPU = Scale(
         "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
         "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
     },
-    num_sequences=128, mean_length=1296, longest=4096, prompt_length=128, trl_micro_batches=(8, 2),
-    micro_batch_tokens=16384, dtype="bfloat16",
+    num_sequences=128, mean_length=1296, longest=4096, prompt_length=128,
+    micro_batch_tokens=16384,
 )  # fmt: skip
 
 
@@ -97,69 +86,38 @@ def rollout(scale: Scale, device: str, zero_variance: float) -> dict[str, Tensor
         "completion_mask": mask.long(),
         "advantages": advantages,
         "rewards": rewards.view(-1),
-        "num_items_in_batch": mask.sum(),
     }
     return {name: value.to(device) for name, value in batch.items()}
 
 
-def trainers(scale: Scale, device: str) -> tuple[GRPOTrainer, StapoTrainer]:
-    """Return TRL's and our trainer, each with its own copy of the policy."""
-    common: dict[str, Any] = {
-        "output_dir": tempfile.mkdtemp(),
-        "num_generations": GROUP_SIZE,
-        "max_completion_length": scale.longest,
-        "temperature": 1.0,
-        "use_cpu": device == "cpu",
-        "bf16": scale.dtype == "bfloat16",
-        "gradient_checkpointing": device != "cpu",
-        "report_to": "none",
-        "disable_tqdm": True,
-    }
-    per_step = scale.trl_micro_batches[0]
-    num_micro_batches = scale.num_sequences // per_step
-    theirs = GRPOConfig(
-        **common,
-        loss_type="dapo",
-        epsilon=0.2,
-        epsilon_high=0.28,
-        beta=0.0,
-        per_device_train_batch_size=per_step,
-        gradient_accumulation_steps=num_micro_batches,
-        steps_per_generation=num_micro_batches,
-    )
-    ours = StapoConfig(
-        **common,
+def trainer_of(scale: Scale, device: str) -> StapoTrainer:
+    """Return a trainer of a random model."""
+    args = StapoConfig(
+        output_dir=tempfile.mkdtemp(),
         method="justrl",
+        num_generations=GROUP_SIZE,
         per_device_train_batch_size=scale.num_sequences,
         steps_per_generation=1,
         micro_batch_tokens=scale.micro_batch_tokens,
+        max_completion_length=scale.longest,
+        use_cpu=device == "cpu",
+        bf16=device != "cpu",
+        gradient_checkpointing=device != "cpu",
+        report_to="none",
+        disable_tqdm=True,
     )
-    model = policy(scale, device)
-    shared: dict[str, Any] = {
-        "reward_funcs": lambda completions, **_: [0.0] * len(completions),
-        "train_dataset": Dataset.from_dict({"prompt": ["1"] * scale.num_sequences}),
-        "processing_class": build_tokenizer(),
-    }
-    trl = GRPOTrainer(model=copy.deepcopy(model), args=theirs, **shared)
-    trl.current_gradient_accumulation_steps = num_micro_batches
-    stapo = StapoTrainer(model=model, args=ours, **shared)
-    if common["gradient_checkpointing"]:
+    trainer = StapoTrainer(
+        model=policy(scale, device),
+        args=args,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        train_dataset=Dataset.from_dict({"prompt": ["1"] * scale.num_sequences}),
+        processing_class=build_tokenizer(),
+    )
+    if device != "cpu":
         # As Trainer.train() does, which is not called here.
-        for one in (trl.model, stapo.model):
-            one.gradient_checkpointing_enable({"use_reentrant": False})
-    return trl, stapo
-
-
-def trl_update(trainer: GRPOTrainer, batch: dict[str, Tensor], parts: Sequence[Tensor]) -> None:
-    """Accumulate TRL's gradient over micro-batches."""
-    for rows in parts:
-        part = {k: v if v.dim() == 0 else v[rows] for k, v in batch.items()}
-        trainer.accelerator.backward(trainer._compute_loss(trainer.model, part))
-
-
-def gradient(model: Any) -> Tensor:
-    """Return the whole gradient as one vector."""
-    return torch.cat([p.grad.detach().float().flatten() for p in model.parameters()])
+        trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
+    trainer.model.train()
+    return trainer
 
 
 def with_statistics(trainer: StapoTrainer, batch: dict[str, Tensor]) -> None:
