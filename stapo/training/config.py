@@ -33,8 +33,9 @@ UNUSED = {
         gradient_accumulation_steps torch_empty_cache_steps pad_to_multiple_of""",
     "use bf16 and FSDP2 (workflows/accelerate)": """
         fp16 deepspeed ds3_gather_for_generation parallelism_config""",
-    "a checkpoint is for resuming the same training": """
-        save_only_model enable_jit_checkpoint load_best_model_at_end push_to_hub save_on_each_node""",
+    "a checkpoint is for resuming; evaluate the weights after the training": """
+        eval_strategy save_only_model enable_jit_checkpoint load_best_model_at_end push_to_hub
+        save_on_each_node""",
 }
 """What holds instead -> settings of losses, schedules, tools and checkpoints that do not exist here."""
 MAY_BE_OFF = {

@@ -123,9 +123,6 @@ class StapoTrainer(ResumableTrainer):
 
         TRL would shuffle the sequences of a rollout.
         """
-        if not self.model.training:
-            inputs: dict[str, Tensor] = super()._prepare_inputs(generation_batch)
-            return inputs
         slices = self.args.steps_per_generation
         if self._step % slices == 0 or self._buffered_inputs is None:
             rollout = self._generate_and_score_completions(generation_batch)
@@ -146,8 +143,6 @@ class StapoTrainer(ResumableTrainer):
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             output["old_per_token_logps"], _ = self._scored(self.model, output)
         output["old_entropies"] = self._behaviour_entropies
-        if not self.model.training:
-            return output
         output = whole_rollout(
             self.accelerator,
             {name: output[name] for name in TAKEN if name in output},
