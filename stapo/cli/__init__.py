@@ -68,8 +68,7 @@ def _is_full_disk(error: BaseException | None) -> bool:
     """Return whether an error, or one of its causes, comes from a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
-            # The message of `require_space` says how much is needed; keep it.
-            return error.strerror == os.strerror(error.errno)
+            return True
         if any(words in str(error) for words in FULL_DISK_WORDS):
             return True
         error = error.__cause__ or error.__context__

@@ -46,10 +46,8 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     Example: stapo check workflows/studies/smoke.yaml
     """
     from stapo.operations.check import check_document, print_check
-    from stapo.training.prompts import check_own_overlap
 
     found = study_of(study)
-    check_own_overlap(found)
     tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
 
 

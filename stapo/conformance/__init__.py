@@ -5,12 +5,6 @@ that returns loss and gradient. `run_checks` reports whether they are those of a
 thresholds and divisors the trainer uses.
 """
 
-import warnings
-
-# Without NumPy, which nothing here needs, torch warns when it makes its first tensor.
-warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-
-# ruff: noqa: E402
 from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
 from stapo.conformance.kit import Check, run_checks
 from stapo.conformance.recognition import conventions

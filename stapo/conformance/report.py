@@ -1,5 +1,6 @@
 """Report on a trainer in plain text, and loading of the trainer. A trainer of one's own needs torch alone."""
 
+import argparse
 import importlib
 import sys
 from typing import Any
@@ -7,13 +8,7 @@ from typing import Any
 from stapo.conformance.batches import Trainer
 from stapo.conformance.kit import run_checks
 from stapo.conformance.recognition import conventions
-from stapo.methods import CONFORMANCE_METHODS, METHODS
-
-SELECTION = """
-What is expected of the selection (B rows of a mini-batch, before any cut; a check may have another tau_p):
-    keep = {name}(
-        batch.old_logps, batch.old_entropies, batch.advantages, batch.mask, **method.selection_args
-    )"""
+from stapo.methods import CONFORMANCE_METHODS
 
 
 def find_trainer(name: str) -> tuple[Trainer, str]:
@@ -68,6 +63,25 @@ def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
     except Exception as error:  # A trainer may raise anything; its checks are printed above.
         return [*lines, "", f"conventions: {type(error).__name__}: {error}"], False
     lines += ["", *(f"{question}: {answer}" for question, answer in found.items())]
-    if not holds and METHODS[method].spec.silenced is not None:
-        lines += SELECTION.format(name=METHODS[method].selection).splitlines()
     return lines, holds
+
+
+def main() -> int:
+    """Print the report on a trainer; return 0 if all checks hold, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m stapo.conformance",
+        description="Compare a trainer's loss with a method's update, and print its conventions. "
+        "stapo/conformance/batches.py describes the interface of a trainer.",
+    )
+    trainers = "ours, one of TRL's such as trl-dapo, or package.module:function for torch alone"
+    parser.add_argument("--trainer", default="ours", help=trainers)
+    methods = f"what it is meant to be: {', '.join(CONFORMANCE_METHODS)}"
+    parser.add_argument("--method", help=methods)
+    given = parser.parse_args()
+    try:
+        trainer, meant = find_trainer(given.trainer)
+        lines, holds = report(trainer, given.trainer, given.method or meant)
+    except ValueError as error:
+        parser.exit(2, f"stapo: {error}\n")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if holds else 1

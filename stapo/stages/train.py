@@ -23,9 +23,7 @@ AFTER = ("prompts", "base")
 RECIPE = 4
 NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")
 """What of a method changes no weights."""
-WITHOUT_EFFECT = (
-    "checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit", "token_records_mb",
-)  # fmt: skip
+WITHOUT_EFFECT = ("checkpoint_every", "keep_checkpoints", "evaluate_every", "token_records_mb")
 """Training settings that change neither weights nor metrics."""
 
 
@@ -114,11 +112,8 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         print(f"all {study.training.steps} steps were done before: nothing to train")
         return True
     from stapo.stages.overlap import check
-    from stapo.training.rewards import reward_fault
 
     this = run_of(job)
-    if fault := reward_fault(study.training_of(this.method)):
-        raise StudyError([fault])
     check(study)
     if how.gpus is not None:
         from stapo.training.launch import launch_training
@@ -158,8 +153,7 @@ def _train(study: Study, job: Job) -> None:
             base=base,
             prompts=prompts,
             work=out.parent,
-            model_path=out / "model",
-            metrics_path=out / paths.METRICS_FILE,
+            out=out,
             kept_steps=study.kept_steps(),
             engine=study.engine_of(this.size),
             study=published_content(study),

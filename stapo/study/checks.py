@@ -197,12 +197,8 @@ def _batches(study: Study) -> Iterator[Problem]:
 
 
 def _training(study: Study) -> Iterator[Problem]:
-    """Report settings without what they belong to: vLLM, a verifier."""
-    training, evaluation = study.training, study.evaluation
-    for key in ("rollout_mismatch_limit", "rollout_correction"):
-        if training.rollouts == "transformers" and getattr(training, key) is not None:
-            about = "only for rollouts with vLLM; remove it, or change rollouts"
-            yield ("training", key), about
+    """Report settings without what they belong to: a verifier."""
+    evaluation = study.evaluation
     if evaluation.verdict == "verifier" and evaluation.verifier is None:
         yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
 

@@ -7,7 +7,8 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -117,6 +118,16 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
         raise StudyError([f"{reference} is not a function, its type is {type(found).__name__}"])
     function: Callable[..., Any] = found
     return function
+
+
+@contextmanager
+def own_code(reference: str) -> Iterator[None]:
+    """Call a function of a study's own; an error names it, and ends with a traceback."""
+    try:
+        yield
+    except Exception as error:
+        # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
+        raise TypeError(f"{named(reference)}: {error!r}; fix the function") from error
 
 
 @cache

@@ -136,7 +136,7 @@ REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
-REWARDS = ("boxed", "dapo")
+REWARDS = ("boxed",)
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
 _CODE = rf"[^\x00-\x1f]+\.py:{_WORD}"

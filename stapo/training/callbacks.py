@@ -1,9 +1,8 @@
-"""Callbacks of a training: progress bar, stop after a signal, kept weights, selections that keep nothing."""
+"""Callbacks of a training: progress bar, stop after a signal, kept weights."""
 
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,39 +16,26 @@ from stapo.text import visible
 from stapo.training.launch import NOTICE
 from stapo.training.ranks import say
 
-STEPS = 10
-"""Steps without a kept token, from the first one on, that end a training; our choice."""
-KEPT, WITHOUT_ADVANTAGE = "stapo/kept_fraction", "stapo/zero_advantage_fraction"
-"""Names of two fields of `StepRecord` in the history of the Trainer."""
-
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """A progress bar with time left, numbers of the last step, and tokens per second."""
+    """A progress bar with time left and numbers of the last step."""
 
     def __init__(self, title: str) -> None:
         self.title = visible(title)
-        self.start, self.num_tokens = 0.0, 0
         self.bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the bar at the step that training resumes from; one bar for all ranks."""
         if not state.is_world_process_zero:
             return
-        self.start, self.num_tokens = perf_counter(), 0
         self.bar = bar(self.title, state.max_steps, "step", state.global_step)
 
     def show(self, record: StepRecord) -> None:
         """Advance the bar by one step."""
-        if self.bar is None:
-            return
-        self.num_tokens += record.num_tokens
-        rate = self.num_tokens / (perf_counter() - self.start)
-        self.bar.set_postfix_str(
-            f"reward {record.reward:+.2f}, entropy {record.entropy:.3f}, "
-            f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}, {rate:.0f} tokens/s",
-            refresh=False,
-        )
-        self.bar.update()
+        if self.bar is not None:
+            kept = f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}"
+            self.bar.set_postfix_str(f"reward {record.reward:+.2f}, {kept}", refresh=False)
+            self.bar.update()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Close the bar; its last state stays visible."""
@@ -117,43 +103,3 @@ class KeepWeights(TrainerCallback):  # type: ignore[misc]
         """Write the weights if they are kept after this step."""
         if state.global_step in self.paths:
             self.write(self.paths[state.global_step])
-
-
-class KeptTokens(TrainerCallback):  # type: ignore[misc]
-    """Warns of a step without a kept token; ends a training that had none in its first steps.
-
-    With a strict selection, single mini-batches without a kept token can be meant. A training that never
-    keeps one learns nothing, and would look successful. The history of the Trainer, which is read, is part of
-    step checkpoints: a resumed training ends at the same step, and all ranks end alike.
-    """
-
-    def __init__(self, selection: str) -> None:
-        self.selection = selection
-        self._warned = False
-
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look at the step that was logged.
-
-        Raises:
-            ValueError: no token was kept so far, and this is step `STEPS` with advantages or the last step.
-        """
-        if KEPT not in state.log_history[-1] or not _is_empty(state.log_history[-1]):
-            return
-        steps = [entry for entry in state.log_history if KEPT in entry]
-        where = f"step {state.global_step}: {self.selection} keeps no token"
-        # Enough steps to say so, or nothing more comes.
-        is_said = sum(map(_is_empty, steps)) >= STEPS or len(steps) >= state.max_steps
-        if is_said and not any(step[KEPT] > 0 for step in steps):
-            raise ValueError(
-                f"{where}, as in all steps before: nothing is learned; fix the function or its "
-                "arguments, then run the same command again"
-            )
-        if not self._warned:
-            about = "nothing is learned in this step; stapo status counts such steps"
-            say(f"warning: {where}: {about}")
-        self._warned = True
-
-
-def _is_empty(step: Mapping[str, float]) -> bool:
-    """Return whether no token was kept in a step with advantages; without them, there is nothing to keep."""
-    return step[KEPT] == 0 and step[WITHOUT_ADVANTAGE] < 1

@@ -57,31 +57,22 @@ def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.
     """
-    outputs = _record(trained).get("outputs", {})
-    wanted = {
-        name: {p: sha for p, sha in outputs.items() if p == name or p.startswith(f"{name}/")}
-        for name in names
-    }
-    again = "trains again, from the last checkpoint if there is one"
-    remedy = f"snakemake --forcerun {out / RECORD_FILE} {again}"
-    errors = [f"{trained / RECORD_FILE}: missing; {remedy}"] * (
-        not (trained / RECORD_FILE).is_file()
-    )
-    errors += [
-        f"{trained / path}: missing, truncated or corrupt; {remedy}"
-        for name, stated in wanted.items()
-        for path in (changed_files(trained, stated) if stated or name == RECORD_FILE else [name])
-    ]
-    if errors:
-        raise StudyError(errors)
-    for name in wanted:
+    names, outputs = list(names), _record(trained).get("outputs", {})
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    wrong = [*changed_files(trained, stated), *(name for name in names if name not in there)]
+    if wrong:
+        remedy = f"snakemake --forcerun {out / RECORD_FILE} trains again, from the last checkpoint"
+        about = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+    for name in names:
         source = trained / name
         if source.is_dir():
             link_tree(source, out / name)
         else:
             with replace_file(out / name, "wb") as stream:
                 stream.write(source.read_bytes())
-    return [out / name for name in wanted]
+    return [out / name for name in names]
 
 
 def _record(trained: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from stapo.bars import only_ours
 from stapo.canonical import fingerprint
 from stapo.files import (
     append_jsonl,
-    link_or_copy,
+    link_tree,
     read_jsonl,
     replace_directory,
     replace_file,
@@ -39,16 +39,15 @@ from stapo.provenance import (
 from stapo.records.step import PHASES, StepRecord, as_line, from_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.callbacks import KeepWeights, KeptTokens, Progress, StopBetweenSteps
+from stapo.training.callbacks import KeepWeights, Progress, StopBetweenSteps
 from stapo.training.config import trainer_config
-from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_rows, prompt_order
 from stapo.training.ranks import say
 from stapo.training.resume import attempts, train_from_newest
 from stapo.training.rewards import reward_functions
 from stapo.training.sharding import TIMEOUT, residual_dtype
 from stapo.training.step_checkpoints import step_checkpoints
-from stapo.training.token_file import write_tokens
+from stapo.training.token_recorder import write_tokens
 from stapo.training.trainer import StapoTrainer
 
 
@@ -68,14 +67,12 @@ class TrainingJob:
     """JSON lines with question and answer."""
     work: Path
     """Directory of logs and step checkpoints, used by this run alone."""
-    model_path: Path
-    """Output directory of the final weights, created by one rename."""
-    metrics_path: Path
-    """Output file of the metrics, written before the weights; the token records are beside it."""
+    out: Path
+    """Directory of the results: weights, metrics, token records, provenance."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
-    """Steps before the last whose weights are kept, and published at the end as `stepN` by `model_path`."""
+    """Steps before the last whose weights are kept, and published at the end as `stepN`."""
     end_tokens: Sequence[str] = ()
     """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
@@ -97,8 +94,7 @@ def train(job: TrainingJob) -> None:
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.
-        ValueError: the token selection has never kept a token.
-        OwnFunctionError: a token selection or reward of the study's own raised an error.
+        TypeError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
     only_ours()
@@ -108,8 +104,6 @@ def train(job: TrainingJob) -> None:
             stack.enter_context(work_directory(job.work, job.config))
             require_whole(job.base)
         state.wait_for_everyone()
-        # A file for each rank: rewards of their own responses may fail for different reasons.
-        stack.enter_context(traceback_kept(job.work / f"traceback-rank{state.process_index}.txt"))
         stop = StopBetweenSteps()
         model, tokenizer, ends = policy(job.base, job.end_tokens)
         rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
@@ -132,8 +126,7 @@ def train(job: TrainingJob) -> None:
             # The type of the residual stream differs between one GPU and several.
             dtype = str(residual_dtype(trainer.model, trainer.accelerator)).removeprefix("torch.")
             record = _provenance(job, published) | {"prompts_too_long": too_long}
-            path = job.metrics_path.with_name(RECORD_FILE)
-            write_json(path, record | {"residual_stream": dtype})
+            write_json(job.out / RECORD_FILE, record | {"residual_stream": dtype})
 
 
 def leave() -> None:
@@ -178,7 +171,7 @@ def _trainer(
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=rows,
         processing_class=tokenizer,
-        callbacks=[progress, KeptTokens(job.method.selection)],
+        callbacks=[progress],
         method=job.method,
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),
@@ -219,24 +212,23 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
         job: the training.
         prompts: line in the file of prompts of each prompt of the training, in its order.
     """
-    training, tokens = job.training, job.metrics_path.with_name(TOKENS_FILE)
-    steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
+    training, out = job.training, job.out
     if trainer.accelerator.is_main_process:
-        for target, path in steps.items():
-            with replace_directory(target) as aside:
-                shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
-        with replace_file(job.metrics_path) as stream:
+        for path in job.kept.values():
+            link_tree(path, out / path.name)
+        with replace_file(out / METRICS_FILE) as stream:
             stream.write((job.work / METRICS_FILE).read_text())
         sizes = training.prompts_per_mini_batch, training.group_size
-        log, limit = job.work / TOKENS_LOG, training.token_records_mb * 10**6
-        write_tokens(log, tokens, trainer.processing_class, prompts, *sizes, limit)
-    _write_weights(trainer, job.model_path)
+        log, tokenizer = job.work / TOKENS_LOG, trainer.processing_class
+        write_tokens(log, out / TOKENS_FILE, tokenizer, prompts, *sizes)
+    _write_weights(trainer, out / "model")
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-    return [job.model_path, job.metrics_path, tokens, *steps]
+    names = ("model", METRICS_FILE, TOKENS_FILE, *(path.name for path in job.kept.values()))
+    return [out / name for name in names]
 
 
 def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
@@ -251,7 +243,7 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
         "environment": environment_now,
         "base": checksums([job.base], job.base),
         "prompts": file_sha256(job.prompts),
-        "outputs": checksums(outputs, outputs[0].parent),
+        "outputs": checksums(outputs, job.out),
         "attempts": tried,
         "steps": len(metrics),
         # Only of steps in the result; steps that were lost by a kill count only in the attempts.

@@ -18,12 +18,8 @@ from trl.trainer.utils import add_fused_lm_head
 from stapo.models.loading import load_again
 
 TIMEOUT = timedelta(hours=1)
-"""How long a rank waits for the others before it fails.
-
-The default, 10 minutes, is about what they legitimately wait for: one rank writes the weights (59 GB for 14B
-in float32: 10 minutes at 100 MB/s) and hashes them, checks the base model (30 GB), or generates the longest
-responses (minutes). A rank that dies does not need it: the launcher then stops the others at once.
-"""
+"""How long a rank waits for the others before it fails: while one rank writes 59 GB of weights (14B), that is
+more than the default of 10 minutes. If a rank dies, the launcher stops the others at once."""
 
 
 def sum_in_float32(accelerator: Accelerator) -> None:

@@ -8,7 +8,6 @@ A checkpoint here is always a step checkpoint: the state from which a training r
 evaluated are a `stapo.study.Checkpoint`.
 """
 
-import errno
 import json
 import os
 import re
@@ -38,26 +37,6 @@ def step_checkpoints(directory: Path) -> list[Path]:
 def step_of(checkpoint: Path) -> int:
     """Return the optimiser step after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix("checkpoint-"))
-
-
-def require_space(directory: Path, num_bytes: int) -> None:
-    """Check that there is enough space for a checkpoint, before writing it.
-
-    Raises:
-        OSError: there is too little space; existing checkpoints are not changed.
-    """
-    free = shutil.disk_usage(directory).free
-    if free < num_bytes:
-        raise OSError(
-            errno.ENOSPC,
-            f"a checkpoint needs {num_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; the last "
-            "checkpoint is complete: free some space and run the same command again to continue from it",
-            str(directory),
-        )
-
-
-class UnreadableCheckpointError(RuntimeError):
-    """Raised on all ranks if a checkpoint is complete but cannot be loaded."""
 
 
 def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[str, Any]:
@@ -125,7 +104,7 @@ def newest_whole(
 
     Raises:
         ValueError: a checkpoint of this run has a layout that this launch cannot read.
-        OSError: a checkpoint cannot be read for another reason than damage, such as missing permission.
+        OSError: a checkpoint cannot be read.
     """
     for checkpoint in reversed(step_checkpoints(directory)):
         if before is not None and step_of(checkpoint) >= before:
@@ -160,11 +139,6 @@ def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != stated["bytes"]:
             return f"truncated or corrupt: {name} is missing or has another size"
-    try:
-        found = file_sums(checkpoint, files)
-    except OSError as error:
-        if error.errno != errno.EIO:  # No damage, but missing permission or too many open files.
-            raise
-        return f"truncated or corrupt: {error.filename or checkpoint}: {error.strerror}"
+    found = file_sums(checkpoint, files)
     changed = [name for name, stated in files.items() if found[name] != stated["sha256"]]
     return f"truncated or corrupt: {changed[0]} was changed" if changed else None

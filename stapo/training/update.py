@@ -19,10 +19,9 @@ from stapo.methods import Method
 from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
-from stapo.study.code import SEED, found_path, load, named
+from stapo.study.code import SEED, load, named, own_code
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
-from stapo.training.own_functions import own_function
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -93,7 +92,9 @@ def update(
 
     if keep is None:
         keep = kept(slice(None))
-        _require_same(keep, method, ranks)
+        if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
+            about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
+            raise ValueError(f"{named(method.selection)}: {about}; draw by the argument seed")
     if selected is not None:
         selected(logps, entropies, keep)
     weights = token_weights(keep, method.aggregation, group_size)
@@ -113,22 +114,6 @@ def update(
         scopes = mask_scope(kept, batch.mask, keep, parts_of)
     record = measure(batch, (logps, entropies), keep, method, counted, scopes)
     return torch.tensor(counted.loss, device=batch.mask.device), record
-
-
-def _require_same(keep: Tensor, method: Method, ranks: Ranks) -> None:
-    """Check on every rank that all ranks keep the same tokens; others would have another divisor.
-
-    Raises:
-        ValueError: a selection of a study's own keeps other tokens on some rank.
-    """
-    if not method.is_own or ranks.number == 1:
-        return
-    keeping = ranks.sum(keep.float())
-    if ((keeping > 0) & (keeping < ranks.number)).any():
-        raise ValueError(
-            f"{named(method.selection)}: keeps other tokens on other ranks; let it depend on its arguments "
-            "alone, and draw random numbers with the argument seed"
-        )
 
 
 def select(
@@ -159,23 +144,18 @@ def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
 
 @cache
 def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
-    function, place = load(reference, sha256), found_path(reference)
+    function = load(reference, sha256)
 
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
     ) -> Tensor:
         # Copies: a function that changes its arguments must not change the trainer's tables.
         tables = (table.clone() for table in (logps, entropies, advantages, mask))
-        with own_function(reference, place):
+        with own_code(reference):
             keep = function(*tables, **arguments)
-        found = type(keep).__name__
-        if isinstance(keep, Tensor):
-            found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
-        if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
-            raise ValueError(
-                f"{named(reference)}: expected {wanted}, found {found}; fix the function"
-            )
-        assert isinstance(keep, Tensor)
+        if not isinstance(keep, Tensor) or (keep.dtype, keep.shape) != (torch.bool, mask.shape):
+            wanted = f"expected a bool tensor of shape {tuple(mask.shape)}"
+            raise ValueError(f"{named(reference)}: {wanted}, found {keep}"[:200])
         if (keep & ~mask).any():
             raise ValueError(
                 f"{named(reference)}: keeps positions outside mask; return `mask & ...`"
@@ -266,8 +246,6 @@ def micro_batch_loss(
     values = clipped_surrogate(
         logps, old_logps, advantages, method.clip_low, method.clip_high, method.dual_clip
     )
-    if batch.importance is not None:
-        values = values * batch.importance[:, :width]
     kl = torch.zeros_like(values)
     if method.kl_coefficient > 0:
         if batch.ref_logps is None:

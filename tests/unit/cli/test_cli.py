@@ -92,7 +92,6 @@ def caused(error: Exception, cause: Exception) -> Exception:
             caused(KeyError("x"), OSError(errno.ENOSPC, "No space left on device")),
             ["no space left"],
         ),
-        (OSError(errno.ENOSPC, "a checkpoint needs 2 GB", "work"), ["work: a checkpoint needs 2"]),
         (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"]),
     ],
 )

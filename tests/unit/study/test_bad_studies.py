@@ -79,9 +79,7 @@ TABLE = [
     ('models: {m: {hub: a/b}}', ['models.m.revision: missing; add it (s.yaml:3)']),
     ('training: {instruction: "a\\u202eb"}', [
         'training.instruction: the character \\u202e is not allowed; remove it']),
-    ('training: {reward: verifier}', ['training.reward: expected boxed, dapo, or FILE.py:function']),
-    ('training: {rollout_mismatch_limit: 0.1}', [
-        'training.rollout_mismatch_limit: only for rollouts with vLLM; remove']),
+    ('training: {reward: verifier}', ['training.reward: expected boxed, or FILE.py:function']),
     ("engine: {sizes: {small: {}}}", [
         "engine.sizes: unknown name 'small'"]),
     ('interventions: {nope: 1, method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '

@@ -14,7 +14,6 @@ sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import torch
 from safetensors.torch import save_file
-from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import FSDPModule
 from training_jobs import run
 from two_ranks import completions, rewards
@@ -26,44 +25,43 @@ TENSORS, FACTS = "tensors.safetensors", "facts.json"
 SEEN = ("completion_mask", "old_per_token_logps", "old_entropies", "ref_per_token_logps")
 
 
-def facts(trainer: Any) -> dict[str, Any]:
-    """What a process has: groups and types of the policy and the reference, and timeouts in seconds."""
-    models, cpu = (trainer.model, trainer.ref_model), torch.device("cpu")
-    return {
-        "groups": [
-            [path for path, module in model.named_modules() if isinstance(module, FSDPModule)]
-            for model in models
-        ],
-        "types": [sorted({str(p.dtype) for p in model.parameters()}) for model in models],
-        "frozen": not any(p.requires_grad for p in trainer.ref_model.parameters()),
-        "timeouts": [
-            group._get_backend(cpu).options._timeout.total_seconds()
-            for group in distributed_c10d._world.pg_map
-        ],
-    }
+def types(model: Any) -> list[str]:
+    return sorted({str(parameter.dtype) for parameter in model.parameters()})
+
+
+def groups(model: Any) -> list[str]:
+    """Return the modules whose weights are gathered together."""
+    return [path for path, module in model.named_modules() if isinstance(module, FSDPModule)]
 
 
 def main(world: str, out: str) -> None:
     saved: dict[str, torch.Tensor] = {}
     found: dict[str, Any] = {}
     outputs: set[str] = set()
-    norm = StapoTrainer._get_grad_norm
+    norm, accumulate = StapoTrainer._get_grad_norm, StapoTrainer._accumulate_gradients
+
+    def look(self: Any, model: Any, inputs: Any) -> Any:
+        if self.state.global_step == 0:
+            saved.update({name: inputs[name].clone() for name in SEEN})
+        return accumulate(self, model, inputs)
 
     def keep(self: Any, model: Any, grad_norm: Any = None) -> Any:
         if self.state.global_step == 0:
-            saved.update({name: self._mini_batch[name].clone() for name in SEEN})
             for name, parameter in model.named_parameters():
                 saved[f"gradient/{name}"] = parameter.grad.full_tensor().clone()
             # Behind FSDP2's own hook, which could change the type.
             self.model.get_decoder().layers[0].register_forward_hook(
                 lambda _, __, output: outputs.add(str(output.dtype))
             )
-        found.update(facts(self), residual_stream=sorted(outputs))
+        models = self.model, self.ref_model
+        found["types"], found["groups"] = [*map(types, models)], [*map(groups, models)]
+        found["residual_stream"] = sorted(outputs)
         return norm(self, model, grad_norm)
 
     with (
         patch.object(StapoTrainer, "_generate_single_turn", completions),
         patch.object(StapoTrainer, "_get_grad_norm", keep),
+        patch.object(StapoTrainer, "_accumulate_gradients", look),
         patch("training_jobs.parity_reward", rewards),
     ):
         # One pass per rank and step, so that a step's gradient is one sum over ranks.

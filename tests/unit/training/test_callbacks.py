@@ -1,26 +1,13 @@
-"""Callbacks: a signal ends a training between two steps; so does a selection that keeps nothing."""
+"""Callbacks: a signal ends a training between two steps."""
 
 import os
 import signal
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from stapo.records.step import from_line
-from stapo.training.callbacks import (
-    KEPT,
-    STEPS,
-    WITHOUT_ADVANTAGE,
-    KeptTokens,
-    Progress,
-    StopBetweenSteps,
-)
+from stapo.training.callbacks import StopBetweenSteps
 from stapo.training.launch import NOTICE
-
-EMPTY = {KEPT: 0.0, WITHOUT_ADVANTAGE: 0.5}
-NOTHING_TO_KEEP = {KEPT: 0.0, WITHOUT_ADVANTAGE: 1.0}
-USUAL = {KEPT: 0.9, WITHOUT_ADVANTAGE: 0.5}
 
 
 @pytest.fixture
@@ -55,48 +42,3 @@ def test_a_second_signal_ends_it_at_once_but_a_second_notice_does_not(stop):
     assert after_step(stop) == (True, True)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_the_progress_shows_what_a_selection_keeps_beside_the_silenced_candidates():
-    """A selection of a study's own may silence tokens that are no candidates."""
-    progress = Progress("Mine")
-    state = SimpleNamespace(is_world_process_zero=True, max_steps=2, global_step=0)
-    progress.on_train_begin(None, state, None)
-    progress.show(from_line({"reward": 0.5, "kept_fraction": 0.25, "num_silenced": 3}))
-    assert progress.bar is not None
-    assert "reward +0.50" in progress.bar.postfix
-    assert "kept 25.0%, silenced 3, " in progress.bar.postfix
-    progress.on_train_end(None, state, None)
-
-
-def logged(steps: list[dict[str, float]], last: int = 1000) -> None:
-    """Log the steps one by one, as a training without interruption does."""
-    callback = KeptTokens("own.py:nothing")
-    for number in range(1, len(steps) + 1):
-        history: list[dict[str, Any]] = [{"loss": 0.0}, *steps[:number]]
-        state = SimpleNamespace(global_step=number, max_steps=last, log_history=history)
-        callback.on_log(None, state, None)
-
-
-@pytest.mark.parametrize(
-    ("steps", "last"),
-    [
-        ([EMPTY] * STEPS, 1000),
-        ([NOTHING_TO_KEEP] * 3 + [EMPTY] * STEPS, 1000),
-        ([EMPTY] * 3, 3),
-    ],
-    ids=["from the first step on", "without the steps that have nothing to keep", "short"],
-)
-def test_it_ends_at_the_last_of_these_steps(steps, last):
-    with pytest.raises(ValueError, match=f"step {len(steps)}: own.py:nothing .* fix the function"):
-        logged(steps, last)
-    logged(steps[:-1], last)
-
-
-def test_single_steps_without_a_kept_token_are_a_warning(capsys):
-    logged([USUAL, *[EMPTY] * 2 * STEPS, USUAL, EMPTY], 2 * STEPS + 3)
-    warned = capsys.readouterr().out.splitlines()
-    assert len(warned) == 1
-    assert warned[0].startswith("warning: step 2: own.py:nothing keeps no token: nothing is")
-    logged([NOTHING_TO_KEEP] * 2 * STEPS)
-    assert not capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Several processes, for real: FSDP2 and replicas over gloo, two launchers with one rendezvous, kills."""
+"""Several processes, for real: FSDP2 and replicas over gloo, kills."""
 
 import json
 import math
@@ -13,7 +13,6 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_checkpoints import garble
 from training_jobs import assert_same, metrics
 
 from stapo.files import read_jsonl
@@ -71,18 +70,6 @@ def alone(world, tmp_path_factory) -> Path:
     return out
 
 
-def two_nodes(world: Path, out: Path, masks: Path) -> None:
-    """Two launchers, as on two machines: one rendezvous, one process each, FSDP2."""
-    port = free_port()
-    both = ["--num_machines", "2", "--num_processes", "2"]
-    both += ["--main_process_ip", "127.0.0.1", "--main_process_port", port]
-    nodes = []
-    for rank in range(2):
-        launch = [*LAUNCH, "--config_file", FSDP, *both, "--machine_rank", str(rank)]
-        nodes.append(start(launch, world, out, masks, *CASES))
-    finish(*nodes)
-
-
 def replicas(world: Path, out: Path, masks: Path) -> None:
     """Two processes with the whole model each, exchanging gradients (DDP)."""
     finish(start(torchrun(), world, out, masks, *CASES))
@@ -120,7 +107,7 @@ def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("launch", [two_nodes, replicas, packed])
+@pytest.mark.parametrize("launch", [replicas, packed])
 def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
     """To rounding: sums over tokens and ranks are taken in another order."""
     launch(world, tmp_path, alone)
@@ -179,10 +166,10 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
         one.kill()
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
-    # One rank cannot load its part of the newest checkpoint: all of them take the one before.
+    # A damaged part of one rank: all of them take the checkpoint before.
     newest = step_checkpoints(killed / "stapo" / "work")[-1]
-    garble(newest, "rng_state_1.pth")
+    (newest / "rng_state_1.pth").write_bytes(b"garbage")
     finish(start(sharded(), world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
-    assert after == [0, step_of(newest), step_of(newest) - 1]
+    assert after == [0, step_of(newest) - 1]
     assert_same(killed / "stapo", whole / "stapo")

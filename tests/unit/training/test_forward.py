@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 from trl.trainer.utils import add_fused_lm_head
 
+from stapo.models.decoding import has_full_attention
 from stapo.training.attention import PACKED
 from stapo.training.forward import Sequences, packed_forward, padded_forward
 
@@ -83,3 +84,12 @@ def test_taken_sequences_are_trimmed_and_none_is_the_shortest():
     assert taken.mask.sum(dim=1).tolist() == [2 + 1, 3 + 4]
     shortest = sequences.take(torch.tensor([], dtype=torch.long))
     assert shortest.ids.shape == (1, 1 + 1)  # A position for a response without a token.
+
+
+def test_models_with_windows_cannot_pack():
+    windows = Qwen3Config(**SHAPE, use_sliding_window=True, sliding_window=4, max_window_layers=0)
+    assert has_full_attention(AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE)))
+    assert not has_full_attention(AutoModelForCausalLM.from_config(windows))
+    assert not has_full_attention(
+        AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4))
+    )

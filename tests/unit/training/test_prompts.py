@@ -2,7 +2,6 @@
 
 import json
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -10,8 +9,7 @@ import pytest
 
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
-from stapo.models.worlds import FAMILIES, benchmark_problems, training_problems
-from stapo.repository import STUDIES
+from stapo.models.worlds import FAMILIES, training_problems
 from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData
 from stapo.training import prompts as prompts_module
@@ -19,13 +17,11 @@ from stapo.training.prompts import (
     DAPO_PREFIX,
     DAPO_SUFFIX,
     check_overlap,
-    check_own_overlap,
     checksum,
     overlap,
     prompt_order,
     read_prompts,
     sharing_words,
-    tiny_prompts,
     write_prompts,
 )
 
@@ -125,33 +121,20 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
     with pytest.raises(StudyError) as caught:
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
     number, sha256 = caught.value.errors
-    assert number.startswith("data.unique_prompts: expected 2, found 3 in a/b at 00000000; ")
-    assert sha256.startswith(
-        f"data.sha256: expected {'0' * 64}, found {SHA256} in a/b at 00000000; "
-    )
+    assert number.startswith("data.unique_prompts: expected 2, found 3; ")
+    assert sha256.startswith(f"data.sha256: expected {'0' * 64}, found {SHA256}; ")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    "broken",
     [
-        ({"question": "1+1?"}, "no question and answer, and no prompt"),
-        ({"prompt": [], "answer": 2}, "no question and answer, and no prompt"),
-        ({"question": "1+1?", "answer": 2}, "question or answer is not text"),
-        *(
-            (row(one, "4"), "not the wrapper of DAPO-Math-17k around a question; look")
-            for one in (
-                "2+2?",
-                DAPO_PREFIX + "2+2?",
-                "2+2?" + DAPO_SUFFIX,
-                wrapped(" "),
-                " " + wrapped("2+2?"),
-            )
-        ),
+        {"question": "1+1?"}, {"prompt": [], "answer": 2}, {"question": "1+1?", "answer": 2},
+        *map(lambda one: row(one, "4"), ("2+2?", DAPO_PREFIX + "2+2?", "2+2?" + DAPO_SUFFIX, wrapped(" "))),
     ],
-)
-def test_a_row_of_another_layout_is_a_line_and_writes_nothing(hub, tmp_path, broken, said):
-    with pytest.raises(StudyError, match=rf"^data: row 1 of a/b at 00000000.*{said}"):
+)  # fmt: skip
+def test_a_row_of_another_layout_is_a_line_and_writes_nothing(hub, tmp_path, broken):
+    with pytest.raises(StudyError, match=r"^data: row 1 of a/b: expected question and answer, or"):
         hub([ROWS[0], broken])
     assert list(tmp_path.iterdir()) == []
 
@@ -180,7 +163,7 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
         write_prompts(study.data, out, None, study.prompts_file())
     path.write_text('{"question": "1+1?", "answer": 2}\n{"question": "1+1?", "answer": 3}\n')
     conflicting = read_study(tmp_path / "mine.yaml")
-    with pytest.raises(StudyError, match="no prompt has a single answer"):
+    with pytest.raises(StudyError, match="no prompt with a single answer"):
         write_prompts(conflicting.data, out, None, conflicting.prompts_file())
 
 
@@ -188,50 +171,3 @@ def test_data_without_a_single_prompt_are_an_error(hub):
     for rows in ([], ROWS[3:]):
         with pytest.raises(StudyError, match="no prompt with a single answer"):
             hub(rows)
-
-
-# Prompts in a benchmark of the study's own
-
-OWN_BENCHMARK = """
-extends: smoke
-name: mine
-benchmarks: {own: {file: q.jsonl, samples: 8}}
-run: {benchmarks: [own, chain-2]}
-"""
-TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study whose own benchmark has prompts of the smoke study in lines 3 and 5."""
-    prompts = [one["question"] for one in tiny_prompts(read_study(STUDIES / "smoke.yaml").data)]
-    held_out = [one.question for one in benchmark_problems("chain-3", 2)]
-    lines(
-        tmp_path / "q.jsonl", [held_out[0], "", prompts[7].upper() + " ", held_out[1], prompts[0]]
-    )
-    lines(tmp_path / "p.jsonl", [held_out[1], "other"])
-    (tmp_path / "mine.yaml").write_text(OWN_BENCHMARK)
-    (tmp_path / "file.yaml").write_text(OWN_BENCHMARK + "data: {file: p.jsonl}\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def lines(path: Path, questions: list[str]) -> None:
-    rows = [json.dumps({"question": one, "answer": 1}) if one else "" for one in questions]
-    path.write_text("\n".join(rows))
-
-
-def found(name: str) -> list[str]:
-    with pytest.raises(StudyError) as error:
-        check_own_overlap(read_study(Path(name)))
-    return error.value.errors
-
-
-def test_every_problem_that_is_a_prompt_is_named_with_its_line(folder):
-    first, second = found("mine.yaml")
-    assert first.startswith("benchmarks.own.file: q.jsonl, line 3: 'CHAIN:")
-    assert second.startswith("benchmarks.own.file: q.jsonl, line 5: 'chain:")
-    assert first.endswith(TINY)
-    (only,) = found("file.yaml")
-    assert only.startswith("benchmarks.own.file: q.jsonl, line 4: 'chain:")
-    assert only.endswith("is also a training prompt, in p.jsonl; remove it from one of the files")

@@ -256,10 +256,10 @@ class Pair(Ranks):
     ("returned", "differs", "error"),
     [
         ("mask & (advantages.unsqueeze(1) > 0)", False, None),
-        ("mask & (advantages.unsqueeze(1) > 0)", True, "keeps other tokens on other ranks; let"),
-        ("mask.float()", False, "expected bool of shape .3, 2., found float32 of shape"),
-        ("mask[:1]", False, "expected bool of shape .3, 2., found bool of shape .1, 2."),
-        ("None", False, "expected bool of shape .3, 2., found NoneType; fix the function"),
+        ("mask & (advantages.unsqueeze(1) > 0)", True, "keeps other tokens on other ranks"),
+        ("mask.float()", False, "expected a bool tensor of shape .3, 2., found"),
+        ("mask[:1]", False, "expected a bool tensor of shape .3, 2., found"),
+        ("None", False, "expected a bool tensor of shape .3, 2., found None"),
         ("~mask", False, "keeps positions outside mask; return `mask & ...`"),
     ],
 )
