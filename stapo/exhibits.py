@@ -16,19 +16,28 @@ if TYPE_CHECKING:
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
-Need = Literal["vllm", "checkpoints", "interventions", "full-mask", "ablation"]
-"""What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
-and full-mask, methods that differ from each other only in one argument of their token selection."""
-
-
+Need = Literal["vllm", "checkpoints", "interventions", "ablation"]
+"""What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
     "interventions": "interventions (interventions.checkpoints)",
-    "full-mask": "the methods justrl and full-mask (run.methods)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
 """What a study must have, in words, with the settings that add it."""
+
+
+FORMER = ("figures/full_mask", "figures/gradient_bounds", "figures/silenced_by_position",
+          "tables/ablation", "tables/taxonomy", "tables/taxonomy_v2", "tables/token_frequencies")  # fmt: skip
+"""What earlier versions also made, by paths without suffix; besides tables as LaTeX and CSV, and references."""
+
+
+def is_former(path: str) -> bool:
+    """Return whether an earlier version made a file of a results folder that this one does not make."""
+    name, _, suffix = path.rpartition(".")
+    table = name.startswith("tables/") and name.count("/") == 1
+    main = name.startswith("tables/main-") and suffix == "csv"
+    return name in FORMER or (table and suffix == "tex") or main or path == "references.bib"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +87,6 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         None: True,
         "vllm": study.training.rollouts != "transformers",
         "checkpoints": bool(study.kept_steps()),
-        "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
     }

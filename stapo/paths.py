@@ -40,23 +40,21 @@ COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
 """Responses of a checkpoint to a benchmark: one line per problem."""
 SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
 """Scores of these responses: one row per response; the metadata say what made them."""
-MAIN_TABLE = "results/{study}/tables/main-{decoding}.{suffix}"
-"""Main table of a decoding, as Markdown, LaTeX and CSV."""
+MAIN_TABLE = "results/{study}/tables/main-{decoding}.md"
+"""Main table of a decoding; its numbers are in the file of values."""
 FIGURE = "results/{study}/figures/{figure}.{suffix}"
 """A figure, as SVG, PDF and PNG."""
 TABLE = "results/{study}/tables/{table}.{suffix}"
-"""A table of evidence, as Markdown, LaTeX and CSV."""
+"""A table of evidence, as Markdown and CSV."""
 VALUES = "results/{study}/tables/values.{suffix}"
 """Every number of the main tables, and the accuracy of every checkpoint: one row per value."""
 VALUE_SUFFIXES = ("csv", "parquet")
-REFERENCES = "results/{study}/references.bib"
-"""What to cite with these results."""
 INTERVENTIONS = "results/{study}/interventions"
 INTERVENTION = INTERVENTIONS + "/{checkpoint}.{suffix}"
 """What one update of a checkpoint does: numbers as JSON, a sample of tokens as Parquet."""
 INTERVENTION_SUFFIXES = ("json", "parquet")
 REPORT = "results/{study}/report.html"
-"""One page with tables, figures, tokens and responses, which opens offline."""
+"""One page with tables and figures, which opens offline."""
 PROVENANCE = "results/{study}/provenance.json"
 """The study, its fingerprints and environments, and the cost of its trainings."""
 CHECKSUMS = "results/{study}/SHA256SUMS"
@@ -67,8 +65,8 @@ TRAINED = "published"
 """Below the work directory of a training: what it made, laid out as its part of the results."""
 INTERVENE_WORK = "work/intervene/{fingerprint}"
 GENERATE_WORK = "work/generate/{fingerprint}"
-SUFFIXES = ("md", "tex", "csv")
-"""Of tables."""
+SUFFIXES = ("md", "csv")
+"""Of tables of evidence."""
 FIGURE_SUFFIXES = ("svg", "pdf", "png")
 
 

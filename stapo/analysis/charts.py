@@ -255,11 +255,6 @@ def grid(
     )
 
 
-def layered(layers: Sequence[Layer]) -> Any:
-    """Return layers as one, which may have a vertical axis of its own in its panel."""
-    return alt.layer(*layers) if layers else alt.LayerChart(layer=[])
-
-
 def labels(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> Layer:
     """Return a text beside the place of each row."""
     chart = alt.Chart(data(rows)).mark_text(align="left", fontSize=10)

@@ -105,10 +105,8 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         rows=_rows(study, scores, found, comparisons),
         headlines={},
         comparisons=comparisons,
-        choices=scores.choices if study.full_steps() else [],
         notes=[
             *notes.notes(study, differing),
-            *notes.weights_notes(study, scores.same_weights),
             *notes.failure_notes(scores.cells),
             *notes.overlap_notes(scores.overlap),
         ],

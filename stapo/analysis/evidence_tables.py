@@ -20,13 +20,13 @@ def evidence_table(artefacts: Artefacts, name: str) -> Table:
 
 
 def write_evidence(study: Study, name: str, root: Path = Path()) -> list[Path]:
-    """Write a table of evidence in its three formats; equal results give equal bytes."""
+    """Write a table of evidence; equal results give equal bytes."""
     table, title = evidence_table(Artefacts(study, root), name), declared("tables")[name].title
     made_by = jobs_of(study).one("evidence", "").fingerprint
     written = []
     for suffix in paths.SUFFIXES:
         path = root / paths.TABLE.format(study=study.name, table=name, suffix=suffix)
         with replace_file(path) as stream:
-            stream.write(render(table, suffix, (study.name, name), title, made_by))
+            stream.write(render(table, suffix, f"{study.name}, {title}", made_by))
         written.append(path)
     return written

@@ -1,9 +1,8 @@
 """Sentences under a table: headlines, differences, and notes on the numbers."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from stapo.analysis.cells import Cell
-from stapo.analysis.equal_weights import SameWeights
 from stapo.analysis.rows import Comparison, Headline, MainTable
 from stapo.study import Study
 
@@ -95,26 +94,6 @@ def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
             found.append(f"{' '.join(filter(None, place))} {what}")
     text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
     return [text] if found else []
-
-
-def weights_notes(study: Study, same: Sequence[SameWeights]) -> list[str]:
-    """Return a note for each group of methods whose rows show the same weights."""
-
-    def named(methods: Iterable[str]) -> str:
-        return " and ".join(study.title(name) for name in methods)
-
-    lines = []
-    for one in same:
-        seeds = ", ".join(map(str, one.seeds))
-        number = "training seed" if len(one.seeds) == 1 else "training seeds"
-        where = f"{one.size}, {number} {seeds}" if len(study.run.seeds) > 1 else one.size
-        others = [name for name in one.methods if name not in one.silent]
-        if one.silent and others:
-            about = f"{named(one.silent)} silenced no token: the same weights as {named(others)}"
-        else:
-            about = f"{named(one.methods)} have the same weights"
-        lines.append(f"{where}: {about}; a difference between them is not one of the methods.")
-    return lines
 
 
 def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:

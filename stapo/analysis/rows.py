@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from stapo.analysis.cells import Cell
-from stapo.analysis.selection import Choice
 from stapo.evaluation.statistics import Difference, Interval
 
 AVERAGE = "Avg"
@@ -80,7 +79,6 @@ class MainTable:
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
     comparisons: list[Comparison]
-    choices: list[Choice]
     notes: list[str]
     verifier: bool
     """Whether a verifier judged the answers that the rules reject."""

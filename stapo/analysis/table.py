@@ -1,9 +1,9 @@
-"""A table as data, for Markdown, LaTeX, CSV, HTML and the terminal: `formats` renders it.
+"""A table as data, for Markdown, CSV, HTML and the terminal: `formats` renders it.
 
 The declarations of `stapo.analysis.tables` import this module, and Snakemake imports those: no numpy here.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from typing import Any, Generic, Protocol, TypeVar
@@ -11,8 +11,6 @@ from typing import Any, Generic, Protocol, TypeVar
 Row = TypeVar("Row")
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
-FORMATS = ("md", "tex", "html")
-"""Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
 
 
 class Interval(Protocol):
@@ -53,12 +51,8 @@ class Column(Generic[Row]):
     """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
-    footnote: str = ""
-    """Mark of a footnote after the heading."""
     css: str = ""
     """CSS class of its cells in the report, if not that of text or of numbers."""
-    formats: Collection[str] = FORMATS
-    """Formats that show it."""
 
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""

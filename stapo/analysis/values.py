@@ -1,4 +1,4 @@
-"""The CSV of a main table, and tidy data of all tables and of every checkpoint: one row per value.
+"""Tidy data of all main tables and of every checkpoint: one row per value.
 
 Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
 decimals, so that CSV and Parquet hold the same ones. Training quantities over steps are not repeated here:
@@ -46,10 +46,6 @@ SCHEMA = pa.schema(
     }
 )  # fmt: skip
 """Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
-CSV = (
-    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
-)  # fmt: skip
-"""Headings of the CSV of a main table."""
 Value = dict[str, Any]
 """One value: column of `SCHEMA` -> its cell, where one applies."""
 
@@ -105,18 +101,6 @@ def _as_table(values: Iterable[Value]) -> pa.Table:
 
 def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
     return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
-
-
-def main_csv(table: MainTable) -> str:
-    """Return the CSV of a main table."""
-    lines: list[Sequence[str | int]] = [CSV]
-    for row, value in of_rows(table):
-        ends = [value.get(end, "") for end in ("value", "low", "high")]
-        numbers = [f"{end:.6f}" if isinstance(end, float) else end for end in ends]
-        of = value["benchmark"]
-        about = [_problems(table, of), table.samples.get(of, ""), row.seeds, row.source]
-        lines.append([row.size, row.method, of, value["metric"], *numbers, *about])
-    return csv_text(lines)
 
 
 def _problems(table: MainTable, of: str) -> int:

@@ -91,7 +91,7 @@ def evaluate(
     ]
     for table in tables:
         print_table(table, Console())
-        written += write_table(table)
+        written.append(write_table(table))
     return [*written, *write_values_of(tables)]
 
 

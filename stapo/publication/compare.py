@@ -138,7 +138,7 @@ def _finished(folder: Path, results: Results) -> Finished:
                 raise ValueError(f"{benchmark}: checkpoints answered different problems")
             if (rows := tables[checkpoint, benchmark].num_rows) % len(digests):
                 raise ValueError(f"{benchmark}: {rows} rows for {len(digests)} problems")
-        for place, cell in chosen_cells(study, tables)[1].items():
+        for place, cell in chosen_cells(study, tables).items():
             cells[decoding, *place] = cell
         made_with = {**made, **made.get("packages", {})}
     versions = {key: made_with.get(key) for key in (*SAME_EVERYWHERE, *SAME_PACKAGES, "commit")}

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
-from stapo.exhibits import figure_names, table_names
+from stapo.exhibits import figure_names, is_former, table_names
 from stapo.provenance import SUMS
 from stapo.publication import untrusted
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
@@ -153,7 +153,7 @@ def file_errors(results: Results) -> Errors:
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
         )
-        if not belongs.has(path):
+        if not (belongs.has(path) or (path in expected and is_former(path))):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
@@ -232,6 +232,8 @@ def _notes(results: Results) -> Errors:
         )
     if unknown := unknown_exhibits(results):
         yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    if former := sorted(path for path in listed if not results.layout.has(path)):
+        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
     if results.is_summary:
         yield SUMMARY
     else:

@@ -10,9 +10,6 @@ precision, and where p is nearly 1 all three are differences of numbers near 1: 
 (ratio * A)^2 (our choice, ten times the rounding error of an entropy).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 
 from stapo.analysis.evidence.estimates import Array
@@ -20,23 +17,6 @@ from stapo.analysis.evidence.recorded import Recorded
 
 ROUNDING = 1e-5
 """Share of (ratio * A)^2 by which a norm may lie outside."""
-
-
-class Checked(NamedTuple):
-    """How many recorded tokens lie between their bounds."""
-
-    inside: int
-    tokens: int
-    excess: float
-    """Largest distance outside, as a share of (ratio * A)^2; 0 if all lie inside exactly."""
-
-
-def checked(found: Sequence[Recorded]) -> Checked:
-    """Return how many of the recorded tokens with a gradient lie between their bounds."""
-    outside = np.concatenate([distance_outside(one) for one in found])
-    outside = outside[~np.isnan(outside)]
-    inside = int((outside <= ROUNDING).sum())
-    return Checked(inside, len(outside), float(np.max(outside, initial=0.0)))
 
 
 def distance_outside(one: Recorded) -> Array:

@@ -1,16 +1,31 @@
-"""The most frequent silenced and retained tokens."""
+"""The most frequent silenced and retained candidates, beside the words of the paper's clouds.
 
-from collections.abc import Sequence
+The share of a token is estimated in all candidates of its kind of one method and size: the sum of the
+weights of its records / the sum of the weights of the kind. Tokens are compared as text, with their white
+space. Those with the same estimate are ordered as text.
+
+A token belongs to one of the paper's clouds if its text without white space at its ends and without regard
+to capital letters is a word of the cloud; "digits" of the paper are all tokens of digits. Of the clouds
+only these words are known here.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.frequencies import KINDS, SHOWN, Frequency, frequencies, paper_text
-from stapo.analysis.evidence.recorded import NO_SILENCED, recorded, thresholds
+from stapo.analysis.evidence.estimates import share
+from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
 from stapo.exhibits import Exhibit
+from stapo.reference import confidence, paper
 from stapo.text import shorten, visible
 
 EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
+SHOWN = 10
+"""Tokens of each kind, per method and size; our choice."""
+KINDS = ("silenced", "retained")
+DIGITS = "digits"
+"""Word of `paper.yaml` for all tokens of digits."""
 
 
 def make(artefacts: Artefacts) -> Any:
@@ -18,7 +33,7 @@ def make(artefacts: Artefacts) -> Any:
     found, group, panels = recorded(artefacts), charts.colours(KINDS), []
     for one in found:
         for kind in KINDS:
-            rows = _rows(frequencies(one, kind), kind)
+            rows = _rows(one, kind)
             layers = charts.bars(rows, f"share of the {kind} candidates [%]", group)
             title = f"{one.size}, {one.title}: {kind}" + ("" if rows else " (no token)")
             panels.append(charts.panel(layers, title))
@@ -31,13 +46,43 @@ def make(artefacts: Artefacts) -> Any:
     return charts.grid(panels, caption + missing, columns=2)
 
 
-def _rows(found: Sequence[Frequency], kind: str) -> list[dict[str, Any]]:
-    """Return the rows of the bars: tokens in quotation marks, shortened and all different."""
+def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of the bars, the most frequent token first.
+
+    Tokens are in quotation marks, shortened and all different.
+    """
+    of_kind = one.is_kind(kind)
+    tokens = one.frame["token"].to_numpy(dtype=object)
+    weights: dict[str, float] = {}
+    for token, weight in zip(tokens[of_kind], one.sample.weight[of_kind], strict=True):
+        weights[token] = weights.get(token, 0.0) + weight
     rows: list[dict[str, Any]] = []
-    for one in found:
-        token = one.token.translate({0x2423: " ", 0x21B5: "\\n", 0x21E5: "\\t"})
-        name = f'"{shorten(visible(token), 16)}"'
-        name += "" if one.cloud == "not known" else f" (paper: {one.cloud})"
-        name += f" #{one.rank}" if name in {row["y"] for row in rows} else ""
-        rows.append({**charts.interval(one.share, 100, axis="x"), "y": name, "group": kind})
+    ordered = sorted(weights, key=lambda token: (-round(weights[token], 6), token))
+    for rank, token in enumerate(ordered[:SHOWN], start=1):
+        text = token.replace("\n", "\\n").replace("\t", "\\t")
+        clouds = ", ".join(clouds_of(token))
+        name = f'"{shorten(visible(text), 16)}"' + (f" (paper: {clouds})" if clouds else "")
+        name += f" #{rank}" if name in {row["y"] for row in rows} else ""
+        found = share(one.sample, of_kind & (tokens == token), of_kind)
+        rows.append({**charts.interval(found, 100, axis="x"), "y": name, "group": kind})
     return rows
+
+
+def clouds_of(token: str) -> Iterator[str]:
+    """Yield the kinds of the paper's clouds that contain a token."""
+    word = token.strip()
+    for kind in KINDS:
+        words = paper()["clouds"][kind]
+        listed = word.casefold() in {one.casefold() for one in words} - {DIGITS}
+        if listed or (word.isdigit() and DIGITS in words):
+            yield kind
+
+
+def paper_text() -> str:
+    """Return what is known of the paper's clouds."""
+    stated = paper()["clouds"]
+    words = {kind: ", ".join(stated[kind]) for kind in KINDS}
+    return (
+        f"Known of the paper's clouds ({stated['revision']}, {confidence(stated['confidence'])}): "
+        f"silenced mostly {words['silenced']}; retained {words['retained']}."
+    )

@@ -1,4 +1,4 @@
-"""The page as one file: scripts and data inside it, and its security policy."""
+"""A page as one file: scripts and data inside it, and its security policy."""
 
 import base64
 import hashlib
