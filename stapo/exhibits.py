@@ -29,7 +29,7 @@ NEEDS: dict[Need, str] = {
 
 FORMER = ("figures/full_mask", "figures/gradient_bounds", "figures/silenced_by_position",
           "tables/ablation", "tables/taxonomy", "tables/taxonomy_v2", "tables/token_frequencies")  # fmt: skip
-"""What earlier versions also made, by paths without suffix; besides tables as LaTeX and CSV, and references."""
+"""Figures and tables that earlier versions made, by paths without suffix."""
 
 
 def is_former(path: str) -> bool:

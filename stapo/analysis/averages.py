@@ -8,7 +8,7 @@ import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import BOOTSTRAP_SEED, resampled
-from stapo.analysis.rows import AVERAGE, CONTROL
+from stapo.analysis.rows import AVERAGE
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -18,6 +18,8 @@ from stapo.evaluation.statistics import (
     problem_counts,
 )
 from stapo.study import Study, TrainingRun
+
+SHOWN = "aime24"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Accuracies:
 
 def shown_benchmarks(study: Study) -> list[str]:
     """Return AIME24, whose accuracy the paper shows in figures, or all benchmarks of a study without it."""
-    return [CONTROL] if CONTROL in study.run.benchmarks else [*study.run.benchmarks]
+    return [SHOWN] if SHOWN in study.run.benchmarks else [*study.run.benchmarks]
 
 
 @lru_cache(maxsize=16)

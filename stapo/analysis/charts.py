@@ -22,7 +22,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from stapo.analysis.table import Interval
+from stapo.evaluation.statistics import Interval
 from stapo.text import visible
 
 alt.data_transformers.enable("default", max_rows=None)

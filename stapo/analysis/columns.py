@@ -20,8 +20,8 @@ from stapo.records.verdicts import FAILURES
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:
     def of(row: TableRow) -> Estimate:
-        cell, marks = row.cells[column], row.marks if column == AVERAGE else ""
-        return Estimate(cell.value, cell.low, cell.high, column in row.best, marks)
+        cell = row.cells[column]
+        return Estimate(cell.value, cell.low, cell.high, column in row.best)
 
     return of
 
@@ -47,7 +47,7 @@ def named(table: MainTable) -> list[Column[TableRow]]:
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
     headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
-    headings |= {name: name for name in table.averages}
+    headings |= {AVERAGE: AVERAGE}
     return [*named(table), *(Column(text, _estimate(name)) for name, text in headings.items())]
 
 

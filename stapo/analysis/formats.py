@@ -63,7 +63,7 @@ def render(table: Table, suffix: str, title: str, made_by: str) -> str:
     """Return a table of evidence as `md` or `csv`."""
     if suffix == "csv":
         return csv_text(_csv_lines(table))
-    found = table.noted()
+    found = table
     texts = [
         f"# {markdown(title)}",
         markdown(found.caption),
@@ -85,7 +85,7 @@ def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
         return markdown(cell)
     number, bounds = column.number(cell), column.bounds(cell)
     interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
-    return (f"**{number}**" if cell.best else number) + cell.marks + interval
+    return (f"**{number}**" if cell.best else number) + interval
 
 
 def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
@@ -151,4 +151,4 @@ def _text(column: Column[Row], row: Row) -> Text:
     cell = column.shown(row)
     if isinstance(cell, str):
         return Text(visible(cell))
-    return Text(f"{cell.value:.2f}{cell.marks}", style="bold" if cell.best else "")
+    return Text(f"{cell.value:.2f}", style="bold" if cell.best else "")

@@ -16,7 +16,7 @@ from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.formats import template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
-from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.analysis.rows import MainTable
 from stapo.analysis.values import values_table
 from stapo.files import replace_file
 from stapo.study import Study
@@ -44,19 +44,13 @@ def write_table(table: MainTable, against: AgainstPaper | None = None, root: Pat
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with further averages, headlines and differences below it."""
-    further = [name for name in table.averages if name != AVERAGE]
-    shown = [column for column in columns.accuracy(table) if column.heading not in further]
-    sizes = {size: [*rows] for size, rows in groupby(table.rows, lambda row: row.size)}
+    """Print the main table, with headlines and differences below it."""
+    sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
     title = Text(f"{table.study}, {table.title}, in %")
-    console.print(terminal_table(shown, sizes.values(), title), crop=False)
-    lines = []
-    for heading in further:
-        for size, rows in sizes.items():
-            values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)
-            lines.append(f"{heading}, {size}: {values}")
-    lines += headline_texts(table)
-    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    console.print(terminal_table(columns.accuracy(table), sizes, title), crop=False)
+    lines = headline_texts(table) + [
+        f"  {comparison_text(table, one)}" for one in table.comparisons
+    ]
     for line in lines:
         console.print(Text(visible(line)))
 

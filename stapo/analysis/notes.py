@@ -1,20 +1,12 @@
 """Sentences under a table: headlines, differences, and notes on the numbers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from stapo.analysis.cells import Cell
 from stapo.analysis.rows import Comparison, Headline, MainTable
 from stapo.study import Study
 
-SIGNIFICANT = 0.05
 FEW_SEEDS = 5
-MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
-"""Dagger, double dagger, section sign, pilcrow, double bar: one per target; further targets double them."""
-
-
-def mark(position: int) -> str:
-    """Return the mark of a target for its position in the list."""
-    return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
 
 
 def accuracy_notes(study: Study) -> list[str]:
@@ -37,18 +29,12 @@ def compared_note(seeds: int) -> str:
     )
 
 
-def notes(study: Study, differing: Collection[str]) -> list[str]:
-    """Return the notes of a table, some of whose targets differ from a row, which has their mark."""
+def notes(study: Study) -> list[str]:
+    """Return the notes of a table."""
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = accuracy_notes(study)
     if targets and baselines:
         lines[-1] += f" {compared_note(seeds)}"
-        lines += [
-            f"{mark(i)} Avg of {study.method(name).title} differs from this one "
-            f"(adjusted p < {SIGNIFICANT})."
-            for i, name in enumerate(targets)
-            if name in differing
-        ]
     if study.full_steps():
         chosen = {
             "last": "the last",
@@ -140,12 +126,8 @@ def comparison_text(table: MainTable, comparison: Comparison) -> str:
     d = comparison.difference
     size = f"{comparison.size}: " if comparison.size else ""
     target, baseline = (table.titles[n] for n in (comparison.target, comparison.baseline))
-    text = (
+    return (
         f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
         f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )
-    for name, further in comparison.further.items():
-        low, high = 100 * further.low, 100 * further.high
-        text += f"; {name} {100 * further.value:+.2f} [{low:+.2f}, {high:+.2f}]"
-    return text

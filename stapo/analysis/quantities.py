@@ -12,14 +12,14 @@ from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, values_of
-from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
 from stapo.analysis.stability import entropies
-from stapo.analysis.table import Interval, scaled, with_interval
+from stapo.analysis.table import with_interval
 from stapo.evaluation.statistics import (
     Array,
+    Interval,
     difference_between,
     interval,
     mean_of_seeds,
@@ -38,6 +38,9 @@ POOLED = 100_000
 """Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1
 """Share of the steps that are the end of a training."""
+ROUNDING = 1e-5
+"""Share of (ratio * A)^2 by which a squared norm may lie outside its bounds: where p is nearly 1, all are
+differences of numbers near 1 in single precision (our choice, ten times the rounding error of an entropy)."""
 DIGITS_AND_SIGNS = frozenset("0123456789$x")
 
 
@@ -385,7 +388,7 @@ def spurious_gradient(
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
     """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
-    distance = distance_outside(one)
+    distance = one.outside_bounds
     return distance <= ROUNDING, ~np.isnan(distance)
 
 
@@ -410,7 +413,8 @@ def _share(
         part, whole = classes(one)
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        percent = scaled(share(one.sample, part & whole, whole), 100)
+        found = share(one.sample, part & whole, whole)
+        percent = Interval(*(100 * end for end in (found.value, found.low, found.high)))
         yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
 
 

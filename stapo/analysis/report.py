@@ -1,7 +1,6 @@
 """The report: one self-contained HTML page with all results."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
 from stapo.analysis.rows import Comparison, MainTable
 from stapo.analysis.table import Column
-from stapo.evaluation.statistics import Difference, Interval
+from stapo.evaluation.statistics import Difference
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
-from stapo.methods import Method
 from stapo.stages import jobs_of
 from stapo.stages.weights import of_checkpoint
 from stapo.study import Study
-from stapo.study.code import named
 
 SECTIONS = {
     "results": "Results",
@@ -31,8 +28,7 @@ SECTIONS = {
     "paper": "Against the paper",
     "figures": "Figures",
     "evidence": "Tables of evidence",
-    "setting": "Setting",
-    "methods": "Methods",
+    "setting": "Setting and methods",
     "cost": "Cost and provenance",
 }
 """Anchor of a section -> its heading, in the order of the page."""
@@ -44,19 +40,6 @@ MANY_ROWS = 24
 """Longer tables of evidence are folded."""
 
 
-def _selection(method: Method) -> str:
-    words = named(method.selection) if method.is_own else method.selection.replace("_", " ")
-    arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
-    return f"{words}: {arguments}" if arguments else words
-
-
-METHODS: list[Column[Method]] = [
-    Column("Method", lambda method: method.title, text=True),
-    Column("Tokens", _selection, text=True),
-    Column("Source", lambda method: method.source, text=True),
-]
-
-
 def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
     """Return the columns of the differences between methods."""
     titles = table.titles
@@ -64,24 +47,17 @@ def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
     def names(one: Comparison) -> str:
         return f"{titles[one.target]} minus {titles[one.baseline]}"
 
-    def further(one: Comparison, name: str) -> str:
-        return _points(one.further[name])
-
     return [
         Column("Size", lambda one: one.size, text=True),
         Column("Difference", names, text=True),
         Column("Avg", lambda one: _points(one.difference), css="count"),
-        *(
-            Column[Comparison](f"Avg {name}", partial(further, name=name), css="count")
-            for name in (table.comparisons[0].further if table.comparisons else ())
-        ),
         Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
         Column("Questions", lambda one: one.difference.questions, "+.1f"),
         Column("Detectable [points]", lambda one: 100 * one.difference.detectable, ".2f"),
     ]
 
 
-def _points(found: Difference | Interval) -> str:
+def _points(found: Difference) -> str:
     value, low, high = (100 * number for number in (found.value, found.low, found.high))
     return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
@@ -100,8 +76,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
     artefacts = Artefacts(study, root)
     scripts = [page.vega(), page.script("report.js")]
     grids = {
-        name: (TABLES[name].title, evidence_table(artefacts, name).noted())
-        for name in table_names(study)
+        name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
     evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
     numbers = _numbers(artefacts)
@@ -144,7 +119,6 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "total": total(found),
         "cost_columns": COSTS,
         "methods": [study.method(name) for name in study.run.methods],
-        "method_columns": METHODS,
         "comparison_columns": _comparison_columns,
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),

@@ -104,8 +104,8 @@ def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
 
 
 def _problems(table: MainTable, of: str) -> int:
-    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
-    return sum(table.problems[name] for name in table.averages.get(of, [of]))
+    """Return the number of problems of a benchmark, or of all of Avg."""
+    return table.problems[of] if of in table.problems else sum(table.problems.values())
 
 
 def _values_of(table: MainTable) -> Iterator[Value]:
@@ -131,8 +131,7 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
             for k in powers(samples):
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
             yield one(name, f"majority@{samples}", 100 * cell.majority)
-        for name in table.averages:
-            yield row, {"benchmark": name, "metric": "avg@N", **_numbers(row.cells[name])}
+        yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
     for row in table.rows if table.verifier else ():
         for name, samples in table.samples.items():
             cell = row.responses[name]
@@ -148,15 +147,13 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for one in table.comparisons:
-        found, further = one.difference, one.further.items()
+        found = one.difference
         about = {"size": one.size or None, "method": one.target, "reference": one.baseline}
         average, metric = about | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
         tests = {"p_value": found.p_value, "p_holm": one.adjusted_p}
         yield average | metric | _numbers(found, 100) | tests
         yield average | {"metric": "difference in questions", "value": found.questions}
         yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
-        for name, other in further:
-            yield about | metric | {"benchmark": f"{AVERAGE} {name}"} | _numbers(other, 100)
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:

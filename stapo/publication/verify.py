@@ -225,15 +225,7 @@ def _notes(results: Results) -> Errors:
     if others:
         yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
     yield from _unlike_code(results)
-    if old := earlier(results):
-        yield (
-            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
-            "settings but for some that it did not know"
-        )
-    if unknown := unknown_exhibits(results):
-        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
-    if former := sorted(path for path in listed if not results.layout.has(path)):
-        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
+    yield from _of_earlier_versions(results)
     if results.is_summary:
         yield SUMMARY
     else:
@@ -248,6 +240,18 @@ def _notes(results: Results) -> Errors:
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
+
+
+def _of_earlier_versions(results: Results) -> Errors:
+    if old := earlier(results):
+        yield (
+            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
+            "settings but for some that it did not know"
+        )
+    if unknown := unknown_exhibits(results):
+        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    if former := sorted(path for path in results.sums if not results.layout.has(path)):
+        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
 
 
 def _unlike_code(results: Results) -> Errors:

@@ -11,32 +11,6 @@ from stapo.reference import confidence, paper
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
-LABELS = {
-    "steps": "optimiser steps",
-    "prompts_per_batch": "prompts per rollout",
-    "group_size": "responses per prompt, G",
-    "prompts_per_mini_batch": "prompts per mini-batch",
-    "learning_rate": "learning rate (AdamW)",
-    "warmup_steps": "warm-up steps",
-    "gradient_clip": "maximum norm of the gradient",
-    "max_prompt_tokens": "maximum prompt [tokens]",
-    "max_response_tokens": "maximum response [tokens]",
-    "temperature": "temperature of rollouts",
-    "top_p": "top-p of rollouts",
-    "advantage_epsilon": "epsilon of the advantage",
-    "statistics": "policy whose p and H select tokens",
-    "overlong_buffer_tokens": "overlong buffer [tokens]",
-    "clip_low": "lower clip, ε_low",
-    "clip_high": "upper clip, ε_high",
-    "aggregation": "mean of the loss",
-    "kl_coefficient": "KL coefficient",
-    "dual_clip": "dual clip",
-    "tau_p": "τ_p",
-    "quantile": "q, quantile of the entropies",
-    "scope": "tokens of the quantile",
-    "fraction": "share of the tokens that are kept",
-}
-"""Setting -> how the table calls it, if not by its name with spaces."""
 OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
 
 
@@ -78,10 +52,6 @@ COLUMNS: list[Column[Setting]] = [
 ]
 
 
-def _label(setting: str) -> str:
-    return LABELS.get(setting, setting.replace("_", " "))
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "off"
@@ -108,7 +78,7 @@ def _of_trainings(study: Study) -> Iterator[Setting]:
         name, known = one["setting"], (one["value"], one["confidence"], one.get("elsewhere", ""))
         values = {method: getattr(settings, name) for method, settings in training.items()}
         for titles, ours in _grouped(study, values):
-            yield Setting(_label(name), titles, ours, *known)
+            yield Setting(name.replace("_", " "), titles, ours, *known)
 
 
 def _grouped(study: Study, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -137,14 +107,16 @@ def _of_methods(study: Study) -> Iterator[Setting]:
                 values[name] = (settings[setting], *paper_says)
         for titles, (ours, says, letter) in _grouped(study, values):
             about = known["elsewhere"].get(setting, "")
-            yield Setting(_label(setting), titles, ours, says, letter, about)
+            yield Setting(setting.replace("_", " "), titles, ours, says, letter, about)
 
 
 def _of_evaluations(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for one in known["evaluation"]:
         name, ours = one["setting"], getattr(study.evaluation, one["setting"])
-        yield Setting(f"{_label(name)}, evaluation", "all", ours, one["value"], one["confidence"])
+        yield Setting(
+            f"{name.replace('_', ' ')}, evaluation", "all", ours, one["value"], one["confidence"]
+        )
     for name in study.run.benchmarks:
         samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
         heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]
