@@ -135,13 +135,6 @@ class Recorded:
         found: Indices = places[np.argsort(self._hash[places], kind="stable")]
         return found
 
-    def drawn(self, of: Mask) -> Indices:
-        """Return the indices of some tokens in the order of random draws in proportion to their weights."""
-        places = np.flatnonzero(of)
-        keys = -np.log(self._hash[places]) / self.sample.weight[places]
-        found: Indices = places[np.argsort(keys, kind="stable")]
-        return found
-
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:

@@ -61,7 +61,7 @@ def cases(one: Recorded) -> Iterator[SimpleNamespace]:
     norms = np.where(one.silenced & one.measured, one.norm, 0.0)
     shuffled = one.shuffled(one.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
-    others = [place for place in one.drawn(one.silenced) if place not in largest][:RANDOM]
+    others = [place for place in shuffled if place not in largest][:RANDOM]
     places = [*largest, *others]
     rows = one.frame.iloc[places].assign(
         size=one.size,

@@ -114,7 +114,7 @@ def test_damaged_metrics_are_one_line(study, finished, damage, cause):
 
 
 def test_a_report_shows_nothing_damaged(study, finished):
-    name = "results/demo/completions/tiny/base/t1.0-p1.0/chain-2.jsonl"
+    name = "results/demo/runs/tiny/grpo/seed0/tokens.parquet"
     cut(finished / name)
     with pytest.raises(DamagedFileError, match=name) as raised:
         render_report(study, finished)
