@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "A study": ("check", "plan", "doctor", "fetch", "run", "status", "show"),
-    "Around a study": ("verify", "compare", "paper", "schema"),
+    "Around a study": ("verify", "compare", "schema"),
     "Evaluation": ("evaluate",),
     "Other trainers": ("conformance",),
 }

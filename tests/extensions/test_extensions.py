@@ -23,7 +23,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         "stapo/methods.py": (
             "METHODS: dict[str, Method] = {\n",
             '    "tight": replace(\n        JUSTRL, title="Tight clips", clip_high=0.22, source="eq. 2",\n'
-            '        bibtex="@misc{tight,\\n  title = {Tight clips},\\n}",\n    ),\n',
+            "    ),\n",
         )
     },
     "token selection of your own": {
@@ -88,14 +88,12 @@ run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 REAL = """
 from pathlib import Path
 from finished_study import finish
-from stapo.analysis.citations import references
 from stapo.analysis.draw import write_figure
 from stapo.analysis.evidence_tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())
 print(*write_figure(study, "kept"), *write_evidence(study, "sizes"))
-print(references(study))
 """
 
 
@@ -159,10 +157,9 @@ def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path
     jobs = snakemake("-n", "--quiet", "rules")
     assert {*re.findall(r"^(census|overlap|train) +(\d)$", jobs, re.M)} == {("census", "1")}
 
-    # The real figure, table and reference, from synthetic results, and the real check.
+    # The real figure and table, from synthetic results, and the real check.
     shutil.rmtree(results)
     shown = run("-c", REAL.format(study=str(study)))
     assert {"figures/kept.svg", "tables/sizes.csv"} <= set(re.findall(r"\w+/\w+\.\w+", shown))
     assert "<svg" in (results / "figures" / "kept.svg").read_text()
-    assert "@misc{tight,\n  title = {Tight clips},\n}" in shown
     assert "rare.py:silence_rare; sha256: " in run("-m", "stapo", "check", str(study))
