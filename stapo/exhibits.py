@@ -27,17 +27,19 @@ NEEDS: dict[Need, str] = {
 """What a study must have, in words, with the settings that add it."""
 
 
-FORMER = ("figures/full_mask", "figures/gradient_bounds", "figures/silenced_by_position",
-          "tables/ablation", "tables/taxonomy", "tables/taxonomy_v2", "tables/token_frequencies")  # fmt: skip
-"""Figures and tables that earlier versions made, by paths without suffix."""
+FORMER = {
+    "figures": ("entropy_change", "full_mask", "gradient_bounds", "silenced_by_position"),
+    "tables": ("ablation", "taxonomy", "taxonomy_v2", "token_frequencies"),
+}
+"""Folder -> figures and tables that earlier versions made."""
 
 
 def is_former(path: str) -> bool:
     """Return whether an earlier version made a file of a results folder that this one does not make."""
-    name, _, suffix = path.rpartition(".")
-    table = name.startswith("tables/") and name.count("/") == 1
-    main = name.startswith("tables/main-") and suffix == "csv"
-    return name in FORMER or (table and suffix == "tex") or main or path == "references.bib"
+    folder, _, file = path.rpartition("/")
+    name, _, suffix = file.rpartition(".")
+    other_form = folder == "tables" and (suffix == "tex" or (suffix, name[:5]) == ("csv", "main-"))
+    return path == "references.bib" or name in FORMER.get(folder, ()) or other_form
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Accuracy over some benchmarks of every method and of every training, with resamples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from stapo.study import Study, TrainingRun
 SHOWN = "aime24"
 
 
-@dataclass(frozen=True)
-class Accuracies:
+class Accuracies(NamedTuple):
     """Accuracy of every row of a table over some benchmarks, in percent."""
 
     values: dict[tuple[str, str], Interval]

@@ -7,11 +7,10 @@ from math import ceil, fsum, nan
 
 import numpy as np
 
-from stapo import paths
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
-from stapo.analysis.curves import accuracy_label, values_of
+from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
@@ -28,7 +27,6 @@ from stapo.evaluation.statistics import (
 )
 from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.exhibits import PAPER_SILENCED
-from stapo.files import AGAIN, DamagedFileError
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.study import Study, TrainingRun
@@ -161,18 +159,10 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
 
 
 def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
-    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps.
-
-    Raises:
-        DamagedFileError: the metrics have no such quantiles.
-    """
-    records = artefacts.metrics(run)
-    try:
-        late = [one["entropy_quantiles"] for one in records[-ceil(LATE * len(records)) :]]
-        return {float(level): fsum(one[level] for one in late) / len(late) for level in late[0]}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
+    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps."""
+    last = ceil(LATE * artefacts.study.training.steps)
+    found = quantiles_of(artefacts, run)
+    return {level: fsum(values[-last:]) / last for level, values in found.items()}
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:

@@ -1,15 +1,10 @@
-"""The most frequent silenced and retained candidates, beside the words of the paper's clouds.
+"""The most frequent silenced and retained candidates, in place of the paper's clouds of words.
 
 The share of a token is estimated in all candidates of its kind of one method and size: the sum of the
 weights of its records / the sum of the weights of the kind. Tokens are compared as text, with their white
 space. Those with the same estimate are ordered as text.
-
-A token belongs to one of the paper's clouds if its text without white space at its ends and without regard
-to capital letters is a word of the cloud; "digits" of the paper are all tokens of digits. Of the clouds
-only these words are known here.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from stapo.analysis import charts
@@ -17,15 +12,12 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import share
 from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
 from stapo.exhibits import Exhibit
-from stapo.reference import confidence, paper
 from stapo.text import shorten, visible
 
 EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 SHOWN = 10
 """Tokens of each kind, per method and size; our choice."""
 KINDS = ("silenced", "retained")
-DIGITS = "digits"
-"""Word of `paper.yaml` for all tokens of digits."""
 
 
 def make(artefacts: Artefacts) -> Any:
@@ -40,7 +32,7 @@ def make(artefacts: Artefacts) -> Any:
     missing = "" if any(one.silenced.any() for one in found) else f" {NO_SILENCED}"
     caption = (
         f"The {SHOWN} most frequent tokens among the candidates that S2T silences, or would silence, and "
-        f"among those that it retains, with 95 % intervals. {paper_text()} Words of a cloud are marked. "
+        f"among those that it retains, with 95 % intervals. "
         f"{thresholds(found)}"
     )
     return charts.grid(panels, caption + missing, columns=2)
@@ -60,29 +52,8 @@ def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
     ordered = sorted(weights, key=lambda token: (-round(weights[token], 6), token))
     for rank, token in enumerate(ordered[:SHOWN], start=1):
         text = token.replace("\n", "\\n").replace("\t", "\\t")
-        clouds = ", ".join(clouds_of(token))
-        name = f'"{shorten(visible(text), 16)}"' + (f" (paper: {clouds})" if clouds else "")
+        name = f'"{shorten(visible(text), 16)}"'
         name += f" #{rank}" if name in {row["y"] for row in rows} else ""
         found = share(one.sample, of_kind & (tokens == token), of_kind)
         rows.append({**charts.interval(found, 100, axis="x"), "y": name, "group": kind})
     return rows
-
-
-def clouds_of(token: str) -> Iterator[str]:
-    """Yield the kinds of the paper's clouds that contain a token."""
-    word = token.strip()
-    for kind in KINDS:
-        words = paper()["clouds"][kind]
-        listed = word.casefold() in {one.casefold() for one in words} - {DIGITS}
-        if listed or (word.isdigit() and DIGITS in words):
-            yield kind
-
-
-def paper_text() -> str:
-    """Return what is known of the paper's clouds."""
-    stated = paper()["clouds"]
-    words = {kind: ", ".join(stated[kind]) for kind in KINDS}
-    return (
-        f"Known of the paper's clouds ({stated['revision']}, {confidence(stated['confidence'])}): "
-        f"silenced mostly {words['silenced']}; retained {words['retained']}."
-    )

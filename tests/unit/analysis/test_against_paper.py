@@ -108,7 +108,7 @@ def test_no_headline_without_target_or_without_baselines():
 
 def test_all_that_is_said_has_a_revision_and_a_confidence():
     content = paper()
-    single = [content[name] for name in ("quadrants", "clouds", "entropy_quantiles", "table")]
+    single = [content[name] for name in ("quadrants", "entropy_quantiles", "table")]
     for one in single:
         assert one["revision"]
         assert confidence(one["confidence"])

@@ -25,7 +25,7 @@ def every_kind(rows=ROWS):
     names = [{**row, "x": row["y"], "y": f"{HOSTILE}{row['x']}"} for row in rows]
     drawn = [
         [*charts.lines(rows, x, y, group), *charts.rule(2.0, HOSTILE)],
-        [*charts.points(rows, x, y, group), charts.labels(rows[:1], x, y, group)],
+        charts.points(rows, x, y, group),
         charts.bars(names, HOSTILE, group, several=True),
         [],
     ]

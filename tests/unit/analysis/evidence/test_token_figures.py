@@ -12,7 +12,7 @@ from stapo.analysis.draw import chart_of, image
 from stapo.analysis.evidence.quadrants import NAMES
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.analysis.figures import token_frequencies
-from stapo.analysis.figures.token_frequencies import SHOWN, clouds_of
+from stapo.analysis.figures.token_frequencies import SHOWN
 from stapo.files import DamagedFileError, write_jsonl
 
 
@@ -37,14 +37,7 @@ def test_quadrants_have_their_tokens_and_numbers(complete):
         silenced = [row for row in panel.of("point")[0].rows if row["group"] == NAMES[0]]
         assert silenced
         assert all(row["x"] < one.tau_p for row in silenced)
-        assert {row["group"] for row in panel.of("text")[-1].rows} == {*NAMES}
         assert [unit.rows[0]["label"] for unit in panel.of("rule")] == ["tau_p", "median of tau_h"]
-
-
-def test_words_of_the_papers_clouds():
-    assert all([*clouds_of(token)] == ["silenced"] for token in ("7", " 42", "$", "x"))
-    assert all([*clouds_of(token)] == ["retained"] for token in (" so ", "Wait"))
-    assert not any([*clouds_of(token)] for token in ("digits", "", " \n", "the"))
 
 
 def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
