@@ -76,12 +76,6 @@ def test_our_gains_stand_beside_those_of_their_revision(raw_study, tmp_path, dec
     assert line in render(table, against)
 
 
-def test_another_model_is_not_the_papers(raw_study, tmp_path):
-    raw_study["models"]["8B"] = {"hub": "somebody/else-8B", "revision": "main"}
-    _, against = compared(raw_study, tmp_path, sizes=("8B",))
-    assert (against.cells, against.gains) == ([], [])
-
-
 @pytest.mark.parametrize(
     ("decoding", "gains", "mean", "strongest"),
     [

@@ -14,7 +14,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import accuracies, of_trainings
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.curves import curves_of, line_of, moving_mean, smoothed
+from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.analysis.draw import chart_of
 from stapo.exhibits import FIGURES, figure_names
 from stapo.files import read_jsonl, write_jsonl
@@ -151,16 +151,6 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
             assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)
     labels = [panel.of("line")[0].encoding["y"]["title"] for panel in found]
     assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
-
-
-@pytest.mark.parametrize(
-    ("benchmarks", "every", "rows"), [(TESTS, 48, 2), (TESTS[::-1], 48, 2), (["chain-2"], None, 1)]
-)
-def test_no_two_rows_of_accuracies_show_the_same(raw_study, benchmarks, every, rows):
-    curve = {**CURVE, "every": 16, "benchmarks": benchmarks}
-    raw_study["run"]["benchmarks"] = TESTS
-    change = {"training": {"evaluate_every": every}, "evaluation": {"curve": curve}}
-    assert len(curves_of(parse_study(merge(raw_study, change)))) == rows
 
 
 def test_the_pareto_chart_has_a_point_per_method_and_seed(artefacts):

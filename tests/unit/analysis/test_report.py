@@ -6,13 +6,11 @@ import json
 import re
 
 from stapo import paths
-from stapo.analysis import report
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.notes import headline_texts
 from stapo.analysis.page import json_block, vega
 from stapo.analysis.report import render_report, write_report
-from stapo.analysis.table import Column, Estimate, Table
 from stapo.exhibits import figure_names
 
 MEGABYTES = 8
@@ -80,44 +78,3 @@ def test_only_the_scripts_of_the_page_may_run_and_data_cannot_end_them(study, fi
     text = "</script><!-- <SCRIPT>\u2028"
     assert "<" not in json_block([text])
     assert json.loads(json_block([text])) == [text]
-
-
-def test_the_page_sets_ours_beside_the_paper_by_revision(finished_on_hub_models):
-    study, root = finished_on_hub_models
-    page = without_scripts(render_report(study, root))
-    rows = [re.sub(r"<[^>]+>", "|", line) for line in page.splitlines() if line.startswith("<tr")]
-    cells = [row for row in rows if row.startswith("||v1 to v3|") and "|1.7B|" in row]
-    assert len(cells) == 4 * 7 + 1  # Rows of six benchmarks and Avg; the gain.
-    intervals = r"\d\.\d\d \[\d+\.\d, \d+\.\d\]\|.*\|[+-]\d+\.\d\d \[[+-]\d+\.\d, [+-]\d+\.\d\]"
-    assert sum(bool(re.search(intervals, row)) for row in cells) == 4 * 7
-    (gain,) = [row for row in rows if row.startswith("||v4 and v5|")]
-    assert "|+18.49|" in gain
-    assert "tau_p 0.01" not in gain
-    assert all("here tau_p 0.01" in row for row in cells if "STAPO" in row)
-
-
-def test_estimates_have_the_form_of_their_column_and_long_tables_are_folded(
-    study, finished, monkeypatch
-):
-    numbers = Column[int]("n", lambda row: row)
-    tables = {
-        "stability": Table(
-            columns=[
-                Column[Estimate]("Share", lambda row: row, ".3f"),
-                Column[Estimate]("Other", lambda row: float("nan")),
-            ],
-            rows=[Estimate(0.12345, 0.1, 0.2), Estimate(0.5)],
-        ),
-        "cases": Table(columns=[numbers], rows=range(report.MANY_ROWS + 1)),
-    }
-    made = report.evidence_table
-    replaced = lambda artefacts, name: tables[name] if name in tables else made(artefacts, name)  # noqa: E731
-    monkeypatch.setattr(report, "evidence_table", replaced)
-    page = without_scripts(render_report(study, finished))
-    assert "<span>0.123</span><small>0.100 \u2013 0.200</small>" in page
-    assert "<span>0.500</span></th>" in page
-    short, long = (page[page.index(f'id="table-{name}"') :] for name in tables)
-    assert "nan" not in short.partition("</table>")[0]
-    assert short.partition("</table>")[0].count("<td>\u2013</td>") == 2
-    assert "<details>" not in short.partition("<table")[0]
-    assert "<details><summary>Table of 25 rows</summary>" in long.partition("<table")[0]

@@ -1,6 +1,6 @@
 """Stability of trainings whose entropy is known."""
 
-from math import exp, isnan, log
+from math import exp, log
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from stapo.analysis.stability import (
     COLLAPSE,
     EXPLOSION,
     entropy_numbers,
-    warm_up_steps,
 )
 from stapo.analysis.tables.stability import make as table
 from stapo.files import DamagedFileError, write_jsonl
@@ -25,19 +24,6 @@ def numbers(*parts):
     """Return the numbers of entropies, given as pairs of a value and how many steps have it."""
     entropy = np.concatenate([np.full(steps, float(value)) for value, steps in parts])
     return entropy_numbers(entropy, warm_up=8)
-
-
-def test_a_constant_entropy_is_stable_and_none_has_no_ratio():
-    found = numbers((0.4, STEPS))
-    assert (found.start, found.level) == pytest.approx((0.4, 0.4))
-    assert found.spread == pytest.approx(0, abs=1e-12)
-    assert (found.lowest, found.highest) == pytest.approx((1, 1))
-    none = numbers((0, STEPS))
-    assert isnan(none.lowest)
-    assert isnan(none.spread)
-    # A single step after the warm-up has no spread.
-    assert isnan(numbers((0.4, 9)).spread)
-    assert numbers((0.4, 10)).spread == pytest.approx(0, abs=1e-12)
 
 
 def test_the_spread_is_that_of_the_moving_mean_relative_to_its_mean():
@@ -61,14 +47,6 @@ def test_an_explosion_is_found_also_within_the_warm_up(parts):
     found = numbers(*parts)
     assert found.highest > EXPLOSION
     assert found.lowest > COLLAPSE
-
-
-@pytest.mark.parametrize(
-    ("steps", "warmup", "expected"), [(3000, 10, 60), (3000, 100, 100), (1, 0, 0), (8, 8, 7)]
-)
-def test_the_warm_up_is_the_longer_one_and_leaves_a_step(raw_study, steps, warmup, expected):
-    change = {"training": {"steps": steps, "warmup_steps": warmup}}
-    assert warm_up_steps(parse_study(merge(raw_study, change))) == expected
 
 
 def several(raw, seeds=3, steps=40, **change):

@@ -9,7 +9,6 @@ from studies import outputs
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS
 from stapo.analysis.draw import chart_of, image
-from stapo.analysis.evidence.quadrants import NAMES
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.analysis.figures import token_frequencies
 from stapo.analysis.figures.token_frequencies import SHOWN
@@ -27,17 +26,6 @@ def test_every_kind_of_study_is_drawn(name, number, several, empty, without_cand
         assert image(chart)["svg"]
         if name == "token_frequencies":
             assert (NO_SILENCED in caption(chart)) == (study is not several)
-
-
-def test_quadrants_have_their_tokens_and_numbers(complete):
-    for one, panel in zip(
-        recorded(complete[0]), panels(chart_of(complete[0], "quadrants")), strict=True
-    ):
-        assert panel.title == f"{one.size}, {one.title}"
-        silenced = [row for row in panel.of("point")[0].rows if row["group"] == NAMES[0]]
-        assert silenced
-        assert all(row["x"] < one.tau_p for row in silenced)
-        assert [unit.rows[0]["label"] for unit in panel.of("rule")] == ["tau_p", "median of tau_h"]
 
 
 def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
