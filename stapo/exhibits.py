@@ -39,7 +39,11 @@ def is_former(path: str) -> bool:
     folder, _, file = path.rpartition("/")
     name, _, suffix = file.rpartition(".")
     other_form = folder == "tables" and (suffix == "tex" or (suffix, name[:5]) == ("csv", "main-"))
-    return path == "references.bib" or name in FORMER.get(folder, ()) or other_form
+    return (
+        path in ("references.bib", "tables/values.parquet")
+        or name in FORMER.get(folder, ())
+        or other_form
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.formats import template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.rows import MainTable
-from stapo.analysis.values import values_table
+from stapo.analysis.values import values_of
 from stapo.files import replace_file
 from stapo.study import Study
 from stapo.text import visible
@@ -70,7 +70,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
 
 def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    values = values_table(Artefacts(study, root)).to_pylist()
+    values = values_of(Artefacts(study, root))
     notes = _notes(_tables(study, root))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 

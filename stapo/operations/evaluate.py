@@ -92,7 +92,7 @@ def evaluate(
     for table in tables:
         print_table(table, Console())
         written.append(write_table(table))
-    return [*written, *write_values_of(tables)]
+    return [*written, write_values_of(tables)]
 
 
 def checkpoints(texts: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:

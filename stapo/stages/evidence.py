@@ -36,16 +36,16 @@ def jobs(of: Jobs) -> Iterator[Job]:
                 for table in table_names(study)
                 for suffix in paths.SUFFIXES
             ),
-            *(paths.VALUES.format(study=study.name, suffix=one) for one in paths.VALUE_SUFFIXES),
+            paths.VALUES.format(study=study.name),
         ),
     )
 
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
-    """Write all tables of evidence, values.csv and values.parquet."""
+    """Write all tables of evidence, values.csv."""
     from stapo.analysis.evidence_tables import write_evidence
     from stapo.analysis.values import write_values
 
     for name in table_names(of.study):
         print(*write_evidence(of.study, name))
-    print(*write_values(of.study))
+    print(write_values(of.study))

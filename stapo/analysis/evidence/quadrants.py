@@ -23,7 +23,7 @@ from math import nan
 
 import numpy as np
 
-from stapo.analysis.evidence.estimates import Estimate, Mask, count, mean, ratio, relative, share
+from stapo.analysis.evidence.estimates import Estimate, Mask, mean, ratio, relative, share
 from stapo.analysis.evidence.recorded import Recorded
 from stapo.analysis.interventions import predicted_change
 from stapo.reference import confidence, paper
@@ -53,13 +53,6 @@ class Quadrant:
         """One of `NAMES`."""
         return NAMES[2 * (not self.rare) + (not self.sure)]
 
-    @property
-    def kind(self) -> str:
-        """Kind of its tokens, by what S2T does with them."""
-        if self.advantage == "< 0" or not self.rare:
-            return "other"
-        return "silenced" if self.sure else "retained"
-
     @cached_property
     def whole(self) -> Mask:
         """(n,) tokens with the same sign of A."""
@@ -72,15 +65,10 @@ class Quadrant:
         found: Mask = self.whole & (self.of.rare == self.rare) & (self.of.sure == self.sure)
         return found
 
-    @property
-    def tokens(self) -> Estimate:
-        """Number per training."""
-        return count(self.of.sample, self.mask, self.of.is_kind(self.kind))
-
     @cached_property
     def share(self) -> Estimate:
         """Share in the tokens with the same sign of A."""
-        return share(self.of.sample, self.mask, self.whole, self.of.is_kind(self.kind))
+        return share(self.of.sample, self.mask, self.whole)
 
     @cached_property
     def norm(self) -> Estimate:

@@ -4,7 +4,6 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from studies import outputs
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
@@ -14,7 +13,7 @@ from stapo.analysis.stability import (
     entropy_numbers,
 )
 from stapo.analysis.tables.stability import make as table
-from stapo.files import DamagedFileError, write_jsonl
+from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 
 STEPS = 400
@@ -94,17 +93,3 @@ def test_one_seed_has_no_interval_and_decides_nothing(raw_study, tmp_path):
     assert estimates
     assert all(column.bounds(cell) is None for column, cell in estimates)
     assert any("no claim about a method" in note for note in grid.notes)
-
-
-@pytest.mark.parametrize("entropy", ["NaN", "1e999", "null", "[]"])
-def test_an_entropy_that_is_no_number_is_damage(raw_study, tmp_path, entropy):
-    study = several(raw_study)
-    artefacts = write(study, tmp_path, lambda run, step: 0.5 * (run.seed != 1))
-    # Without entropy, nothing is said of a collapse.
-    grid = table(artefacts)
-    counts = [c for c in grid.columns if c.heading in ("Collapsed", "Exploded")]
-    assert {c.value(row) for c in counts for row in grid.rows} == {"0 of 2"}
-    path = tmp_path / outputs(study, "train", "metrics.jsonl")[0]
-    path.write_text(path.read_text().replace("0.5}", f"{entropy}}}", 1))
-    with pytest.raises(DamagedFileError, match="entropy is not a number everywhere"):
-        table(Artefacts(study, tmp_path))
