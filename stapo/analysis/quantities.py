@@ -116,13 +116,8 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
     study = artefacts.study
     _need(study, [method])
     for size in study.run.sizes:
-        late = [
-            _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
-        ]
-        levels = set.intersection(*(set(one) for one in late))
-        if not min(levels, default=1.0) <= PERCENTILE < max(levels, default=0.0):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
-        high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
+        late = _late_quantiles(artefacts, size, method)
+        (*_, low), high = _levels(late)
         what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
@@ -136,33 +131,38 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for size in study.run.sizes:
-        by_method = {
-            name: [
-                _late_quantiles(artefacts, TrainingRun(size, name, seed))
-                for seed in study.run.seeds
-            ]
-            for name in (method, *BASELINES)
-        }
-        levels = sorted(set.intersection(*(set(one) for of in by_method.values() for one in of)))
-        levels = levels[-1:] if top else [level for level in levels if level <= PERCENTILE]
-        if not levels or (top and levels[-1] <= PERCENTILE):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+        ours = _late_quantiles(artefacts, size, method)
         for name in BASELINES:
-            gaps = [
-                difference_between(*([one[level] for one in by_method[m]] for m in (method, name)))
-                for level in levels
-            ]
-            place, largest = max(enumerate(gaps), key=lambda one: one[1].value)
+            theirs = _late_quantiles(artefacts, size, name)
+            below, highest = _levels([*ours, *theirs])
+            gaps = {
+                level: difference_between(
+                    [one[level] for one in ours], [one[level] for one in theirs]
+                )
+                for level in ([highest] if top else below)
+            }
+            level, largest = max(gaps.items(), key=lambda one: one[1].value)
             titles = " minus ".join(study.method(one).title for one in (method, name))
-            what = f"entropy at the {100 * levels[place]:g} % quantile, {titles} [nats]"
+            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
             yield Measured(size, what, largest, "+.3f")
 
 
-def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
-    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps."""
-    last = ceil(LATE * artefacts.study.training.steps)
-    found = quantiles_of(artefacts, run)
-    return {level: fsum(values[-last:]) / last for level, values in found.items()}
+def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
+    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
+    study = artefacts.study
+    last = ceil(LATE * study.training.steps)
+    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+    found = [quantiles_of(artefacts, run) for run in runs]
+    return [{level: fsum(own[-last:]) / last for level, own in one.items()} for one in found]
+
+
+def _levels(found: Iterable[dict[float, float]]) -> tuple[list[float], float]:
+    """Return the levels up to 80 % that all trainings recorded, in order, and the highest, which is above."""
+    levels = sorted(set.intersection(*map(set, found)))
+    below = [level for level in levels if level <= PERCENTILE]
+    if not below or levels[-1] <= PERCENTILE:
+        raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+    return below, levels[-1]
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:

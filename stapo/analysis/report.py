@@ -11,10 +11,10 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
 from stapo.analysis.costs import COSTS, costs, total
 from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.formats import template
 from stapo.analysis.rows import Comparison, MainTable
 from stapo.analysis.table import Column
+from stapo.analysis.tables import evidence_table
 from stapo.evaluation.statistics import Difference
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
@@ -136,7 +136,7 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "name": name,
         "title": FIGURES[name].title,
         "caption": found.get("description", ""),
-        "data": page.json_block(page.packed(found)),
+        "data": page.json_block(found),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }

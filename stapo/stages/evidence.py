@@ -43,7 +43,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write all tables of evidence, values.csv."""
-    from stapo.analysis.evidence_tables import write_evidence
+    from stapo.analysis.tables import write_evidence
     from stapo.analysis.values import write_values
 
     for name in table_names(of.study):

@@ -74,22 +74,21 @@
   const sized = (spec, columns, width) =>
     (spec.concat ? { ...spec, columns, concat: spec.concat.map((part) => ({ ...part, width })) } : spec);
 
-  const unpacked = ({ names, rows }) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, row[i]])));
-
   // A figure in words, made when it is asked for.
   function values(datasets) {
     const details = element("details", {}, element("summary", {}, "Values"));
     details.addEventListener("toggle", () => {
-      const lines = Object.values(datasets).flatMap(({ names, rows }) => ["", names, ...rows]);
-      const text = lines.map((line) => [line].flat().map((one) => one ?? "").join("\t")).join("\n").trim();
+      const text = Object.values(datasets).flatMap((rows) => {
+        const names = [...new Set(rows.flatMap(Object.keys))];
+        return ["", names.join("\t"), ...rows.map((row) => names.map((name) => row[name] ?? "").join("\t"))];
+      }).join("\n").trim();
       details.append(element("pre", { className: "values", tabIndex: 0 }, text.slice(0, MOST_CHARACTERS)));
     }, { once: true });
     return details;
   }
 
   function makeFigure(box) {
-    const { datasets, ...rest } = data(`data-${box.dataset.figure}`);
-    const original = { ...rest, datasets: Object.fromEntries(Object.entries(datasets).map(([name, rows]) => [name, unpacked(rows)])) };
+    const original = data(`data-${box.dataset.figure}`);
     const colours = units(original).map((unit) => unit.encoding?.color).find((one) => one?.field === "group")?.scale;
     const spec = colours ? interactive(original) : original;
     const keys = element("ul", { className: "keys" }), plot = element("div", { className: "plot" });
@@ -108,7 +107,7 @@
       keys.append(element("li", {}, button));
     });
     if (keys.childElementCount > 1) box.append(keys);
-    box.append(plot, values(datasets));
+    box.append(plot, values(original.datasets ?? {}));
 
     return async () => {
       const room = plot.clientWidth;

@@ -10,9 +10,9 @@ from synthetic_tokens import population, write_tokens
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.claims import HOLDS, OPEN, REFUTED, RULES, Claim, decide, paper_claims, verdicts
-from stapo.analysis.evidence_tables import evidence_table
 from stapo.analysis.quantities import POOLED, QUANTITIES, Measured, pooled
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
+from stapo.analysis.tables import evidence_table
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from stapo import exhibits, paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence_tables import evidence_table, write_evidence
 from stapo.analysis.formats import csv_text, render, terminal_table
 from stapo.analysis.table import Column, Estimate, Table, with_interval
+from stapo.analysis.tables import evidence_table, write_evidence
 from stapo.exhibits import table_names
 
 TABLE = Table(

@@ -7,7 +7,7 @@ import pytest
 
 from stapo.analysis.evidence.quadrants import NAMES, masks, quadrants
 from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, thresholds
-from stapo.analysis.evidence_tables import evidence_table
+from stapo.analysis.tables import evidence_table
 
 
 def test_numbers_are_exact_if_every_token_was_recorded(complete):
