@@ -153,20 +153,6 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
     assert labels == ["Avg over the benchmarks [%]"] * 2 + ["chain-3 avg@4 [%]"]
 
 
-def test_the_pareto_chart_has_a_point_per_method_and_seed(artefacts):
-    study, decoding = artefacts.study, "t1.0-p1.0"
-    (panel, _) = panels(chart_of(artefacts, "pareto"))
-    (points,) = panel.of("point")
-    runs = [(method, seed) for method in study.run.methods for seed in (3, 5)]
-    for row, (method, seed) in zip(points.rows, runs, strict=True):
-        assert (row["group"], row["seed"]) == (study.method(method).title, seed)
-        value = share(artefacts, f"tiny/{method}/seed{seed}", decoding, TESTS)
-        assert row["y"] == pytest.approx(value, rel=1e-5)
-        assert row["low"] < row["y"] < row["high"]
-    # Entropies rise to higher values in later seeds.
-    assert points.rows[0]["x"] < points.rows[1]["x"]
-
-
 def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
     study, decoding = artefacts.study, "t1.0-p1.0"
     table = main_table(study, decoding, read_scores(study, decoding, artefacts.root))

@@ -11,7 +11,7 @@ from rich.text import Text
 from stapo import exhibits, paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.formats import csv_text, render, terminal_table
-from stapo.analysis.table import Column, Estimate, Table, with_interval
+from stapo.analysis.table import Column, Estimate, Table
 from stapo.analysis.tables import evidence_table, write_evidence
 from stapo.exhibits import table_names
 
@@ -55,12 +55,6 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
     numbers = ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"]
     (row,) = csv.reader(io.StringIO(csv_text([[*formulas, *numbers]])))
     assert row == [*(f"'{text}" for text in formulas), *numbers]
-
-
-def test_intervals_as_text():
-    assert with_interval(Estimate(1.234, 1.0, 1.5), ".2f") == "1.23 [1.00, 1.50]"
-    assert with_interval(Estimate(1.234), ".2f") == "1.23"
-    assert with_interval(Estimate(nan, 1, 2), ".2f") == ""
 
 
 @pytest.mark.parametrize("width", [80, 40])

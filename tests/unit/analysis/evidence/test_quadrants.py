@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from stapo.analysis.evidence.quadrants import NAMES, masks, quadrants
+from stapo.analysis.evidence.quadrants import NAMES, quadrants
 from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, thresholds
 from stapo.analysis.tables import evidence_table
 
@@ -49,14 +49,6 @@ def test_thresholds_are_those_that_were_recorded(complete):
     assert said.startswith(
         f"S2T: {text} ({one.title}); tau_p 0.01, q 0.75 of the candidates, not those of"
     )
-
-
-def test_a_share_of_the_squared_gradient_ends_at_all_of_it(complete):
-    one, _ = recorded(complete[0])
-    (place, *_) = np.flatnonzero(masks(one)[-1] & one.measured)
-    few = one.frame["gradient_norm_sq"].where(one.frame.index != place, 1e4)
-    found = quadrants(dataclasses.replace(one, frame=one.frame.assign(gradient_norm_sq=few)))[-1]
-    assert 0.9 < found.gradient_share.value < found.gradient_share.high == 1.0
 
 
 def test_a_mini_batch_without_a_candidate_has_the_median_threshold(complete):
