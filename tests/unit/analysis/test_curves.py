@@ -74,16 +74,6 @@ def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
     assert (len(x), x[0], x[-1]) == (168, 1, 1001)
 
 
-def test_the_moving_mean_keeps_a_constant_and_the_number_of_values():
-    for values, width, expected in (
-        ([3.0] * 7, 3, [3.0] * 7),
-        ([0.0, 3.0, 6.0], 3, [1.5, 3.0, 4.5]),
-        ([1.0, 3.0], 5, [2.0, 2.0]),  # Wider than the values.
-        ([7.0], 20, [7.0]),
-    ):
-        assert moving_mean(np.array(values), width).tolist() == expected
-
-
 # Accuracy
 
 TESTS = ["chain-2", "chain-3"]
