@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stapo.analysis.comparison import headline
-from stapo.analysis.paper_audit import said, stated_headline
-from stapo.analysis.rows import AVERAGE, MainTable
+from stapo.analysis.rows import AVERAGE, Headline, MainTable
 from stapo.evaluation.statistics import Interval
-from stapo.methods import BASELINES, METHODS, TARGETS
-from stapo.reference import paper
+from stapo.methods import BASELINES, METHODS
+from stapo.reference import paper, stated_averages
 from stapo.study import Study
 from stapo.study.sources import HubModel
 
@@ -44,15 +43,19 @@ class AgainstPaper:
 
     cells: list[Compared]
     gains: list[Compared]
-    claims: list[str]
-    """The paper's claims about settings that this study varies."""
     notes: list[str]
 
 
 def compare(study: Study, table: MainTable) -> AgainstPaper:
     """Return the paper's numbers for the cells and gains of a table."""
-    cells, gains = list(_cells(study, table)), list(_gains(study, table))
-    return AgainstPaper(cells, gains, claims_of(study), list(_notes(study, table)))
+    return AgainstPaper([*_cells(study, table)], [*_gains(study, table)], [*_notes(study, table)])
+
+
+def stated_headline(revision: str, decoding: str) -> Headline | None:
+    """Return the headline of a revision from its stated averages; None if its table is not known."""
+    if revision != paper()["table"]["revision"]:
+        return None
+    return headline(stated_averages(decoding), paper()["headline"][revision]["method"], BASELINES)
 
 
 def is_papers(study: Study, size: str) -> bool:
@@ -121,31 +124,6 @@ def _gains(study: Study, table: MainTable) -> Iterator[Compared]:
                 paper=their,
                 changed=about,
             )
-
-
-def claims_of(study: Study) -> list[str]:
-    """Return the paper's claims about settings that a study varies.
-
-    A study varies the selection if it also runs another selection of rare tokens than that of the revision's
-    method. It varies a setting if it also runs the same selection with another value. The method of the
-    other revision does not count as a variation.
-    """
-    found = []
-    for one in paper()["claims"]:
-        name, varied = paper()["headline"][one["revision"]]["method"], one["varies"]
-        if name not in study.run.methods:
-            continue
-        own, strangers = study.method(name), {*TARGETS} - {name}
-        names = [other for other in study.run.methods if study.origin_of(other) not in strangers]
-        others = [study.method(other) for other in names]
-        if varied == "selection":
-            values = {str(m.selection) for m in others if "tau_p" in m.selection_args}
-        else:
-            alike = [m for m in others if m.selection == own.selection]
-            values = {str(m.selection_args.get(varied)) for m in alike}
-        if len(values) > 1:
-            found.append(said(one))
-    return found
 
 
 def _notes(study: Study, table: MainTable) -> Iterator[str]:

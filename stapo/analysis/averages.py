@@ -1,14 +1,14 @@
 """Accuracy over some benchmarks of every method and of every training, with resamples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import BOOTSTRAP_SEED, resampled
-from stapo.analysis.rows import AVERAGE, CONTROL
+from stapo.analysis.rows import AVERAGE
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -19,9 +19,10 @@ from stapo.evaluation.statistics import (
 )
 from stapo.study import Study, TrainingRun
 
+SHOWN = "aime24"
 
-@dataclass(frozen=True)
-class Accuracies:
+
+class Accuracies(NamedTuple):
     """Accuracy of every row of a table over some benchmarks, in percent."""
 
     values: dict[tuple[str, str], Interval]
@@ -37,7 +38,7 @@ class Accuracies:
 
 def shown_benchmarks(study: Study) -> list[str]:
     """Return AIME24, whose accuracy the paper shows in figures, or all benchmarks of a study without it."""
-    return [CONTROL] if CONTROL in study.run.benchmarks else [*study.run.benchmarks]
+    return [SHOWN] if SHOWN in study.run.benchmarks else [*study.run.benchmarks]
 
 
 @lru_cache(maxsize=16)

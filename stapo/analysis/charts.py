@@ -22,7 +22,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from stapo.analysis.table import Interval
+from stapo.evaluation.statistics import Interval
 from stapo.text import visible
 
 alt.data_transformers.enable("default", max_rows=None)
@@ -136,7 +136,7 @@ def lines(
         part = [row for row in rows if bool(row.get("pale")) == pale]
         if not part:
             continue
-        chart = _chart(part, x, y).encode(**group)
+        chart = alt.Chart(data(part)).encode(x=x, y=y, **group)
         if any("seed" in row for row in part):
             chart = chart.encode(detail="seed:N")
         if _has_intervals(part):
@@ -157,7 +157,7 @@ def points(
     """Return the layers of points, with bars where rows have intervals; arguments as of `lines`."""
     if not rows:
         return []
-    chart = _chart(rows, x, y).encode(color=group["color"])
+    chart = alt.Chart(data(rows)).encode(x=x, y=y, color=group["color"])
     bars = [chart.mark_rule().encode(_ends(y), y2="high:Q")] if _has_intervals(rows) else []
     return [*bars, chart.mark_point(filled=True, size=size, opacity=1)]
 
@@ -178,7 +178,7 @@ def bars(
     x = alt.X("x:Q", title=visible(label))
     names = [*dict.fromkeys(visible(row["y"]) for row in rows)]
     y = alt.Y("y:N", title=None, sort=names, axis=alt.Axis(labelLimit=220))
-    chart = _chart(rows, x, y)
+    chart = alt.Chart(data(rows)).encode(x=x, y=y)
     if several:
         order = group["color"]["scale"]["domain"]
         chart = chart.encode(yOffset=alt.YOffset("group:N", sort=order))
@@ -187,24 +187,6 @@ def bars(
         ends = alt.X("low:Q", title=x["title"])
         drawn.append(chart.mark_rule(color="#333").encode(ends, x2="high:Q"))
     return drawn
-
-
-def _chart(rows: Sequence[Row], x: Any, y: Any) -> alt.Chart:
-    """Return a chart without a mark that tells the fields of a row where the pointer touches it."""
-    titles = {
-        "text": "text", "group": "group", "seed": "seed", "x": x["title"] or "x", "y": y["title"] or "y",
-        "low": "from", "high": "to",
-    }  # fmt: skip
-    fields = {name: value for row in rows for name, value in row.items() if name in titles}
-    named = {name for name, value in fields.items() if isinstance(value, str) or name == "seed"}
-    tooltip = [
-        alt.Tooltip(f"{name}:N", title=title)
-        if name in named
-        else alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
-        for name, title in titles.items()
-        if name in fields
-    ]
-    return alt.Chart(data(rows)).encode(x=x, y=y, tooltip=tooltip)
 
 
 def _has_intervals(rows: Iterable[Row]) -> bool:
@@ -253,14 +235,3 @@ def grid(
     return found.resolve_scale(y="shared" if share_y else "independent").properties(
         description=visible(caption)
     )
-
-
-def layered(layers: Sequence[Layer]) -> Any:
-    """Return layers as one, which may have a vertical axis of its own in its panel."""
-    return alt.layer(*layers) if layers else alt.LayerChart(layer=[])
-
-
-def labels(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> Layer:
-    """Return a text beside the place of each row."""
-    chart = alt.Chart(data(rows)).mark_text(align="left", fontSize=10)
-    return chart.encode(x=x, y=y, text="text:N", color=group["color"])

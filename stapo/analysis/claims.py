@@ -41,7 +41,7 @@ class Claim:
     against_baselines: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Decided:
     """The verdict on a claim, at one size."""
 
@@ -125,30 +125,15 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
     except UnmeasuredError as error:
         reason = f"Not measured: {error}."
-        yield Decided(
-            claim=claim,
-            where="",
-            measured=(),
-            seeds=seeds,
-            verdict=OPEN,
-            reason=reason,
-            rests_on=[],
-        )
+        yield Decided(claim, "", (), seeds, OPEN, reason, [])
         return
     for where in dict.fromkeys(one.where for one in measured):
         found = [one for one in measured if one.where == where]
         verdict, reason = decide(claim, found, seeds)
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."
-        yield Decided(
-            claim=claim,
-            where=where,
-            measured=found,
-            seeds=seeds,
-            verdict=verdict,
-            reason=reason,
-            rests_on=[*_rests_on(artefacts.study, claim)],
-        )
+        rests_on = [*_rests_on(artefacts.study, claim)]
+        yield Decided(claim, where, found, seeds, verdict, reason, rests_on)
 
 
 def _rests_on(study: Study, claim: Claim) -> Iterator[str]:

@@ -9,13 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from stapo.analysis.against_paper import Compared
 from stapo.analysis.cells import Cell
-from stapo.analysis.paper_audit import AuditedRow, decoding_title
 from stapo.analysis.rows import AVERAGE, MainTable, TableRow
-from stapo.analysis.selection import Choice
 from stapo.analysis.table import METHOD, SIZE, Column, Estimate
 from stapo.evaluation.statistics import pass_at_k
 from stapo.records.verdicts import FAILURES
@@ -23,8 +20,8 @@ from stapo.records.verdicts import FAILURES
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:
     def of(row: TableRow) -> Estimate:
-        cell, marks = row.cells[column], row.marks if column == AVERAGE else ""
-        return Estimate(cell.value, cell.low, cell.high, column in row.best, marks)
+        cell = row.cells[column]
+        return Estimate(cell.value, cell.low, cell.high, column in row.best)
 
     return of
 
@@ -50,7 +47,7 @@ def named(table: MainTable) -> list[Column[TableRow]]:
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
     headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
-    headings |= {name: name for name in table.averages}
+    headings |= {AVERAGE: AVERAGE}
     return [*named(table), *(Column(text, _estimate(name)) for name, text in headings.items())]
 
 
@@ -116,17 +113,6 @@ def verdicts(table: MainTable) -> list[Column[TableRow]]:
     ]
 
 
-CHOICES: list[Column[Choice]] = [
-    SIZE,
-    Column("Method", lambda choice: choice.method, text=True),
-    Column("Seed", lambda choice: choice.seed),
-    Column("Step by the rule", lambda choice: choice.selected),
-    Column("Avg", lambda choice: 100 * choice.averages[choice.selected], ".2f"),
-    Column("Best on the test", lambda choice: choice.best_on_test, footnote="*"),
-    Column("Avg", lambda choice: 100 * choice.averages[choice.best_on_test], ".2f", footnote="*"),
-    Column("Optimism", lambda choice: 100 * choice.optimism, "+.2f", footnote="*"),
-]
-
 REVISION: Column[Any] = Column("Revision", lambda row: row.revision, text=True)
 CHANGED: Column[Any] = Column("Changed in the method", lambda row: row.changed, text=True)
 
@@ -139,19 +125,14 @@ def _around(value: float, cell: Compared, form: str) -> str:
     return f"{value:{form}.2f} [{low:{form}.1f}, {high:{form}.1f}]"
 
 
-_FILES, _PAGE = ("md", "tex"), ("html",)
 AGAINST_PAPER: list[Column[Compared]] = [
     REVISION,
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.what, text=True),
-    Column("Ours", lambda cell: cell.ours, ".2f", formats=_FILES),
-    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count", formats=_PAGE),
+    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count"),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: cell.difference, "+.2f", formats=_FILES),
-    Column(
-        "Difference", lambda cell: _around(cell.difference, cell, "+"), css="count", formats=_PAGE
-    ),
+    Column("Difference", lambda cell: _around(cell.difference, cell, "+"), css="count"),
     CHANGED,
 ]
 
@@ -162,16 +143,6 @@ GAINS_AGAINST_PAPER: list[Column[Compared]] = [
     Column("Ours", lambda gain: gain.ours, "+.2f"),
     Column("Paper", lambda gain: gain.paper, "+.2f"),
     Column("Difference", lambda gain: gain.difference, "+.2f"),
-    # Markup: the report does not escape the apostrophe.
-    Column(Markup("The paper's is"), lambda gain: gain.what, text=True),
+    Column("Origin of the paper's", lambda gain: gain.what, text=True),
     CHANGED,
-]
-
-AUDIT: list[Column[AuditedRow]] = [
-    Column("Decoding", lambda row: decoding_title(row.decoding), text=True),
-    Column("Size", lambda row: row.size, text=True),
-    Column("Method", lambda row: row.title, text=True),
-    Column("Avg stated", lambda row: row.stated, ".2f"),
-    Column("Mean of the six", lambda row: row.recomputed, ".2f"),
-    Column("Difference", lambda row: row.difference, "+.2f"),
 ]

@@ -9,15 +9,7 @@ import numpy as np
 
 from stapo.analysis import notes
 from stapo.analysis.cells import Scores
-from stapo.analysis.rows import (
-    AVERAGE,
-    CONTROL,
-    WITHOUT,
-    Comparison,
-    Headline,
-    MainTable,
-    TableRow,
-)
+from stapo.analysis.rows import AVERAGE, Comparison, Headline, MainTable, TableRow
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -83,8 +75,7 @@ def headline(
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    averages = averages_of(study.run.benchmarks)
-    found = resampled(study, scores, averages, rng)
+    found = resampled(study, scores, {AVERAGE: study.run.benchmarks}, rng)
     targets, baselines = study.compared()
     pairs = {
         (size, target, baseline): ((size, target), (size, baseline))
@@ -94,21 +85,17 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         if target != baseline
     }
     comparisons = _comparisons(pairs, study, scores, found, rng)
-    differing = {c.target for c in comparisons if c.adjusted_p < notes.SIGNIFICANT}
     table = MainTable(
         study=study.name,
         decoding=decoding,
         title=study.decodings[decoding].title,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
-        averages=averages,
         problems=_problems(study, scores),
-        rows=_rows(study, scores, found, comparisons),
+        rows=_rows(study, scores, found),
         headlines={},
         comparisons=comparisons,
-        choices=scores.choices if study.full_steps() else [],
         notes=[
-            *notes.notes(study, differing),
-            *notes.weights_notes(study, scores.same_weights),
+            *notes.notes(study),
             *notes.failure_notes(scores.cells),
             *notes.overlap_notes(scores.overlap),
         ],
@@ -125,7 +112,7 @@ def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of the sizes of a study, checkpoints from anywhere: each minus every earlier one."""
     table = main_table(study, decoding, scores)
     cells = [row.cells for row in table.rows]
-    found = resampled(study, scores, table.averages)
+    found = resampled(study, scores, {AVERAGE: study.run.benchmarks})
     # Later rows minus earlier ones: a base model comes first.
     pairs = {
         ("", later, earlier): ((later, "base"), (earlier, "base"))
@@ -147,13 +134,6 @@ def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         ],
         checkpoints=True,
     )
-
-
-def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return Avg, and the average without AIME24 if there are others, with the benchmarks of each."""
-    others = [name for name in benchmarks if name != CONTROL]
-    further = {WITHOUT: others} if 0 < len(others) < len(benchmarks) else {}
-    return {AVERAGE: [*benchmarks], **further}
 
 
 def resampled(
@@ -196,13 +176,7 @@ def _problems(study: Study, scores: Scores) -> dict[str, int]:
     return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
-def _rows(
-    study: Study, scores: Scores, found: Resampled, comparisons: list[Comparison]
-) -> list[TableRow]:
-    differs = {
-        (c.size, c.target, c.baseline) for c in comparisons if c.adjusted_p < notes.SIGNIFICANT
-    }
-    targets, _ = study.compared()
+def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
     return [
         TableRow(
             size=size,
@@ -211,9 +185,6 @@ def _rows(
             source="" if method == "base" else study.method(method).source,
             cells=cells,
             best=_best(cells, [row for (other, _), row in found.cells.items() if other == size]),
-            marks="".join(
-                notes.mark(i) for i, name in enumerate(targets) if (size, name, method) in differs
-            ),
             responses={b: scores.cells[size, method, b] for b in study.run.benchmarks},
         )
         for (size, method), cells in found.cells.items()
@@ -265,15 +236,7 @@ def _comparisons(
         ours, theirs = (
             [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
         )
-        gaps = {
-            name: (drawn - of.draws[rows[1]][name]) / 100
-            for name, drawn in of.draws[rows[0]].items()
-        }
-        further = {}
-        for name in gaps.keys() - {AVERAGE}:
-            one, other = (of.cells[row][name].value for row in rows)
-            further[name.removeprefix(f"{AVERAGE} ")] = interval((one - other) / 100, gaps[name])
-        difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
-        found.append(Comparison(*pair, difference, 1.0, further))
+        gap = (of.draws[rows[0]][AVERAGE] - of.draws[rows[1]][AVERAGE]) / 100
+        found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
     adjusted = holm([one.difference.p_value for one in found])
     return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]

@@ -72,6 +72,18 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
         raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
 
 
+def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
+    """Return level -> (steps,) quantile of the entropies in a training, of the levels of all steps."""
+    records = artefacts.metrics(run)
+    try:
+        quantiles = [record["entropy_quantiles"] for record in records]
+        levels = set.intersection(*map(set, quantiles))
+        return {float(one): np.array([float(q[one]) for q in quantiles]) for one in levels}
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        raise DamagedFileError(f"{path}: entropy_quantiles are not numbers; {AGAIN}") from error
+
+
 def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of the lines of a method, from the (steps,) values of its trainings by seed.
 

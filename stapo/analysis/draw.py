@@ -37,6 +37,7 @@ CONFIG: dict[str, Any] = {
     "background": "white",
     # Of thousands of points, each would be described in the SVG.
     "aria": False,
+    "mark": {"tooltip": {"content": "data"}},
     "axis": {**_TEXT, "gridColor": "#e4e8ec", "labelLimit": 220, "titleLimit": 320},
     "header": _TEXT,
     "legend": {**_TEXT, "orient": "bottom", "columns": 4, "labelLimit": 300, "symbolOpacity": 1},

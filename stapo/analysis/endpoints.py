@@ -5,8 +5,8 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite, nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from stapo.evaluation.statistics import (
     detectable_between,
     difference_between,
     exact_p_value,
-    mean_of_seeds,
 )
 from stapo.study import TrainingRun
 
@@ -28,28 +27,7 @@ EXACT = 10
 """Trainings of a method up to which all exchanges of two methods' trainings are counted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndpointRow:
-    """An endpoint of a method at a size, over its trainings."""
-
-    size: str
-    endpoint: str
-    """Name in `ENDPOINTS`."""
-    method: str
-    title: str
-    values: list[float]
-    """By seed; nan if it was not measured."""
-    gaps: list["Gap"]
-    """Targets minus this method."""
-
-    @property
-    def mean(self) -> Interval:
-        """Mean over the trainings, with Student's interval."""
-        return mean_of_seeds(self.values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap:
+class Gap(NamedTuple):
     """Difference of a target and another method, over trainings."""
 
     target: str
@@ -60,6 +38,20 @@ class Gap:
     """Of the exact test; nan with one training or with more than `EXACT`."""
     detectable: float
     """Difference that is found with a power of 80 %."""
+
+
+class EndpointRow(NamedTuple):
+    """An endpoint of a method at a size, over its trainings."""
+
+    size: str
+    endpoint: str
+    """Name in `ENDPOINTS`."""
+    title: str
+    """Of the method."""
+    values: list[float]
+    """By seed; nan if it was not measured."""
+    gaps: list[Gap]
+    """Targets minus this method."""
 
 
 def _mean_reward(artefacts: Artefacts, share: float) -> Values:
@@ -121,30 +113,19 @@ def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
         for name in names:
             if not measured[name]:
                 continue
-            by_method = {
-                method: [
-                    measured[name][TrainingRun(size, method, seed)] for seed in study.run.seeds
-                ]
+            runs = {
+                method: [TrainingRun(size, method, seed) for seed in study.run.seeds]
                 for method in study.run.methods
             }
+            by_method = {m: [measured[name][run] for run in own] for m, own in runs.items()}
             for method, values in by_method.items():
                 others = [target for target in targets if target != method]
-                yield EndpointRow(
-                    size=size,
-                    endpoint=name,
-                    method=method,
-                    title=study.method(method).title,
-                    values=values,
-                    gaps=[gap(study.method(one).title, by_method[one], values) for one in others],
-                )
+                gaps = [gap(study.method(one).title, by_method[one], values) for one in others]
+                yield EndpointRow(size, name, study.method(method).title, values, gaps)
 
 
 def gap(target: str, ours: Sequence[float], theirs: Sequence[float]) -> Gap:
     """Return the difference of a target and another method, from one value for each training."""
     several = 1 < len(ours) <= EXACT and all(map(isfinite, (*ours, *theirs)))
-    return Gap(
-        target=target,
-        value=difference_between(ours, theirs),
-        p_value=exact_p_value(ours, theirs) if several else nan,
-        detectable=detectable_between(ours, theirs),
-    )
+    p_value = exact_p_value(ours, theirs) if several else nan
+    return Gap(target, difference_between(ours, theirs), p_value, detectable_between(ours, theirs))

@@ -1,9 +1,9 @@
-"""Rendering of tables: Markdown and LaTeX by templates, CSV, and the terminal; the report's page is HTML."""
+"""Rendering of tables: Markdown, CSV and the terminal; the report's page is HTML by a template."""
 
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stapo.analysis import columns
-from stapo.analysis.latex import heading_line, latex, latex_label, layout, table_lines
 from stapo.analysis.notes import comparison_text, headline_texts
 from stapo.analysis.table import Column, Estimate, Table
 from stapo.text import markdown, visible
@@ -32,10 +31,8 @@ NARROW = 10
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a template; the second part of its name is its format, such as tex in `main.tex.j2`."""
+    """Return a template; the second part of its name is its format, such as md in `main.md.j2`."""
     suffix = name.split(".")[1]
-    # Not braces for LaTeX, which uses them itself.
-    marks = ("<<", ">>") if suffix == "tex" else ("{{", "}}")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -44,14 +41,8 @@ def template(name: str) -> jinja2.Template:
         keep_trailing_newline=suffix != "html",
         autoescape=suffix == "html",
         finalize=_visible if suffix == "html" else None,
-        variable_start_string=marks[0],
-        variable_end_string=marks[1],
     )
-    environment.filters |= {
-        "tex": latex,
-        "md": lambda value: markdown(str(value)),
-        "shown": lambda found: [column for column in found if suffix in column.formats],
-    }
+    environment.filters["md"] = lambda value: markdown(str(value))
     environment.globals |= {
         "columns": columns,
         "grid": markdown_grid,
@@ -68,25 +59,25 @@ def _visible(value: Any) -> Any:
     return visible(value, keep="\n") if text else value
 
 
-def render(table: Table, suffix: str, name: Sequence[str], title: str, made_by: str) -> str:
-    """Return a table of evidence as `md`, `tex` or `csv`; its name is that of the study and its own."""
+def render(table: Table, suffix: str, title: str, made_by: str) -> str:
+    """Return a table of evidence as `md` or `csv`."""
     if suffix == "csv":
         return csv_text(_csv_lines(table))
-    found = table.noted()
-    if suffix == "tex":
-        return latex_table(name, found, made_by, f"{name[0]}: {title}")
-    heading = f"# {markdown(name[0])}, {markdown(title)}"
-    texts = [heading, markdown(found.caption), markdown_grid(found.columns, found.rows)]
+    found = table
+    texts = [
+        f"# {markdown(title)}",
+        markdown(found.caption),
+        markdown_grid(found.columns, found.rows),
+    ]
     return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
 
 
 def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
     """Return the lines of a table in Markdown."""
-    shown = [column for column in found if "md" in column.formats]
-    lines = [[markdown(column.heading) + column.footnote for column in shown]]
-    lines += [[_markdown_cell(column, column.shown(row)) for column in shown] for row in rows]
+    lines = [[markdown(column.heading) for column in found]]
+    lines += [[_markdown_cell(column, column.shown(row)) for column in found] for row in rows]
     head, *body = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([head, f"|{'---|' * len(shown)}", *body])
+    return "\n".join([head, f"|{'---|' * len(found)}", *body])
 
 
 def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
@@ -94,25 +85,7 @@ def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
         return markdown(cell)
     number, bounds = column.number(cell), column.bounds(cell)
     interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
-    return (f"**{number}**" if cell.best else number) + cell.marks + interval
-
-
-def latex_table(label: Sequence[str], table: Table, made_by: str, title: str) -> str:
-    r"""Return a table as LaTeX, to be read by `\input`; long texts make it one that may have several pages.
-
-    Its notes are set below it, and its title stands in a list of tables.
-    """
-    shown = [column for column in table.columns if "tex" in column.formats]
-    found = layout(shown, table.rows)
-    return template("grid.tex.j2").render(
-        grid=table,
-        title=title,
-        made_by=made_by,
-        label=latex_label(*label),
-        layout=found,
-        heading=heading_line(shown, found.paragraphs),
-        lines=table_lines(shown, table.rows, found),
-    )
+    return (f"**{number}**" if cell.best else number) + interval
 
 
 def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
@@ -150,22 +123,17 @@ def _plain(value: str | float) -> str:
 
 
 def terminal_table(
-    found: Sequence[Column[Row]],
-    groups: Iterable[Iterable[Row]],
-    title: Text,
-    style: Callable[[Row], str] = lambda row: "",
+    found: Sequence[Column[Row]], groups: Iterable[Iterable[Row]], title: Text
 ) -> RichTable:
     """Return a table for the terminal, whose text is not interpreted as markup.
 
     Headings and texts are folded, numbers never: print it with `crop=False`, so that a table that is wider
-    than the terminal keeps all of its digits. Columns that are not in Markdown are left out, and groups of
-    rows are separated from each other.
+    than the terminal keeps all of its digits. Groups of rows are separated from each other.
     """
     table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    shown = [column for column in found if "md" in column.formats]
-    parts = [[(row, [_text(column, row) for column in shown]) for row in rows] for rows in groups]
-    for i, column in enumerate(shown):
-        widest = max((len(cells[i]) for rows in parts for _, cells in rows), default=0)
+    parts = [[[_text(column, row) for column in found] for row in rows] for rows in groups]
+    for i, column in enumerate(found):
+        widest = max((len(cells[i]) for rows in parts for cells in rows), default=0)
         table.add_column(
             Text(column.heading),
             justify="left" if column.text else "right",
@@ -173,8 +141,8 @@ def terminal_table(
             min_width=min(widest, NARROW) if column.text else widest,
         )
     for rows in parts:
-        for row, cells in rows:
-            table.add_row(*cells, style=style(row))
+        for cells in rows:
+            table.add_row(*cells)
         table.add_section()
     return table
 
@@ -183,4 +151,4 @@ def _text(column: Column[Row], row: Row) -> Text:
     cell = column.shown(row)
     if isinstance(cell, str):
         return Text(visible(cell))
-    return Text(f"{cell.value:.2f}{cell.marks}", style="bold" if cell.best else "")
+    return Text(f"{cell.value:.2f}", style="bold" if cell.best else "")

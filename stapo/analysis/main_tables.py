@@ -1,4 +1,4 @@
-"""Writing and printing of main tables (`stapo show`), and the audit of the paper's table (`stapo paper`)."""
+"""Writing and printing of main tables (`stapo show`)."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -14,94 +14,45 @@ from stapo.analysis.against_paper import AgainstPaper, compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.formats import latex_table, template, terminal_table
+from stapo.analysis.formats import template, terminal_table
 from stapo.analysis.notes import comparison_text, headline_texts
-from stapo.analysis.paper_audit import audit_rows, audit_text, statements
-from stapo.analysis.rows import AVERAGE, MainTable
-from stapo.analysis.table import Table
-from stapo.analysis.values import main_csv, values_table
+from stapo.analysis.rows import MainTable
+from stapo.analysis.values import values_of
 from stapo.files import replace_file
-from stapo.reference import paper
 from stapo.study import Study
 from stapo.text import visible
 
 
-def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
-    """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
-    if suffix == "csv":
-        return main_csv(table)
+def render(table: MainTable, against: AgainstPaper | None = None) -> str:
+    """Return the table in Markdown."""
     sources = {row.title: row.source for row in table.rows if row.source}
-    if suffix == "tex":
-        conditions = f"{table.study}, {table.title}"
-        found = Table(
-            columns=columns.accuracy(table),
-            rows=table.rows,
-            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below.",
-            notes=[
-                *(f"{title}: {source}." for title, source in sources.items()),
-                *headline_texts(table),
-                # Of a study, only the headlines: it may have many comparisons.
-                *(f"{comparison_text(table, c)}." for c in table.comparisons if table.checkpoints),
-                *table.notes,
-            ],
-        )
-        label = (table.study, table.decoding)
-        return latex_table(label, found, table.made_by, f"{conditions}: accuracy")
-    return template(f"main.{suffix}.j2").render(table=table, sources=sources, against=against)
+    return template("main.md.j2").render(table=table, sources=sources, against=against)
 
 
-def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:
-    """Write the table of one decoding in its three formats."""
+def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
+    """Write the table of one decoding."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
     return write_table(table, compare(study, table), root)
 
 
-def write_table(
-    table: MainTable, against: AgainstPaper | None = None, root: Path = Path()
-) -> list[Path]:
-    """Write a table in its three formats; only Markdown contains the comparison with the paper."""
-    written = []
-    for suffix in paths.SUFFIXES:
-        at = {"study": table.study, "decoding": table.decoding, "suffix": suffix}
-        written.append(root / paths.MAIN_TABLE.format(**at))
-        with replace_file(written[-1]) as stream:
-            stream.write(render(table, suffix, against))
-    return written
+def write_table(table: MainTable, against: AgainstPaper | None = None, root: Path = Path()) -> Path:
+    """Write a table, with the comparison with the paper if there is one; return its path."""
+    path = root / paths.MAIN_TABLE.format(study=table.study, decoding=table.decoding)
+    with replace_file(path) as stream:
+        stream.write(render(table, against))
+    return path
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with further averages, headlines and differences below it."""
-    further = [name for name in table.averages if name != AVERAGE]
-    shown = [column for column in columns.accuracy(table) if column.heading not in further]
-    sizes = {size: [*rows] for size, rows in groupby(table.rows, lambda row: row.size)}
+    """Print the main table, with headlines and differences below it."""
+    sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
     title = Text(f"{table.study}, {table.title}, in %")
-    console.print(terminal_table(shown, sizes.values(), title), crop=False)
-    lines = []
-    for heading in further:
-        for size, rows in sizes.items():
-            values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)
-            lines.append(f"{heading}, {size}: {values}")
-    lines += headline_texts(table)
-    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    console.print(terminal_table(columns.accuracy(table), sizes, title), crop=False)
+    lines = headline_texts(table) + [
+        f"  {comparison_text(table, one)}" for one in table.comparisons
+    ]
     for line in lines:
         console.print(Text(visible(line)))
-
-
-def print_audit(console: Console) -> None:
-    """Print the audit of the paper's table, with claims, notes and results of others."""
-    title = f"The paper's averages ({paper()['table']['revision']}), recomputed"
-    odd = terminal_table(
-        columns.AUDIT,
-        [audit_rows()],
-        Text(title),
-        style=lambda row: "" if row.follows else "bold red",
-    )
-    console.print(odd, crop=False)
-    console.print(Text(audit_text()))
-    for heading, found in statements().items():
-        console.print(Text(f"\n{heading}", style="bold"))
-        for line in found:
-            console.print(Text(f"- {line}"))
 
 
 def show_study(study: Study, root: Path = Path()) -> None:
@@ -119,7 +70,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
 
 def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    values = values_table(Artefacts(study, root)).to_pylist()
+    values = values_of(Artefacts(study, root))
     notes = _notes(_tables(study, root))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 

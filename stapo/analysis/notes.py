@@ -1,21 +1,12 @@
 """Sentences under a table: headlines, differences, and notes on the numbers."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from stapo.analysis.cells import Cell
-from stapo.analysis.equal_weights import SameWeights
 from stapo.analysis.rows import Comparison, Headline, MainTable
 from stapo.study import Study
 
-SIGNIFICANT = 0.05
 FEW_SEEDS = 5
-MARKS = "\u2020\u2021\u00a7\u00b6\u2016"
-"""Dagger, double dagger, section sign, pilcrow, double bar: one per target; further targets double them."""
-
-
-def mark(position: int) -> str:
-    """Return the mark of a target for its position in the list."""
-    return MARKS[position % len(MARKS)] * (position // len(MARKS) + 1)
 
 
 def accuracy_notes(study: Study) -> list[str]:
@@ -38,27 +29,14 @@ def compared_note(seeds: int) -> str:
     )
 
 
-def notes(study: Study, differing: Collection[str]) -> list[str]:
-    """Return the notes of a table, some of whose targets differ from a row, which has their mark."""
+def notes(study: Study) -> list[str]:
+    """Return the notes of a table."""
     seeds, (targets, baselines) = len(study.run.seeds), study.compared()
     lines = accuracy_notes(study)
     if targets and baselines:
         lines[-1] += f" {compared_note(seeds)}"
-        lines += [
-            f"{mark(i)} Avg of {study.method(name).title} differs from this one "
-            f"(adjusted p < {SIGNIFICANT})."
-            for i, name in enumerate(targets)
-            if name in differing
-        ]
     if study.full_steps():
-        chosen = {
-            "last": "the last",
-            "development": f"the best on {', '.join(study.evaluation.development)}, shown in no table",
-        }
-        rule = study.evaluation.select
-        lines.append(
-            f"Checkpoint of each training: {chosen.get(str(rule), f'that after step {rule}')}."
-        )
+        lines.append("Checkpoint of each training: the last.")
     lines += _verifier_notes(study)
     if 1 < seeds < FEW_SEEDS:
         lines.append(
@@ -95,26 +73,6 @@ def failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
             found.append(f"{' '.join(filter(None, place))} {what}")
     text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
     return [text] if found else []
-
-
-def weights_notes(study: Study, same: Sequence[SameWeights]) -> list[str]:
-    """Return a note for each group of methods whose rows show the same weights."""
-
-    def named(methods: Iterable[str]) -> str:
-        return " and ".join(study.title(name) for name in methods)
-
-    lines = []
-    for one in same:
-        seeds = ", ".join(map(str, one.seeds))
-        number = "training seed" if len(one.seeds) == 1 else "training seeds"
-        where = f"{one.size}, {number} {seeds}" if len(study.run.seeds) > 1 else one.size
-        others = [name for name in one.methods if name not in one.silent]
-        if one.silent and others:
-            about = f"{named(one.silent)} silenced no token: the same weights as {named(others)}"
-        else:
-            about = f"{named(one.methods)} have the same weights"
-        lines.append(f"{where}: {about}; a difference between them is not one of the methods.")
-    return lines
 
 
 def overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -161,12 +119,8 @@ def comparison_text(table: MainTable, comparison: Comparison) -> str:
     d = comparison.difference
     size = f"{comparison.size}: " if comparison.size else ""
     target, baseline = (table.titles[n] for n in (comparison.target, comparison.baseline))
-    text = (
+    return (
         f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
         f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )
-    for name, further in comparison.further.items():
-        low, high = 100 * further.low, 100 * further.high
-        text += f"; {name} {100 * further.value:+.2f} [{low:+.2f}, {high:+.2f}]"
-    return text

@@ -7,19 +7,18 @@ from math import ceil, fsum, nan
 
 import numpy as np
 
-from stapo import paths
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
-from stapo.analysis.curves import accuracy_label, values_of
-from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
+from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
 from stapo.analysis.stability import entropies
-from stapo.analysis.table import Interval, scaled, with_interval
+from stapo.analysis.table import with_interval
 from stapo.evaluation.statistics import (
     Array,
+    Interval,
     difference_between,
     interval,
     mean_of_seeds,
@@ -28,7 +27,6 @@ from stapo.evaluation.statistics import (
 )
 from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.exhibits import PAPER_SILENCED
-from stapo.files import AGAIN, DamagedFileError
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.study import Study, TrainingRun
@@ -38,6 +36,9 @@ POOLED = 100_000
 """Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1
 """Share of the steps that are the end of a training."""
+ROUNDING = 1e-5
+"""Share of (ratio * A)^2 by which a squared norm may lie outside its bounds: where p is nearly 1, all are
+differences of numbers near 1 in single precision (our choice, ten times the rounding error of an entropy)."""
 DIGITS_AND_SIGNS = frozenset("0123456789$x")
 
 
@@ -115,13 +116,8 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
     study = artefacts.study
     _need(study, [method])
     for size in study.run.sizes:
-        late = [
-            _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
-        ]
-        levels = set.intersection(*(set(one) for one in late))
-        if not min(levels, default=1.0) <= PERCENTILE < max(levels, default=0.0):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
-        high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
+        late = _late_quantiles(artefacts, size, method)
+        (*_, low), high = _levels(late)
         what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
@@ -135,41 +131,38 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for size in study.run.sizes:
-        by_method = {
-            name: [
-                _late_quantiles(artefacts, TrainingRun(size, name, seed))
-                for seed in study.run.seeds
-            ]
-            for name in (method, *BASELINES)
-        }
-        levels = sorted(set.intersection(*(set(one) for of in by_method.values() for one in of)))
-        levels = levels[-1:] if top else [level for level in levels if level <= PERCENTILE]
-        if not levels or (top and levels[-1] <= PERCENTILE):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+        ours = _late_quantiles(artefacts, size, method)
         for name in BASELINES:
-            gaps = [
-                difference_between(*([one[level] for one in by_method[m]] for m in (method, name)))
-                for level in levels
-            ]
-            place, largest = max(enumerate(gaps), key=lambda one: one[1].value)
+            theirs = _late_quantiles(artefacts, size, name)
+            below, highest = _levels([*ours, *theirs])
+            gaps = {
+                level: difference_between(
+                    [one[level] for one in ours], [one[level] for one in theirs]
+                )
+                for level in ([highest] if top else below)
+            }
+            level, largest = max(gaps.items(), key=lambda one: one[1].value)
             titles = " minus ".join(study.method(one).title for one in (method, name))
-            what = f"entropy at the {100 * levels[place]:g} % quantile, {titles} [nats]"
+            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
             yield Measured(size, what, largest, "+.3f")
 
 
-def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
-    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps.
+def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
+    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
+    study = artefacts.study
+    last = ceil(LATE * study.training.steps)
+    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+    found = [quantiles_of(artefacts, run) for run in runs]
+    return [{level: fsum(own[-last:]) / last for level, own in one.items()} for one in found]
 
-    Raises:
-        DamagedFileError: the metrics have no such quantiles.
-    """
-    records = artefacts.metrics(run)
-    try:
-        late = [one["entropy_quantiles"] for one in records[-ceil(LATE * len(records)) :]]
-        return {float(level): fsum(one[level] for one in late) / len(late) for level in late[0]}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
+
+def _levels(found: Iterable[dict[float, float]]) -> tuple[list[float], float]:
+    """Return the levels up to 80 % that all trainings recorded, in order, and the highest, which is above."""
+    levels = sorted(set.intersection(*map(set, found)))
+    below = [level for level in levels if level <= PERCENTILE]
+    if not below or levels[-1] <= PERCENTILE:
+        raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+    return below, levels[-1]
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
@@ -385,7 +378,7 @@ def spurious_gradient(
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
     """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
-    distance = distance_outside(one)
+    distance = one.outside_bounds
     return distance <= ROUNDING, ~np.isnan(distance)
 
 
@@ -410,7 +403,8 @@ def _share(
         part, whole = classes(one)
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        percent = scaled(share(one.sample, part & whole, whole), 100)
+        found = share(one.sample, part & whole, whole)
+        percent = Interval(*(100 * end for end in (found.value, found.low, found.high)))
         yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
 
 

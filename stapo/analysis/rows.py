@@ -3,14 +3,9 @@
 from dataclasses import dataclass
 
 from stapo.analysis.cells import Cell
-from stapo.analysis.selection import Choice
 from stapo.evaluation.statistics import Difference, Interval
 
 AVERAGE = "Avg"
-CONTROL = "aime24"
-"""Benchmark that may be in the training data of the models, which are newer (arXiv 2504.07086)."""
-WITHOUT = f"{AVERAGE} without AIME24"
-"""A further average, over all other benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +33,9 @@ class TableRow:
     source: str
     """Source of the method and the study's changes of it; empty for the base model."""
     cells: dict[str, Interval]
-    """Benchmark, then average of `MainTable.averages` -> accuracy in percent."""
+    """Benchmark, then Avg -> accuracy in percent."""
     best: frozenset[str]
     """Columns in which no other row of the size is better."""
-    marks: str
-    """Marks of the targets whose Avg differs from this row's, after Holm's adjustment."""
     responses: dict[str, Cell]
 
     @property
@@ -61,8 +54,6 @@ class Comparison:
     baseline: str
     difference: Difference
     adjusted_p: float
-    further: dict[str, Interval]
-    """Further average, by what follows Avg in its name -> the same difference of that average."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +65,10 @@ class MainTable:
     title: str
     samples: dict[str, int]
     """Benchmark -> responses per problem."""
-    averages: dict[str, list[str]]
-    """Average -> its benchmarks; the first is Avg."""
     problems: dict[str, int]
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
     comparisons: list[Comparison]
-    choices: list[Choice]
     notes: list[str]
     verifier: bool
     """Whether a verifier judged the answers that the rules reject."""

@@ -1,19 +1,15 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, isfinite, nan
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, nan
 
 import numpy as np
 
-from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.curves import Values, curves_of, moving_mean, shares_of, values_of, width_of
-from stapo.analysis.repetition import Repetition, repetition
-from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
-from stapo.records.responses import read_responses
-from stapo.study import Checkpoint, Study, TrainingRun
+from stapo.analysis.curves import Values, curves_of, moving_mean, values_of, width_of
+from stapo.evaluation.statistics import Interval, ratio_of_seeds
+from stapo.study import Study, TrainingRun
 
 START, WARM_UP = 0.01, 0.02
 """Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
@@ -84,70 +80,6 @@ def spread_of_seeds(found: Sequence[EntropyNumbers]) -> Interval:
 
 
 def late_curve(study: Study) -> tuple[str, list[str]] | None:
-    """Return decoding and benchmarks of late degradation, those with the most points; None without points."""
+    """Return decoding and benchmarks of the accuracy curve with the most points; None without points."""
     found = curves_of(study)
     return found[-1] if study.evaluation.curve else next(iter(found), None)
-
-
-def late_degradations(artefacts: Artefacts) -> dict[TrainingRun, float]:
-    """Return, for each training, the best minus the last accuracy of its checkpoints, in points."""
-    if (curve := late_curve(artefacts.study)) is None:
-        return {}
-    last, others = {}, defaultdict(list)
-    for checkpoint, share in shares_of(artefacts, *curve).items():
-        if checkpoint.run is not None and checkpoint.step is None:
-            last[checkpoint.run] = 100 * share
-        elif checkpoint.run is not None:
-            others[checkpoint.run].append(100 * share)
-    return {run: max(*others[run], end) - end for run, end in last.items()}
-
-
-def repetitions(artefacts: Artefacts, size: str, method: str) -> list[Repetition]:
-    """Return the repetition in the last weights' responses, by seed: the mean over the benchmarks.
-
-    Responses are those of the study's first decoding.
-    """
-    study, found = artefacts.study, []
-    for seed in study.run.seeds:
-        at = {"study": study.name, "checkpoint": Checkpoint(size, method, seed)}
-        files = [
-            paths.COMPLETIONS.format(**at, decoding=study.run.decodings[0], benchmark=name)
-            for name in study.run.benchmarks
-        ]
-        parts = [repetition(read_responses(artefacts.root / path)) for path in files]
-        found.append(Repetition(*(float(mean) for mean in np.mean(parts, axis=0))))
-    return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class StabilityRow:
-    """A method at a size: numbers of its trainings, by seed."""
-
-    size: str
-    title: str
-    entropy: list[EntropyNumbers]
-    responses: list[Repetition]
-    lost: list[float]
-    """Points of accuracy at the end, below the best; nan without intermediate checkpoints."""
-
-
-def stability_rows(artefacts: Artefacts) -> list[StabilityRow]:
-    """Return the rows of the table of stability, one per size and method."""
-    study, lost = artefacts.study, late_degradations(artefacts)
-    return [
-        StabilityRow(
-            size=size,
-            title=study.method(method).title,
-            entropy=entropies(artefacts, size, method),
-            responses=repetitions(artefacts, size, method),
-            lost=[lost.get(TrainingRun(size, method, seed), nan) for seed in study.run.seeds],
-        )
-        for size in study.run.sizes
-        for method in study.run.methods
-    ]
-
-
-def mean_above_0(values: Iterable[float]) -> Interval:
-    """Return the mean of values that are at least 0, and so is the end of its interval."""
-    found = mean_of_seeds([*values])
-    return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)

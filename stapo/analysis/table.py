@@ -1,34 +1,15 @@
-"""A table as data, for Markdown, LaTeX, CSV, HTML and the terminal: `formats` renders it.
+"""A table as data, for Markdown, CSV, HTML and the terminal: `formats` renders it."""
 
-The declarations of `stapo.analysis.tables` import this module, and Snakemake imports those: no numpy here.
-"""
-
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+from stapo.evaluation.statistics import Interval
 
 Row = TypeVar("Row")
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
-FORMATS = ("md", "tex", "html")
-"""Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
-
-
-class Interval(Protocol):
-    """A value with the bounds of its interval, such as those of `evaluation.statistics`; nan without one."""
-
-    @property
-    def value(self) -> float:
-        """The value."""
-
-    @property
-    def low(self) -> float:
-        """Lower bound."""
-
-    @property
-    def high(self) -> float:
-        """Upper bound."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +20,6 @@ class Estimate:
     low: float = nan
     high: float = nan
     best: bool = False
-    marks: str = ""
-    """Marks of the targets that differ from it."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +32,8 @@ class Column(Generic[Row]):
     """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
-    footnote: str = ""
-    """Mark of a footnote after the heading."""
     css: str = ""
     """CSS class of its cells in the report, if not that of text or of numbers."""
-    formats: Collection[str] = FORMATS
-    """Formats that show it."""
 
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""
@@ -91,14 +66,6 @@ class Table:
     """What the reader sees and how it was computed, in one to three sentences of plain text."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
-
-    def noted(self) -> "Table":
-        """Return the table with a note on the sign for numbers that were not measured, if it has any."""
-        cells = [column.shown(row) for row in self.rows for column in self.columns]
-        numbers = [cell.value for cell in cells if isinstance(cell, Estimate)]
-        if UNMEASURED in cells or not all(map(isfinite, numbers)):
-            return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
-        return self
 
 
 SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)

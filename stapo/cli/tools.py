@@ -204,17 +204,6 @@ def conformance(
 
 
 @app.command()
-def paper() -> None:
-    """Print the paper's averages and headlines next to values computed from its table, and other results.
-
-    Example: stapo paper
-    """
-    from stapo.analysis.main_tables import print_audit
-
-    print_audit(console())
-
-
-@app.command()
 def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the main tables and the paths of all results.
 

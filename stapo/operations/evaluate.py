@@ -86,8 +86,8 @@ def evaluate(
     ]
     for table in tables:
         print_table(table, Console())
-        written += write_table(table)
-    return [*written, *write_values_of(tables)]
+        written.append(write_table(table))
+    return [*written, write_values_of(tables)]
 
 
 def checkpoints(texts: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:

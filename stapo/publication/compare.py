@@ -153,7 +153,7 @@ def _side(folder: Path, results: Results) -> Side:
                 raise ValueError(f"{benchmark}: checkpoints answered different problems")
             if (rows := tables[checkpoint, benchmark].num_rows) % len(asked):
                 raise ValueError(f"{benchmark}: {rows} rows for {len(asked)} problems")
-        for (size, method, benchmark), cell in chosen_cells(study, tables)[1].items():
+        for (size, method, benchmark), cell in chosen_cells(study, tables).items():
             by_problem = zip(problems[benchmark], np.moveaxis(cell.correct, 1, 0), strict=True)
             verdicts.setdefault((decoding, size, method), {})[benchmark] = dict(by_problem)
         made_with = {**made, **made.get("packages", {})}

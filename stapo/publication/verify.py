@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
-from stapo.exhibits import figure_names, table_names
+from stapo.exhibits import figure_names, is_former, table_names
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
@@ -137,7 +137,7 @@ def file_errors(results: Results) -> Errors:
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
         )
-        if not belongs.has(path):
+        if not (belongs.has(path) or (path in expected and is_former(path))):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
@@ -209,13 +209,7 @@ def _notes(results: Results) -> Errors:
     if others:
         yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
     yield from _unlike_code(results)
-    if old := earlier(results):
-        yield (
-            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
-            "settings but for some that it did not know"
-        )
-    if unknown := unknown_exhibits(results):
-        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    yield from _of_earlier_versions(results)
     if results.is_summary:
         yield SUMMARY
     else:
@@ -230,6 +224,18 @@ def _notes(results: Results) -> Errors:
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
+
+
+def _of_earlier_versions(results: Results) -> Errors:
+    if old := earlier(results):
+        yield (
+            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
+            "settings but for some that it did not know"
+        )
+    if unknown := unknown_exhibits(results):
+        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    if former := sorted(path for path in results.sums if not results.layout.has(path)):
+        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
 
 
 def _unlike_code(results: Results) -> Errors:

@@ -1,4 +1,4 @@
-"""Tables of evidence, all values of the main tables, and what to cite."""
+"""Tables of evidence, and all values of the main tables."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
     yield Job(
         "evidence",
         "",
-        {**shown(study), "cited": study.cited(), **{key: one for key, one in named.items() if one}},
+        {**shown(study), **{key: one for key, one in named.items() if one}},
         all_results(of),
         (
             *(
@@ -36,18 +36,16 @@ def jobs(of: Jobs) -> Iterator[Job]:
                 for table in table_names(study)
                 for suffix in paths.SUFFIXES
             ),
-            *(paths.VALUES.format(study=study.name, suffix=one) for one in paths.VALUE_SUFFIXES),
-            paths.REFERENCES.format(study=study.name),
+            paths.VALUES.format(study=study.name),
         ),
     )
 
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
-    """Write all tables of evidence, values.csv, values.parquet and references.bib."""
-    from stapo.analysis.citations import write_references
-    from stapo.analysis.evidence_tables import write_evidence
+    """Write all tables of evidence, values.csv."""
+    from stapo.analysis.tables import write_evidence
     from stapo.analysis.values import write_values
 
     for name in table_names(of.study):
         print(*write_evidence(of.study, name))
-    print(*write_values(of.study), write_references(of.study))
+    print(write_values(of.study))

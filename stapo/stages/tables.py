@@ -21,9 +21,6 @@ def shown(study: Study) -> dict[str, Any]:
         name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
         for name, method in methods.items()
     }
-    for one in names.values():
-        if not one["bibtex"]:  # Others keep their fingerprint.
-            del one["bibtex"]
     return {
         "methods": names,
         "evaluation": evaluation.constants() | evaluation.model_dump(include={"verdict", "curve"}),
@@ -44,7 +41,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
             decoding,
             {**settings, "run": study.run.model_dump(exclude={"decodings"})},
             {"scores": scores, "overlap": (of.one("overlap", ""),)},
-            tuple(paths.MAIN_TABLE.format(**at, suffix=suffix) for suffix in paths.SUFFIXES),
+            (paths.MAIN_TABLE.format(**at),),
         )
 
 
@@ -54,12 +51,11 @@ def _is_in_table(study: Study, score: Job, decoding: str) -> bool:
 
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
-    """Write the tables as Markdown, LaTeX and CSV."""
+    """Write the tables."""
     from stapo.analysis.main_tables import write_tables
 
     for job in jobs:
-        for path in write_tables(of.study, job.name):
-            print(path)
+        print(write_tables(of.study, job.name))
 
 
 def recorded(job: Job, root: Path) -> str | None:

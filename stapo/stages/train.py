@@ -21,7 +21,7 @@ from stapo.study.schema import TrainingSettings
 
 AFTER = ("prompts", "base")
 RECIPE = 4
-NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")
+NAMES_OF_METHODS = ("title", "source", "revision")
 """What of a method changes no weights."""
 WITHOUT_EFFECT = ("checkpoint_every", "keep_checkpoints", "evaluate_every", "token_records_mb")
 """Training settings that change neither weights nor metrics."""

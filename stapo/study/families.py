@@ -49,6 +49,6 @@ def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
 
 def _others(method: Method, argument: str) -> dict[str, object]:
     """Return all settings of a method except for one argument of its selection and its names."""
-    names = {"title", "source", "revision", "bibtex", "selection_args"}
+    names = {"title", "source", "revision", "selection_args"}
     settings = {key: value for key, value in vars(method).items() if key not in names}
     return {**settings, "arguments": {**method.arguments, argument: None}}

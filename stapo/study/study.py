@@ -143,18 +143,6 @@ class Study(Strict):
             return [], []
         return compared(self.run.methods, asked.target or (), asked.baselines or ())
 
-    def cited(self) -> dict[str, Any]:
-        """Return what determines the references: methods, benchmarks, repositories on the Hub, vLLM."""
-        models = [self.models[size] for size in self.run.sizes]
-        asked: list[Any] = [*models, self.data, self.evaluation.verifier]
-        engines = {self.evaluation.backend, self.training.rollouts}
-        return {
-            "methods": [*dict.fromkeys(self.origin_of(name) for name in self.run.methods)],
-            "benchmarks": self.evaluated(),
-            "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
-            "vllm": not engines <= {"hf", "transformers"},
-        }
-
     def runs(self) -> Iterator[TrainingRun]:
         """Yield every training."""
         for size in self.run.sizes:

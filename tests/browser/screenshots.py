@@ -9,11 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-SHOTS = {
-    "report-headline": "#results",
-    "report-figures": "#figures",
-    "report-tokens": "#tokens-heading",
-}
+SHOTS = {"report-headline": "#results", "report-figures": "#figures"}
 """Name of the picture -> heading at its top."""
 
 

@@ -89,7 +89,7 @@ REAL = """
 from pathlib import Path
 from finished_study import finish
 from stapo.analysis.draw import write_figure
-from stapo.analysis.evidence_tables import write_evidence
+from stapo.analysis.tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())

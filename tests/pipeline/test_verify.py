@@ -187,9 +187,7 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "another temperature": (
         study_changed(lambda study: study["decodings"][DECODING].update(temperature=0.9)), RESPONSES),
     **{f"an edited {name}": (text_changed(name, "STAPO", "STAPO 99.99"), DRAWN) for name in (
-        f"tables/main-{DECODING}.md", "report.html", "figures/reward.svg")},
-    "an edited Parquet value": (
-        edited("tables/values.parquet", lambda rows: rows[0].update(value=99.9)), DRAWN),
+        f"tables/main-{DECODING}.md", "tables/stability.csv", "report.html", "figures/reward.svg")},
     "a figure of another study": (copied("figures/reward.png", "figures/entropy.png"), DRAWN),
 }  # fmt: skip
 """Accident -> what it does to a folder, and the question that finds it though checksums were renewed."""

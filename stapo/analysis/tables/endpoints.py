@@ -5,6 +5,7 @@ from math import isfinite
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.endpoints import ENDPOINTS, EndpointRow, endpoint_rows
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.evaluation.statistics import mean_of_seeds
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
@@ -23,7 +24,7 @@ def make(artefacts: Artefacts) -> Table:
         Column("Endpoint", named, text=True),
         METHOD,
         Column("Training seeds", lambda row: len(row.values)),
-        estimated("Mean", lambda row: row.mean, ".3g"),
+        estimated("Mean", lambda row: mean_of_seeds(row.values), ".3g"),
         Column("Differences", _gaps, text=True),
     ]
     which = (

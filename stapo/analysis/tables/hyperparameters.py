@@ -11,32 +11,6 @@ from stapo.reference import confidence, paper
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
-LABELS = {
-    "steps": "optimiser steps",
-    "prompts_per_batch": "prompts per rollout",
-    "group_size": "responses per prompt, G",
-    "prompts_per_mini_batch": "prompts per mini-batch",
-    "learning_rate": "learning rate (AdamW)",
-    "warmup_steps": "warm-up steps",
-    "gradient_clip": "maximum norm of the gradient",
-    "max_prompt_tokens": "maximum prompt [tokens]",
-    "max_response_tokens": "maximum response [tokens]",
-    "temperature": "temperature of rollouts",
-    "top_p": "top-p of rollouts",
-    "advantage_epsilon": "epsilon of the advantage",
-    "statistics": "policy whose p and H select tokens",
-    "overlong_buffer_tokens": "overlong buffer [tokens]",
-    "clip_low": "lower clip, ε_low",
-    "clip_high": "upper clip, ε_high",
-    "aggregation": "mean of the loss",
-    "kl_coefficient": "KL coefficient",
-    "dual_clip": "dual clip",
-    "tau_p": "τ_p",
-    "quantile": "q, quantile of the entropies",
-    "scope": "tokens of the quantile",
-    "fraction": "share of the tokens that are kept",
-}
-"""Setting -> how the table calls it, if not by its name with spaces."""
 OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
 
 
@@ -78,10 +52,6 @@ COLUMNS: list[Column[Setting]] = [
 ]
 
 
-def _label(setting: str) -> str:
-    return LABELS.get(setting, setting.replace("_", " "))
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "off"
@@ -105,46 +75,43 @@ def make(artefacts: Artefacts) -> Table:
 def _of_trainings(study: Study) -> Iterator[Setting]:
     training = {name: study.training_of(name) for name in study.run.methods}
     for one in paper()["hyperparameters"]["training"]:
-        name, known = one["setting"], (one["value"], one["confidence"], one.get("elsewhere", ""))
-        values = {method: getattr(settings, name) for method, settings in training.items()}
-        for titles, ours in _grouped(study, values):
-            yield Setting(_label(name), titles, ours, *known)
-
-
-def _grouped(study: Study, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the titles of the methods with each value, and the value."""
-    for value in dict.fromkeys(values.values()):
-        names = [name for name, own in values.items() if own == value]
-        everyone = len(names) == len(study.run.methods)
-        yield "all" if everyone else ", ".join(study.method(name).title for name in names), value
+        stated = (one["value"], one["confidence"])
+        values = {name: (getattr(own, one["setting"]), *stated) for name, own in training.items()}
+        yield from _grouped(study, one["setting"], values, one.get("elsewhere", ""))
 
 
 def _of_methods(study: Study) -> Iterator[Setting]:
-    """Yield the settings of methods: a row for all with the same value here and in the paper."""
     known = paper()["hyperparameters"]
-    own = {
-        name: {key: getattr(study.method(name), key) for key in OF_METHODS}
-        | dict(study.method(name).arguments)
-        for name in study.run.methods
-    }
-    for setting in dict.fromkeys(key for settings in own.values() for key in settings):
-        values = {}
-        for name, settings in own.items():
-            stated = known["methods"].get(study.origin_of(name), {})
-            letter = "L" if setting in stated.get("inferred", ()) else stated.get("confidence", "")
-            if setting in settings:
-                paper_says = (stated[setting], letter) if setting in stated else (None, "")
-                values[name] = (settings[setting], *paper_says)
-        for titles, (ours, says, letter) in _grouped(study, values):
-            about = known["elsewhere"].get(setting, "")
-            yield Setting(_label(setting), titles, ours, says, letter, about)
+    values: dict[str, dict[str, tuple[Any, Any, str]]] = {}
+    for name in study.run.methods:
+        method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
+        own = {key: getattr(method, key) for key in OF_METHODS} | dict(method.arguments)
+        for key, ours in own.items():
+            letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
+            says = (stated[key], letter) if key in stated else (None, "")
+            values.setdefault(key, {})[name] = (ours, *says)
+    for key in values:
+        yield from _grouped(study, key, values[key], known["elsewhere"].get(key, ""))
+
+
+def _grouped(
+    study: Study, setting: str, values: Mapping[str, tuple[Any, Any, str]], elsewhere: str
+) -> Iterator[Setting]:
+    """Yield a row for all methods with the same value here and in the paper."""
+    for value in dict.fromkeys(values.values()):
+        names = [name for name, own in values.items() if own == value]
+        everyone = len(names) == len(study.run.methods)
+        titles = "all" if everyone else ", ".join(study.method(name).title for name in names)
+        yield Setting(setting.replace("_", " "), titles, *value, elsewhere)
 
 
 def _of_evaluations(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for one in known["evaluation"]:
         name, ours = one["setting"], getattr(study.evaluation, one["setting"])
-        yield Setting(f"{_label(name)}, evaluation", "all", ours, one["value"], one["confidence"])
+        yield Setting(
+            f"{name.replace('_', ' ')}, evaluation", "all", ours, one["value"], one["confidence"]
+        )
     for name in study.run.benchmarks:
         samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
         heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]

@@ -12,18 +12,17 @@ from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_scores
 
 from stapo import paths
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import checkpoint_table
 from stapo.analysis.main_tables import print_table, render
-from stapo.analysis.notes import comparison_text, mark
 from stapo.analysis.rows import AVERAGE
-from stapo.analysis.values import SCHEMA, STRONGEST, write_values
+from stapo.analysis.values import COLUMNS, STRONGEST, values_of, write_values
 from stapo.evaluation.statistics import holm
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
-WITHOUT = "Avg without AIME24"
 CHANGED = 10
 """Problems of chain-2 of which the method of one's own answers one more of four samples."""
 MINE = {"mine": {"base": "justrl", "title": "Mine"}, "theirs": {"base": "grpo"}}
@@ -79,7 +78,6 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     theirs = table.values["tiny"]["theirs"]
     assert headline.gains == {"tiny": pytest.approx(100 * (6.25 / theirs))}
     assert headline.interval.low < headline.mean < headline.interval.high
-    assert {row.method: row.marks for row in table.rows} == {"base": "", "theirs": "†", "mine": ""}
     # One draw of problems serves every row: the same answers have no difference and no interval of it.
     answer(tmp_path, "tiny/mine/seed0", "chain-2", lambda p: 2)
     same = tabulated(tmp_path, study)
@@ -88,7 +86,7 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     assert same.rows[1].cells == same.rows[2].cells
 
 
-def test_several_targets_are_one_family_and_have_a_mark_each(raw_study, tmp_path):
+def test_several_targets_are_one_family(raw_study, tmp_path):
     compare = {"target": ["mine", "stapo"], "baselines": ["grpo", "stapo"]}
     table = written(parsed(raw_study, ["grpo", "stapo", "mine"], compare), tmp_path)
     pairs = [(c.target, c.baseline) for c in table.comparisons]
@@ -98,13 +96,6 @@ def test_several_targets_are_one_family_and_have_a_mark_each(raw_study, tmp_path
     assert min(c.adjusted_p for c in table.comparisons) == pytest.approx(3 * smallest)
     assert list(table.headlines) == ["mine", "stapo"]
     assert table.headlines["stapo"].baselines == {"tiny": "grpo"}
-    marks = {row.method: row.marks for row in table.rows}
-    assert marks["stapo"] == mark(0)  # By Mine alone: nothing differs from itself.
-    assert marks["grpo"] == mark(1)
-    assert not marks["base"]  # The base model is not compared.
-    assert [note[0] for note in table.notes if "differs from this one" in note] == ["†", "‡"]
-    assert r"$^{\ddagger}$" in render(table, "tex")
-    assert len({mark(i) for i in range(12)}) == 12
 
 
 def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines(raw_study):
@@ -114,28 +105,6 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
     assert study.compared() == (["stapo-v2"], ["stapo"])
     study = parsed(raw_study, ["grpo", "justrl"], {"target": "justrl"})
     assert study.compared() == (["justrl"], ["grpo"])
-
-
-def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
-    names = ("aime24", "chain-2", "chain-3")
-    table = written(parsed(raw_study, ["grpo", "stapo"], benchmarks=names), tmp_path)
-    assert table.averages == {AVERAGE: [*names], WITHOUT: [*names[1:]]}
-    means = {}
-    for row in table.rows:
-        values, found = [row.cells[name].value for name in names], row.cells[WITHOUT]
-        assert row.cells[AVERAGE].value == pytest.approx(np.mean(values))
-        assert found.value == pytest.approx(np.mean(values[1:]))
-        assert found.low < found.value < found.high
-        means[row.method] = found.value
-    (found,) = table.comparisons
-    without, expected = found.further["without AIME24"], means["stapo"] - means["grpo"]
-    assert 100 * without.value == pytest.approx(expected)
-    assert without.low < without.value < without.high
-    assert f"; without AIME24 {expected:+.2f} [" in comparison_text(table, found)
-    assert "| Avg | Avg without AIME24 |\n" in render(table, "md")
-    rows = csv.DictReader(io.StringIO(render(table, "csv")))
-    counts = {(row["benchmark"], row["problems"]) for row in rows}
-    assert {(WITHOUT, str(2 * PROBLEMS)), (AVERAGE, str(3 * PROBLEMS))} <= counts
 
 
 def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
@@ -161,11 +130,11 @@ def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp
     assert [c.adjusted_p for c in table.comparisons] == holm(p_values)
     stream = io.StringIO()
     print_table(table, Console(file=stream, width=200))
-    for text in (stream.getvalue(), render(table, "md"), render(table, "tex")):
-        assert "two minus one +12.50 points" in text.replace("$+$", "+")
+    for text in (stream.getvalue(), render(table)):
+        assert "two minus one +12.50 points" in text
         assert "headline" not in text
         assert "training seed" not in text.lower()
-    assert "| Checkpoint | Mean tokens |" in render(table, "md")
+    assert "| Checkpoint | Mean tokens |" in render(table)
 
 
 # Tidy data
@@ -177,17 +146,13 @@ def chosen(rows, **columns):
     return found
 
 
-def test_values_have_both_p_values_and_are_the_same_in_both_files(study, finished):
-    files = write_values(study, finished)
-    assert [str(path.relative_to(finished)) for path in files] == outputs(study, "evidence", "")[
-        -3:-1
-    ]
-    stored = pq.read_table(files[1])
-    assert stored.schema.equals(SCHEMA)
-    rows = stored.to_pylist()
-    with files[0].open() as stream:
+def test_values_have_both_p_values(study, finished):
+    path = write_values(study, finished)
+    assert str(path.relative_to(finished)) == outputs(study, "evidence", "")[-1]
+    rows = values_of(Artefacts(study, finished))
+    with path.open() as stream:
         for text, row in zip(csv.DictReader(stream), rows, strict=True):
-            assert list(text) == SCHEMA.names
+            assert list(text) == list(COLUMNS)
             for name, value in row.items():
                 number = isinstance(value, float | int)
                 assert (float(text[name]) == value) if number else (text[name] == (value or ""))
@@ -211,7 +176,7 @@ def test_each_checkpoint_has_its_own_accuracy(raw_study, tmp_path):
     raw_study["training"]["evaluate_every"] = steps // 2
     study = parsed(raw_study, ["grpo", "stapo"], benchmarks=["chain-2"], seeds=[0, 7])
     write_scores(tmp_path, study)
-    rows = chosen(pq.read_table(write_values(study, tmp_path)[1]).to_pylist(), metric="avg@4")
+    rows = chosen(values_of(Artefacts(study, tmp_path)), metric="avg@4")
     last = [chosen(rows, method="stapo", seed=seed, step=steps)[0] for seed in (0, 7)]
     for seed, one in zip((0, 7), last, strict=True):
         at = {"study": "demo", "checkpoint": f"tiny/stapo/seed{seed}", "benchmark": "chain-2"}

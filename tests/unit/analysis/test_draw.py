@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import altair as alt
 from drawn import panels
 
 from stapo.analysis import charts
@@ -25,7 +24,7 @@ def every_kind(rows=ROWS):
     names = [{**row, "x": row["y"], "y": f"{HOSTILE}{row['x']}"} for row in rows]
     drawn = [
         [*charts.lines(rows, x, y, group), *charts.rule(2.0, HOSTILE)],
-        [*charts.points(rows, x, y, group), charts.labels(rows[:1], x, y, group)],
+        charts.points(rows, x, y, group),
         charts.bars(names, HOSTILE, group, several=True),
         [],
     ]
@@ -83,8 +82,3 @@ def test_groups_keep_their_colour_and_those_beyond_the_colours_get_a_dash():
     many = charts.colours(groups)
     assert many["color"]["scale"]["range"][-1] == charts.COLOURS[0]
     assert many["strokeDash"]["scale"]["range"][-1] != many["strokeDash"]["scale"]["range"][0]
-
-
-def test_a_chart_of_altair_and_a_specification_are_drawn_as_they_are():
-    chart = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:Q")
-    assert image(chart) == image(chart.to_dict())

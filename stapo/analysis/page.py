@@ -1,4 +1,4 @@
-"""The page as one file: scripts and data inside it, and its security policy."""
+"""A page as one file: scripts and data inside it, and its security policy."""
 
 import base64
 import hashlib
@@ -45,13 +45,3 @@ def json_block(value: Any) -> Markup:
     """Return a value as JSON to stand between script tags: without `<`, which could end the script."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
-
-
-def packed(specification: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification whose data have each name of a field once; the page unpacks them."""
-    datasets = {}
-    for key, rows in specification.get("datasets", {}).items():
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        values = [[row.get(name) for name in names] for row in rows]
-        datasets[key] = {"names": names, "rows": values}
-    return {**specification, "datasets": datasets}
