@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
-Need = Literal["vllm", "checkpoints", "interventions", "quadrant-interventions", "ablation"]
+Need = Literal[
+    "vllm", "checkpoints", "interventions", "quadrant-interventions", "marks", "ablation"
+]
 """What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
     "interventions": "interventions (interventions.checkpoints)",
+    "marks": "a world with known truth (data.builder: marked-chains)",
     "quadrant-interventions": "interventions with random tokens (interventions.controls)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
@@ -96,6 +99,7 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         "checkpoints": bool(study.kept_steps()),
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
+        "marks": getattr(study.data, "builder", "") == "marked-chains",
         "quadrant-interventions": bool(study.intervened())
         and "random" in study.interventions.controls,
     }

@@ -84,6 +84,8 @@ SCHEMA = pa.schema(
     ]
 )
 
+MARK = pa.field("mark", pa.string(), nullable=False)
+"""What the token is, one of `stapo.models.marked.MARKS`: a further column, of tiny worlds that know it."""
 TOPS = ("top_tokens", "top_probabilities")
 FINITE = ("weight", "probability", "entropy", "advantage", "reward")
 """Columns of finite numbers. A huge importance ratio has bounds that are infinite in single precision."""
@@ -116,7 +118,7 @@ def read_token_file(path: Path) -> pa.Table:
         DamagedFileError: the file is truncated or corrupt, or has other columns or impossible values.
         FileNotFoundError: there is no such file.
     """
-    table = read_table(path, SCHEMA)
+    table = read_table(path, SCHEMA, optional=MARK)
     # Metadata of pandas could make a column the index.
     about = (table.schema.metadata or {}).get(METADATA_KEY, b"{}")
     if (fault := _fault(table, about)) is not None:

@@ -27,6 +27,7 @@ from torch import Tensor
 from stapo.canonical import canonical
 from stapo.files import read_jsonl, replace_file
 from stapo.methods import Method, s2t_arguments
+from stapo.models.worlds import Marks
 from stapo.objective import (
     at_resolution,
     clipped_surrogate,
@@ -38,6 +39,7 @@ from stapo.objective.selection import Scope
 from stapo.records.tokens import (
     CHARACTERS,
     KINDS,
+    MARK,
     METADATA_KEY,
     SCHEMA,
     TOKENS_AFTER,
@@ -140,6 +142,8 @@ class TokenRecorder:
     temperature: float
     autocast: Callable[[], Any] = nullcontext
     """Context of the forward pass."""
+    marks: Marks | None = None
+    """Those of a tiny world, in which every token is known to be right or wrong."""
     rows: Tensor = field(init=False)
     """(n,) sequence of each sampled token, on the CPU."""
     positions: Tensor = field(init=False)
@@ -225,6 +229,9 @@ class TokenRecorder:
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
         ids: dict[str, list[Any]] = {"token_id": [], "before": [], "after": []}
+        marked: dict[int, list[str]] = {}
+        if self.marks is not None:
+            ids["mark"] = []
         prompts, _ = self.batch.lengths()
         for row, position in zip(self.rows.tolist(), self.positions.tolist(), strict=True):
             text = self.sequences.ids[row][self.sequences.mask[row].bool()].tolist()
@@ -232,6 +239,10 @@ class TokenRecorder:
             ids["token_id"].append(text[at])
             ids["before"].append(text[max(at - TOKENS_BEFORE, 0) : at])
             ids["after"].append(text[at + 1 : at + 1 + TOKENS_AFTER])
+            if self.marks is not None:
+                if row not in marked:
+                    marked[row] = self.marks(text[: at - position], text[at - position :])
+                ids["mark"].append(marked[row][position])
         return ids
 
     @torch.no_grad()
@@ -346,7 +357,8 @@ def write_tokens(
     rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
     about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
     about["version"] = VERSION
-    schema = SCHEMA.with_metadata({METADATA_KEY: canonical(about).encode()})
+    columns = SCHEMA.append(MARK) if lines and "mark" in lines[-1] else SCHEMA
+    schema = columns.with_metadata({METADATA_KEY: canonical(about).encode()})
     with replace_file(path, "wb") as stream:
         table = pa.Table.from_pylist(rows, schema=schema)
         pq.write_table(table, stream, compression="zstd", compression_level=9)

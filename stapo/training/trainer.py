@@ -18,6 +18,7 @@ from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import METHODS, Method
 from stapo.models.decoding import decode, has_full_attention
+from stapo.models.worlds import marks_of
 from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
@@ -96,6 +97,7 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(
                 "packed: the model's attention does not know sequences; set packed=False"
             )
+        self._marks = marks_of(self._tokenizer)
         # TRL's rollout computes the reference's log-probs if beta is not 0. TRL's loss is not used.
         # In args it stays 0: TRL would load and shard a reference model in its own way.
         self.beta = self.method.kl_coefficient
@@ -326,6 +328,7 @@ class StapoTrainer(ResumableTrainer):
             packed=self.args.packed,
             temperature=self.args.temperature,
             autocast=self.accelerator.autocast,
+            marks=self._marks,
         )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
