@@ -144,10 +144,8 @@ def is_raw(path: str) -> bool:
 
 
 def is_rendering(path: str) -> bool:
-    """Return whether a summary may leave out a path that is no raw data: the report, and figures but SVG."""
-    return path == "report.html" or (
-        path.startswith("figures/") and path.endswith((".pdf", ".png"))
-    )
+    """Return whether a summary may leave out a path that is no raw data: the report, and figures."""
+    return path == "report.html" or path.startswith("figures/")
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
