@@ -25,7 +25,7 @@ from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
 from stapo.methods import Method
 from stapo.stages import jobs_of
-from stapo.stages.weights import of_checkpoint
+from stapo.stages.train import of_checkpoint
 from stapo.study import Study
 from stapo.study.code import named
 

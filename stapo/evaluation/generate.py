@@ -37,7 +37,7 @@ class Benchmark:
 
     name: str
     config: dict[str, Any]
-    """Result of `benchmark_settings` of `stapo.stages.overlap`: the task and the number of samples."""
+    """Result of `benchmark_settings` of `stapo.stages.prepare`: the task and the number of samples."""
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""

@@ -13,7 +13,7 @@ from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_
 from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.stages import jobs_of
-from stapo.stages.weights import of_checkpoint
+from stapo.stages.train import of_checkpoint
 from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.reading import published_content
 

@@ -13,7 +13,7 @@ from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.stages import jobs_of
-from stapo.stages.base import model_settings
+from stapo.stages.prepare import model_settings
 from stapo.study import Study, StudyError, model_folder, parse_study, read_study
 from stapo.study.reading import published_content, resolved_content
 from stapo.study.sources import TinyModel
