@@ -6,7 +6,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.averages import accuracies, shown_benchmarks
 from stapo.analysis.stability import entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval
-from stapo.study.families import Family
+from stapo.study.study import Family
 
 LABELS = {
     "tau_p": "τ_p",

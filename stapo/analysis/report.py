@@ -27,7 +27,7 @@ from stapo.methods import Method
 from stapo.stages import jobs_of
 from stapo.stages.train import of_checkpoint
 from stapo.study import Study
-from stapo.study.code import named
+from stapo.study.files import named
 
 SECTIONS = {
     "results": "Results",

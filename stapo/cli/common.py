@@ -88,6 +88,6 @@ JsonOption = Annotated[
 def study_of(path: Path) -> "Study":
     """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
     from stapo.study import read_study
-    from stapo.study.resolved import read_resolved
+    from stapo.study.reading import read_resolved
 
     return read_resolved(path) if path.suffix == ".json" else read_study(path)

@@ -27,7 +27,7 @@ from stapo.records.responses import (
     stored,
     write_responses,
 )
-from stapo.study.rows import RowsFile
+from stapo.study.files import RowsFile
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 
 

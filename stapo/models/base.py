@@ -11,16 +11,12 @@ from stapo.hub import with_retries
 from stapo.models.template import RAW_TEMPLATE, template_text
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
-from stapo.study import StudyError, model_folder
-from stapo.study.model_folder import FILES
+from stapo.study import StudyError
+from stapo.study.files import FILES, SOURCE, model_checksum, model_files
 from stapo.study.schema import Template
 from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
 from stapo.text import plain
 
-HUB_FILES = [*FILES]
-"""Files to download."""
-SOURCE = model_folder.SOURCE
-"""File with the origin of a Hub model: repository, requested revision, commit."""
 TEMPLATE_FILE = "chat_template.jinja"
 """File that Transformers prefers to the template in tokenizer_config.json."""
 
@@ -56,7 +52,7 @@ def cached(model: HubModel) -> Path:
     from huggingface_hub import snapshot_download
 
     def download() -> str:
-        return snapshot_download(model.hub, revision=model.revision, allow_patterns=HUB_FILES)
+        return snapshot_download(model.hub, revision=model.revision, allow_patterns=[*FILES])
 
     return Path(with_retries(download))
 
@@ -64,7 +60,7 @@ def cached(model: HubModel) -> Path:
 def _copy(model: FolderModel | HubModel, path: Path) -> None:
     """Copy the files of a model to a directory, and write its chat template if the study has one."""
     if isinstance(model, FolderModel):
-        files = model_folder.model_files(Path(model.path))
+        files = model_files(Path(model.path))
     else:
         # Copied from the cache: files that `stapo fetch` downloaded need no network.
         snapshot = cached(model)
@@ -73,7 +69,7 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
     for source in files:
         shutil.copyfile(source, path / source.name)
-    if isinstance(model, FolderModel) and (model_folder.checksum(path, known=None) != model.sha256):
+    if isinstance(model, FolderModel) and model_checksum(path, known=None) != model.sha256:
         about = "its files changed since the study was read; run snakemake again"
         raise StudyError([f"{model.path}: {about}"])
     if model.chat_template:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stapo.operations.status import table_of
 from stapo.study import Study
-from stapo.study.code import named
+from stapo.study.files import named
 from stapo.study.sources import FileData, FolderModel
 from stapo.training.rewards import reward_doubt, reward_fault
 

@@ -27,7 +27,7 @@ from stapo.locks import holders
 from stapo.records.step import PHASES, StepRecord, from_line
 from stapo.stages import Job, Jobs, jobs_of, stages
 from stapo.study import Study, StudyError
-from stapo.study.resolved import RESOLVED, read_resolved
+from stapo.study.reading import RESOLVED, read_resolved
 from stapo.text import COLOURS, plain
 
 RECENT = 40

@@ -11,7 +11,7 @@ from stapo.publication.folder import Results
 from stapo.stages import jobs_of
 from stapo.stages.prepare import recorded_base
 from stapo.study import StudyError
-from stapo.study.rows import checksum as rows_checksum
+from stapo.study.files import rows_checksum
 from stapo.study.sources import FileData, HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 

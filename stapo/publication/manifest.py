@@ -10,11 +10,11 @@ from typing import Any
 from stapo import paths
 from stapo.canonical import fingerprint
 from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
-from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.stages import jobs_of
 from stapo.stages.train import of_checkpoint
 from stapo.study import Checkpoint, Study, TrainingRun
+from stapo.study.files import FILES, SOURCE
 from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
@@ -46,7 +46,7 @@ class Layout:
         by whoever loads it.
         """
         directory, _, name = path.rpartition("/")
-        of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
+        of_model = any(fnmatch(name, pattern) for pattern in (*FILES, SUMS))
         return path in self.files or path in ADDED or (directory in self.models and of_model)
 
     def of_another_form(self, path: str) -> bool:

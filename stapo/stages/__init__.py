@@ -6,7 +6,7 @@ study as it is now. The files import torch, pandas and the like only inside func
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -36,7 +36,7 @@ class Job:
     """Unique within the stage; words separated by `/`, such as `1.7B/stapo/seed0`."""
     settings: dict[str, Any]
     """What determines the result besides what is read; `recipe` is raised when the code changes results."""
-    reads: dict[str, "Job | tuple[Job, ...]"] = field(default_factory=dict)
+    reads: "Mapping[str, Job | tuple[Job, ...]]" = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     """Published files."""
     weights: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from stapo.files import read_json
 from stapo.methods import Method
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
-from stapo.study.code import function_name
+from stapo.study.files import function_name
 from stapo.study.schema import TrainingSettings
 
 NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")

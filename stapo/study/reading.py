@@ -1,28 +1,65 @@
-"""From files to a study: what it extends, the catalogue, and every error at once.
+"""From files to a study: what it extends, the catalogue, the files that it names, and every error at once.
 
 A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
-Snakemake merges configuration files: mappings deeply, lists replaced.
+Snakemake merges configuration files: mappings deeply, lists replaced. Relative paths mean the folder of the
+study file that contains them; a study that was read has absolute ones, and a published one names alone.
+Checksums of the files that it names are settings of the study, and so part of fingerprints.
+
+A working directory keeps the merged study, in a file that is named by its content: jobs which wait on a
+cluster or outlive their Snakemake continue with the version that they were started for.
 """
 
 import os
-from collections.abc import Mapping
-from functools import cache, reduce
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from stapo.canonical import leaves
+from stapo.canonical import fingerprint, leaves
+from stapo.files import DamagedFileError, json_text, read_json, text_of, write_json
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import cross_problems, size_problem
-from stapo.study.fields import DRAFT
-from stapo.study.files import contents, place_files, with_files
-from stapo.study.loader import Document, StudyError, load_yaml, shown_path
+from stapo.study.checks import cross_problems
+from stapo.study.files import (
+    Arguments,
+    found_path,
+    model_checksum,
+    model_faults,
+    placed_rows,
+    rows_checksum,
+    selection_arguments,
+    sha256_of,
+)
+from stapo.study.loader import (
+    Document,
+    Place,
+    Problem,
+    StudyError,
+    close_name,
+    field_problems,
+    load_yaml,
+    read_text,
+    shown,
+    shown_path,
+)
+from stapo.study.sources import FileData, FolderModel
 from stapo.study.study import Study
-from stapo.study.validation import close_name, field_problems, shown
-from stapo.tasks import benchmark_definitions
 
+PATHS: tuple[Place, ...] = (
+    ("benchmarks", "*", "file"),
+    ("data", "file"),
+    ("models", "*", "path"),
+)
+"""Settings that name a file, `*` for any name."""
+CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
+"""Settings that name a function in a file."""
+TEMPLATE: Place = ("models", "*", "chat_template")
+RESOLVED = "work/{study}/studies/{fingerprint}.json"
+VARIABLE = "STAPO_STUDY"
+"""Set for the jobs of a study: the file that they read it from."""
 KINDS = {"hub", "path", "file", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
 
@@ -65,7 +102,7 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """
     given = dict(changes or {})
     config = Document(given, dict.fromkeys(leaves(given) if given else (), "--config"))
-    documents = [*map(_loaded, paths), place_files(config, Path.cwd())]
+    documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
     return _study(_extended(reduce(_over, documents, Document())), is_read=True)
 
 
@@ -81,7 +118,54 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
 
 
 def _loaded(path: Path) -> Document:
-    return place_files(load_yaml(path), path.parent)
+    return _placed(load_yaml(path), path.parent)
+
+
+def _placed(document: Document, folder: Path) -> Document:
+    """Return a study file with absolute paths, and chat templates replaced by their text.
+
+    Raises:
+        StudyError: a chat template cannot be read.
+    """
+
+    def absolute(name: str) -> str:
+        return os.path.abspath(folder / os.path.expanduser(name))
+
+    content = _with_paths(document.content, absolute)
+    for section, place in _matching(content, TEMPLATE):
+        name = section[place[-1]]
+        if isinstance(name, str) and name.endswith(".jinja"):
+            try:
+                section[place[-1]] = read_text(Path(absolute(name)))
+            except StudyError as error:
+                raise StudyError(document.errors([(place, error.errors[0])])) from error
+    return Document(content, document.lines)
+
+
+def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a study with the paths changed in all settings that name a file."""
+    found = deepcopy(raw)
+    for path in (*PATHS, *CODE):
+        for section, place in _matching(found, path):
+            value = section[place[-1]]
+            if not isinstance(value, str) or not value:
+                continue
+            if path in PATHS:
+                section[place[-1]] = change(value)
+            elif ":" in value:
+                file, _, function = value.rpartition(":")
+                section[place[-1]] = f"{change(file)}:{function}"
+    return found
+
+
+def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+    """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
+    if isinstance(section, dict):
+        for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
+            if len(path) == 1:
+                yield section, (*above, key)
+            else:
+                yield from _matching(section[key], path[1:], (*above, key))
 
 
 def _over(base: Document, update: Document) -> Document:
@@ -104,9 +188,7 @@ def _extended(document: Document) -> Document:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
         if name in seen or name not in known:
-            # Somebody may have written the file instead of the name.
-            stem = Path(str(name)[:100]).stem
-            meant = stem if stem in known else close_name(stem, known)
+            meant = close_name(name, known)
             hint = f"did you mean {meant}? " if meant else ""
             about = f"no such study; {hint}ls {shown_path(STUDIES)} lists them, without .yaml"
             about = "extends itself; choose another" if name in seen else about
@@ -123,27 +205,102 @@ def _study(document: Document, is_read: bool) -> Study:
     """Return the study of a merged document.
 
     Raises:
-        StudyError: with every error, one line each.
+        StudyError: with every error of single fields or, if there is none, every other one; one line each.
     """
-    raw, fields = document.content, []
+    raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = merge(NOTHING_TRAINED, raw)
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        fields = list(field_problems(error, raw, _schema()))
-        study = Study.model_validate(raw, context=DRAFT)
-    found, files = contents(study, is_read)
-    # A section that contains a bad value is not judged again.
-    wrong = {at for place, _ in fields for at in (place, place[:2])}
-    others = [*cross_problems(study, benchmark_definitions()), *files]
-    problems = [*fields, *(one for one in others if one[0] not in wrong)]
-    if problems:
+        problems = [*field_problems(error, raw, Study.model_json_schema())]
+        raise StudyError(document.errors(problems)) from error
+    found, problems = _contents(study, is_read)
+    if problems := [*cross_problems(study), *problems]:
         raise StudyError(document.errors(problems))
-    study = Study.model_validate(merge(raw, found)) if found else study
-    if too_many := size_problem(study):
-        raise StudyError(document.errors([too_many]))
-    return study
+    return Study.model_validate(merge(raw, found)) if found else study
+
+
+def _contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the settings that the files of a study give, as nested mappings, and problems.
+
+    Args:
+        study: the study.
+        is_read: whether its files are read; otherwise, as in a published study, it must contain the settings.
+    """
+    found: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for place, stated, read in _used(study):
+        try:
+            given = read() if is_read else {}
+        except StudyError as error:
+            problems += [(place, line) for line in error.errors]
+            continue
+        absent = [key for key, value in stated.items() if value is None]
+        if absent and not is_read:
+            about = f"the file was not read; {' and '.join(absent)} missing"
+            problems.append((place, about))
+        for key, value in stated.items():
+            if key in given and value not in (None, given[key]):
+                about = "if this is intended, write the found value"
+                problems.append((place, f"{key}: expected {value}, found {given[key]}; {about}"))
+        section = found
+        for part in place[:-1]:
+            section = section.setdefault(str(part), {})
+        section |= given
+    return found, problems
+
+
+def _used(study: Study) -> Iterator[tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]]:
+    """Yield each file that a study uses.
+
+    The place of the setting that names it; what its content gives -> what the study says of it, None if
+    nothing; and a function that reads it and returns what its content gives.
+    """
+    data, training = study.data, study.training
+    for name in dict.fromkeys(study.run.benchmarks):
+        own = study.benchmarks.get(name)
+        if own and own.file:
+            stated = {"rows": own.rows, "sha256": own.sha256}
+            yield ("benchmarks", name, "file"), stated, partial(_rows, own.file, is_unique=True)
+    if isinstance(data, FileData):
+        stated = {"rows": data.rows, "sha256": data.sha256}
+        yield ("data", "file"), stated, partial(_rows, data.file)
+    for size in dict.fromkeys(study.run.sizes):
+        model = study.models.get(size)
+        if isinstance(model, FolderModel):
+            yield ("models", size, "path"), {"sha256": model.sha256}, partial(_model, model.path)
+    methods = [*study.run.methods, study.interventions.method]
+    for name in dict.fromkeys(one for method in methods for one in study.lineage(method)):
+        given = study.methods.get(name)
+        if given and given.selection and name not in METHODS:
+            read = partial(_selection, given.selection, given.selection_args or {})
+            stated = {"selection_sha256": given.selection_sha256}
+            yield ("methods", name, "selection"), stated, read
+    if ":" in training.reward:
+        sha256 = training.reward_sha256
+        yield ("training", "reward"), {"reward_sha256": sha256}, partial(_reward, training.reward)
+
+
+def _rows(file: str, is_unique: bool = False) -> dict[str, Any]:
+    rows = placed_rows(Path(file), is_unique).values()
+    return {"rows": len(rows), "sha256": rows_checksum(rows)}
+
+
+def _model(folder: str) -> dict[str, Any]:
+    if errors := model_faults(Path(folder)):
+        raise StudyError(errors)
+    return {"sha256": model_checksum(Path(folder))}
+
+
+def _selection(reference: str, args: Arguments) -> dict[str, Any]:
+    """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
+    taken = selection_arguments(reference, args)
+    return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
+
+
+def _reward(reference: str) -> dict[str, Any]:
+    return {"reward_sha256": sha256_of(found_path(reference))}
 
 
 def resolved_content(study: Study) -> dict[str, Any]:
@@ -155,12 +312,7 @@ def resolved_content(study: Study) -> dict[str, Any]:
 
 def published_content(study: Study) -> dict[str, Any]:
     """Return a study as it is published: without where files lie on this machine."""
-    return with_files(resolved_content(study), os.path.basename)
-
-
-@cache
-def _schema() -> dict[str, Any]:
-    return Study.model_json_schema()
+    return _with_paths(resolved_content(study), os.path.basename)
 
 
 def study_schema() -> dict[str, Any]:
@@ -175,3 +327,37 @@ def study_schema() -> dict[str, Any]:
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
     return schema
+
+
+def study_fingerprint(study: Study) -> str:
+    """Return the fingerprint of a study as a whole."""
+    return fingerprint(study.model_dump(mode="json"))
+
+
+def resolved_path(study: Study) -> str:
+    """Return where the resolved study lies, from the working directory."""
+    return RESOLVED.format(study=study.name, fingerprint=study_fingerprint(study))
+
+
+def write_resolved(study: Study, root: Path = Path()) -> None:
+    """Write the resolved study atomically, unless it is there and undamaged."""
+    path = root / resolved_path(study)
+    content = resolved_content(study)
+    if text_of(path) != json_text(content):
+        write_json(path, content)
+
+
+def read_resolved(path: Path) -> Study:
+    """Return the study of a resolved file.
+
+    Raises:
+        StudyError: it is missing, or damaged.
+    """
+    if not path.exists():
+        written = "Snakemake writes it when a run starts, not in a dry run"
+        remedy = "give the study file instead, such as --study workflows/studies/smoke.yaml"
+        raise StudyError([f"{path}: no such file; {written}; {remedy}"])
+    try:
+        return parse_study(read_json(path))
+    except DamagedFileError as error:
+        raise StudyError([str(error)]) from error

@@ -1,17 +1,18 @@
-"""A study: its methods, its trainings, and its cells."""
+"""A study: its methods, its trainings, its checkpoints, and its cells."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
-from stapo.methods import PARENTS, Args, Method, compared, s2t_arguments
-from stapo.study.checkpoint import Checkpoint, TrainingRun
+from stapo.canonical import canonical
+from stapo.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared, s2t_arguments
 from stapo.study.fields import EndTokens, Name, Strict
+from stapo.study.files import RowsFile, named
 from stapo.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
-from stapo.study.rows import RowsFile
 from stapo.study.schema import (
     BenchmarkSettings,
     Compare,
@@ -28,6 +29,73 @@ from stapo.tasks import benchmark_definitions, own_definition
 
 BASE_TITLE = "Base"
 """Title of the base model in tables."""
+NAME = re.compile(r"([^/]+)/(?:base|([^/]+)/seed([0-9]+)(?:/step([0-9]+))?)")
+"""Of a checkpoint."""
+
+
+class TrainingRun(NamedTuple):
+    """One training of a study."""
+
+    size: str
+    method: str
+    seed: int
+
+    @property
+    def wildcards(self) -> dict[str, str | int]:
+        """Its parts by the names that paths have for them."""
+        return {"size": self.size, "method": self.method, "seed": self.seed}
+
+    def __str__(self) -> str:
+        """Return `size/method/seedK`."""
+        return f"{self.size}/{self.method}/seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights that are evaluated: a base model, or those of a training after its last or an earlier step.
+
+    What a training writes to be able to resume is a step checkpoint.
+    """
+
+    size: str
+    method: str | None = None
+    """None for the base model."""
+    seed: int | None = None
+    step: int | None = None
+    """The optimiser step after which a training kept them, None for its last step."""
+
+    @classmethod
+    def of(cls, run: TrainingRun, step: int | None = None) -> Self:
+        """Return the checkpoint of a training after a step, or after its last one."""
+        return cls(*run, step)
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Return the checkpoint of a name: `size/base`, `size/method/seedK` or `size/method/seedK/stepN`.
+
+        Raises:
+            ValueError: it is the name of none.
+        """
+        found = NAME.fullmatch(name)
+        if found:
+            size, method, seed, step = found.groups()
+            numbers = [None if digits is None else int(digits) for digits in (seed, step)]
+            checkpoint = cls(size, method, *numbers)
+            if str(checkpoint) == name:  # No leading zeros.
+                return checkpoint
+        raise ValueError(f"no name of a checkpoint: {name!r}")
+
+    @property
+    def run(self) -> TrainingRun | None:
+        """The training that made it, None for the base model."""
+        if self.method is None or self.seed is None:
+            return None
+        return TrainingRun(self.size, self.method, self.seed)
+
+    def __str__(self) -> str:
+        """Return the name, which is also its part of the paths of responses and scores."""
+        step = "" if self.step is None else f"/step{self.step}"
+        return f"{self.run}{step}" if self.run else f"{self.size}/base"
 
 
 class Study(Strict):
@@ -266,3 +334,49 @@ class Study(Strict):
         if rule == "score":
             return int(self.evaluation.verifier is not None)
         return self.engine.vllm_tensor_parallel if self.evaluation.backend == "vllm" else 0
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods with the same settings except for one argument of their token selection."""
+
+    argument: str
+    """Name of the argument in `stapo.methods`, such as `quantile`."""
+    selection: str
+    """Name of their token selection."""
+    members: dict[float, str]
+    """Value of the argument, ascending -> method."""
+    title: str
+    """Title of the method of `stapo.methods` from which they descend: the kind of mask."""
+
+
+def families(study: Study) -> list[Family]:
+    """Return all families of at least two methods of a study, by argument and then by the methods' order."""
+    found = []
+    for argument in (name for name, one in ARGUMENTS.items() if not one.choices):
+        groups: dict[str, dict[float, str]] = {}
+        for name in study.run.methods:
+            method = study.method(name)
+            if argument in method.arguments:
+                training = study.training_of(name).model_dump()
+                key = canonical([_others(method, argument), training])
+                # Of methods with equal settings, the first one.
+                groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
+        for members in groups.values():
+            if len(members) > 1:
+                found.append(_family(study, argument, dict(sorted(members.items()))))
+    return found
+
+
+def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
+    first = next(iter(members.values()))
+    method = study.method(first)
+    title = named(method.selection) if method.is_own else METHODS[study.origin_of(first)].title
+    return Family(argument, method.selection, members, title)
+
+
+def _others(method: Method, argument: str) -> dict[str, object]:
+    """Return all settings of a method except for one argument of its selection and its names."""
+    names = {"title", "source", "revision", "bibtex", "selection_args"}
+    settings = {key: value for key, value in vars(method).items() if key not in names}
+    return {**settings, "arguments": {**method.arguments, argument: None}}

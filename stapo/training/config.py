@@ -15,9 +15,8 @@ from pydantic import ValidationError, create_model
 from trl import GRPOConfig
 
 from stapo.methods import METHODS
-from stapo.study.loader import Document
+from stapo.study.loader import Document, field_problems
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.study.validation import field_problems
 
 NO_DEEPSPEED = "DeepSpeed would step in every micro-batch; use FSDP2 (workflows/accelerate)"
 CORRECTION = "set rollout_correction, the cap of each token's factor"

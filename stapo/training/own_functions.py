@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stapo.files import replace_file
-from stapo.study.code import function_name
+from stapo.study.files import function_name
 from stapo.study.loader import shown_path
 from stapo.text import shorten
 

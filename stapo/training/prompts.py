@@ -13,7 +13,7 @@ from stapo.files import read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.worlds import training_problems
 from stapo.study import Study, StudyError
-from stapo.study.rows import RowsFile
+from stapo.study.files import RowsFile
 from stapo.study.schema import TrainingSettings
 from stapo.study.sources import Data, FileData, HubData, TinyData
 from stapo.text import plain

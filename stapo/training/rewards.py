@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import found_path, load, sha256_of
+from stapo.study.files import found_path, load, sha256_of
 from stapo.study.schema import TrainingSettings
 from stapo.training.own_functions import own_function
 

@@ -11,7 +11,7 @@ from stapo.analysis.curves import accuracy_label
 from stapo.analysis.stability import ONE_SEED
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
-from stapo.study.families import families
+from stapo.study.study import families
 
 EXHIBIT = Exhibit(order=80, title="Ablation and sensitivity", needs="ablation")
 

@@ -8,7 +8,7 @@ from stapo.analysis.stability import ONE_SEED
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
 from stapo.study import Study
-from stapo.study.families import families
+from stapo.study.study import families
 
 EXHIBIT = Exhibit(order=30, title="Ablation and sensitivity", needs="ablation")
 

@@ -94,4 +94,4 @@ def test_it_lies_beside_the_verifiers_weights_with_its_origin(published, tmp_pat
     assert found == {**template.model_dump(), "text": TEXT}
     assert VERIFIER_TEMPLATE in (out / "SHA256SUMS").read_text()
     source = {"hub": "some/judge", "revision": "main", "commit": Path("3" * 40).name}
-    assert json.loads((out / base.SOURCE).read_text()) == source
+    assert json.loads((out / "source.json").read_text()) == source

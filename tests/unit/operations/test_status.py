@@ -27,7 +27,7 @@ from stapo.operations.status import (
 )
 from stapo.stages import jobs_of
 from stapo.study import parse_study
-from stapo.study.resolved import write_resolved
+from stapo.study.reading import write_resolved
 
 HOLDER = """
 import json, sys

@@ -3,7 +3,7 @@
 import pytest
 
 from stapo.study import StudyError, merge, parse_study
-from stapo.study.resolved import read_resolved, resolved_path, write_resolved
+from stapo.study.reading import read_resolved, resolved_path, write_resolved
 
 
 def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):

@@ -21,9 +21,9 @@ from stapo.study import (
     read_study,
     study_schema,
 )
-from stapo.study.families import families
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content
+from stapo.study.study import families
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}

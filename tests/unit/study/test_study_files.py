@@ -22,7 +22,7 @@ from stapo.stages import jobs_of
 from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
-from stapo.study.resolved import resolved_path, write_resolved
+from stapo.study.reading import resolved_path, write_resolved
 
 always_the_same = partial(
     settings,
