@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from studies import broken_studies, studies
 
 from stapo import paths
-from stapo.cli.common import study_of
+from stapo.cli.tools import study_of
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
 from stapo.stages import jobs_of
