@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from stapo.bars import bar, only_ours
-from stapo.canonical import fingerprint
 from stapo.evaluation.engines import label, load_engine
 from stapo.evaluation.sampling import Prompter, Request, sample_seed
 from stapo.evaluation.task import asked_of, benchmark_rows
-from stapo.files import DamagedFileError
+from stapo.files import DamagedFileError, fingerprint
 from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
 from stapo.records.responses import (

@@ -45,8 +45,7 @@ def needs(study: Study) -> Iterator[Item]:
 def _get(what: HubModel | HubData | Template) -> None:
     from datasets import load_dataset
 
-    from stapo.models.base import cached
-    from stapo.models.template import template_text
+    from stapo.models.base import cached, template_text
 
     if isinstance(what, HubModel):
         cached(what)

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.models.shapes import shape_of, shapes_of
+from stapo.models.shapes import shape_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
 from stapo.operations.status import span, table_of
@@ -104,7 +104,8 @@ def plan(study: Study, on: Machine) -> list[CostRow]:
     Raises:
         StudyError: models of unknown shape.
     """
-    shapes_of(study)
+    for size in study.run.sizes:  # An unknown one is said before anything is computed.
+        shape_of(study.model(size))
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in (job for job in jobs_of(study) if job.stage in STAGES):
         size, *rest = job.name.split("/")

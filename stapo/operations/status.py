@@ -21,8 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.canonical import canonical, leaves
-from stapo.files import text_of
+from stapo.files import canonical, leaves, text_of
 from stapo.locks import holders
 from stapo.records.step import PHASES, StepRecord, from_line
 from stapo.stages import Job, Jobs, jobs_of, stages

@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, read_tables
-from stapo.canonical import fingerprint, leaves
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -30,6 +29,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
+from stapo.files import fingerprint, leaves
 from stapo.publication.folder import Results
 from stapo.publication.verdict_files import SUFFIXES, Verdicts, read_verdicts
 from stapo.publication.verify import UNREADABLE, opened

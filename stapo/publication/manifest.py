@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
-from stapo.files import AGAIN, DamagedFileError, read_json, replace_file, write_json
+from stapo.files import AGAIN, DamagedFileError, fingerprint, read_json, replace_file, write_json
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.stages import jobs_of
 from stapo.stages.train import of_checkpoint

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo.canonical import canonical, fingerprint
+from stapo.files import canonical, fingerprint
 from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
 from stapo.records.step import PHASES

@@ -16,8 +16,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from stapo.canonical import fingerprint
-from stapo.files import read_json, text_of
+from stapo.files import fingerprint, read_json, text_of
 from stapo.study import Study, StudyError
 
 REMEMBERED = 8

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
+from stapo.files import fingerprint
+from stapo.locks import take_gpus
+from stapo.provenance import file_sha256
 from stapo.stages import Job, Jobs, Resources, Stage, jobs_of, recorded_first
 from stapo.stages.prepare import VERIFIER, benchmark_settings, verifier_settings
 from stapo.stages.train import of_checkpoint
@@ -56,10 +58,7 @@ def _generate(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
     study = of.study
     prepare_network(study)
-    if how.gpus is not None:
-        from stapo.gpus import take_gpus
-
-        take_gpus(how.gpus)
+    take_gpus(how.gpus)
     from stapo.evaluation.generate import Benchmark, generate
 
     for job in jobs:
@@ -138,15 +137,12 @@ def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
     Scores of the same responses by the same rules are left as they are.
     """
     from stapo.evaluation.scores import score
-    from stapo.provenance import file_sha256
 
     study, judge = of.study, None
     if study.evaluation.verifier:
         from stapo.evaluation import verifier
-        from stapo.gpus import take_gpus
 
-        if how.gpus is not None:
-            take_gpus(how.gpus)
+        take_gpus(how.gpus)
         weights = Path(of.one("base", VERIFIER).weights[0])
         settings = study.evaluation.verifier, study.evaluation.backend, study.engine
         judge = partial(verifier.judge, verifier.JudgeModel(weights, *settings))

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.files import fingerprint, link_tree, read_json, write_json
+from stapo.hub import offline_if_unreachable
+from stapo.locks import work_directory
+from stapo.provenance import SUMS, damaged_file
 from stapo.stages import Job, Jobs, Resources, Stage
 from stapo.study import Study
 from stapo.study.sources import FileData, HubData, Model, TinyModel
@@ -36,8 +40,6 @@ def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write the prompts, and say how many they are and their checksum."""
     data = of.study.data
     if isinstance(data, HubData):
-        from stapo.hub import offline_if_unreachable
-
         offline_if_unreachable()
     from stapo.training.prompts import write_prompts
 
@@ -71,8 +73,6 @@ def _overlap(of: Jobs) -> Iterator[Job]:
 
 def _write_overlap(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write how many problems of each benchmark are training prompts."""
-    from stapo.files import write_json
-
     write_json(Path(jobs[0].outputs[0]), check_overlap(of.study))
 
 
@@ -86,8 +86,6 @@ def check_overlap(study: Study) -> dict[str, Any]:
     files = {name: study.rows_file(name) for name in benchmarks}
     definitions = benchmark_definitions()
     if any(not file and "hub" in definitions[name]["metadata"] for name, file in files.items()):
-        from stapo.hub import offline_if_unreachable
-
         offline_if_unreachable()
     from stapo.evaluation.task import benchmark_questions
     from stapo.training import prompts
@@ -142,11 +140,7 @@ def _base(of: Jobs) -> Iterator[Job]:
 
 def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Build or download each model once, and publish it by hard links."""
-    from stapo.files import link_tree, write_json
-    from stapo.hub import offline_if_unreachable
-    from stapo.locks import work_directory
     from stapo.models.base import write_base
-    from stapo.provenance import SUMS, damaged_file
 
     for job in jobs:
         template = None
@@ -175,9 +169,6 @@ def recorded_base(job: Job, root: Path) -> str | None:
 
     Weights that were removed since, to make space, do not count: nothing is built again for them alone.
     """
-    from stapo.canonical import fingerprint
-    from stapo.files import read_json
-
     name = "verifier" if job.name == VERIFIER else "model"
     try:
         return fingerprint({"recipe": 1, name: read_json(root / job.outputs[0])})

@@ -13,6 +13,7 @@ from typing import Any
 
 from stapo import paths
 from stapo.files import read_json
+from stapo.locks import take_gpus
 from stapo.methods import Method
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
@@ -247,15 +248,14 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
     After an interruption, only the repetition in progress is done again.
     """
-    from stapo.gpus import take_gpus
     from stapo.training.intervene import InterventionJob, intervene
 
     study = of.study
     name = study.interventions.method
     for job in jobs:
         size = Checkpoint.parse(job.name).size
+        take_gpus(how.gpus)
         if how.gpus is not None:
-            take_gpus(how.gpus)
             require_fit(study, size, how.gpus)
         intervene(
             InterventionJob(

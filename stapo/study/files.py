@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stapo.canonical import canonical
-from stapo.files import DamagedFileError, read_json, write_json
+from stapo.files import DamagedFileError, canonical, read_json, write_json
 from stapo.provenance import file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 

@@ -18,8 +18,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stapo.canonical import fingerprint, leaves
-from stapo.files import DamagedFileError, json_text, read_json, text_of, write_json
+from stapo.files import (
+    DamagedFileError,
+    fingerprint,
+    json_text,
+    leaves,
+    read_json,
+    text_of,
+    write_json,
+)
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems

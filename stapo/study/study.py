@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
-from stapo.canonical import canonical
+from stapo.files import canonical
 from stapo.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared, s2t_arguments
 from stapo.study.fields import EndTokens, Name, Strict
 from stapo.study.files import RowsFile, named

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.canonical import canonical
-from stapo.files import read_jsonl, replace_file
+from stapo.files import canonical, read_jsonl, replace_file
 from stapo.records.tokens import CHARACTERS, METADATA_KEY, SCHEMA, VERSION
 
 SORTED = ("step", "prompt", "response", "position")

@@ -15,8 +15,7 @@ from rich.console import Console
 from synthetic import write_score
 
 from stapo import paths
-from stapo.canonical import canonical
-from stapo.files import append_jsonl, write_json
+from stapo.files import append_jsonl, canonical, write_json
 from stapo.operations.status import (
     Progress,
     changes,
