@@ -77,7 +77,7 @@ wildcard_constraints:
     seed=r"\d+",
     checkpoint=one_of(STUDY.checkpoints()),
     decoding=one_of(RUN.decodings),
-    benchmark=one_of(STUDY.evaluated()),
+    benchmark=one_of(STUDY.run.benchmarks),
 
 
 include: "workflows/rules/prepare.smk"

@@ -246,7 +246,7 @@ def _used(study: Study) -> dict[str, Any]:
     raw = study.model_dump(mode="json", exclude=without)
     for section, listed in NAMED.items():
         used = {*getattr(study.run, listed)}
-        used |= {*study.evaluated()} if section == "benchmarks" else set()
+        used |= {*study.run.benchmarks} if section == "benchmarks" else set()
         raw[section] = {name: one for name, one in raw[section].items() if name in used}
     raw["methods"] = {}
     for name in study.run.methods:

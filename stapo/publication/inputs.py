@@ -64,7 +64,7 @@ def _overlap_errors(results: Results) -> list[str]:
     study = results.study
     decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
     questions = {}
-    for benchmark in study.evaluated():
+    for benchmark in study.run.benchmarks:
         rows = rows_of(study.task(benchmark), results.responses(checkpoint, decoding, benchmark))
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)

@@ -161,7 +161,7 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
     return {
         "study": published_content(study),
         "models": _sources(study, root),
-        "benchmarks": {n: study.task(n)["metadata"] for n in study.evaluated()},
+        "benchmarks": {n: study.task(n)["metadata"] for n in study.run.benchmarks},
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {

@@ -61,7 +61,7 @@ def benchmark_settings(study: Study, benchmark: str) -> dict[str, Any]:
 def _overlap(of: Jobs) -> Iterator[Job]:
     """Yield the one job: what a model was trained on must not be counted as solved."""
     study = of.study
-    benchmarks = {name: benchmark_settings(study, name) for name in study.evaluated()}
+    benchmarks = {name: benchmark_settings(study, name) for name in study.run.benchmarks}
     yield Job(
         "overlap",
         "",
@@ -82,7 +82,7 @@ def check_overlap(study: Study) -> dict[str, Any]:
     Raises:
         StudyError: prompts of the study's own are problems of a benchmark.
     """
-    benchmarks = study.evaluated()
+    benchmarks = study.run.benchmarks
     files = {name: study.rows_file(name) for name in benchmarks}
     definitions = benchmark_definitions()
     if any(not file and "hub" in definitions[name]["metadata"] for name, file in files.items()):
@@ -151,7 +151,7 @@ def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
             template = judge.template if judge.template != "own" else None
             made_from = verifier_settings(of.study)
         else:
-            settings = of.study.model(job.name).model_dump()
+            settings = of.study.models[job.name].model_dump()
             made_from = model_settings(of.study.models[job.name])
         if "hub" in settings:
             offline_if_unreachable()

@@ -12,7 +12,7 @@ cluster or outlive their Snakemake continue with the version that they were star
 import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
 from stapo.study.files import (
-    Arguments,
     found_path,
     model_checksum,
     model_faults,
@@ -52,17 +51,10 @@ from stapo.study.loader import (
     shown,
     shown_path,
 )
-from stapo.study.sources import FileData, FolderModel
 from stapo.study.study import Study
 
-PATHS: tuple[Place, ...] = (
-    ("benchmarks", "*", "file"),
-    ("data", "file"),
-    ("models", "*", "path"),
-)
-"""Settings that name a file, `*` for any name."""
 CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
-"""Settings that name a function in a file."""
+"""Settings that name a function in a file, `*` for any name."""
 TEMPLATE: Place = ("models", "*", "chat_template")
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
@@ -152,16 +144,12 @@ def _placed(document: Document, folder: Path) -> Document:
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Return a study with the paths changed in all settings that name a file."""
     found = deepcopy(raw)
-    for path in (*PATHS, *CODE):
+    for path in NAMED:
         for section, place in _matching(found, path):
             value = section[place[-1]]
-            if not isinstance(value, str) or not value:
-                continue
-            if path in PATHS:
-                section[place[-1]] = change(value)
-            elif ":" in value:
-                file, _, function = value.rpartition(":")
-                section[place[-1]] = f"{change(file)}:{function}"
+            if isinstance(value, str) and value and (path not in CODE or ":" in value):
+                file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
+                section[place[-1]] = f"{change(file)}{colon}{function}"
     return found
 
 
@@ -222,92 +210,80 @@ def _study(document: Document, is_read: bool) -> Study:
     except ValidationError as error:
         problems = [*field_problems(error, raw, Study.model_json_schema())]
         raise StudyError(document.errors(problems)) from error
-    found, problems = _contents(study, is_read)
-    if problems := [*cross_problems(study), *problems]:
+    content = resolved_content(study)
+    problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+    if problems:
         raise StudyError(document.errors(problems))
-    return Study.model_validate(merge(raw, found)) if found else study
+    return Study.model_validate(content)
 
 
-def _contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the settings that the files of a study give, as nested mappings, and problems.
+def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:
+    """Add the settings that the files of a study give to its content, and yield problems.
 
     Args:
         study: the study.
+        content: changed in place.
         is_read: whether its files are read; otherwise, as in a published study, it must contain the settings.
     """
-    found: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for place, stated, read in _used(study):
-        try:
-            given = read() if is_read else {}
-        except StudyError as error:
-            problems += [(place, line) for line in error.errors]
-            continue
-        absent = [key for key, value in stated.items() if value is None]
-        if absent and not is_read:
-            about = f"the file was not read; {' and '.join(absent)} missing"
-            problems.append((place, about))
-        for key, value in stated.items():
-            if key in given and value not in (None, given[key]):
-                about = "if this is intended, write the found value"
-                problems.append((place, f"{key}: expected {value}, found {given[key]}; {about}"))
-        section = found
-        for part in place[:-1]:
-            section = section.setdefault(str(part), {})
-        section |= given
-    return found, problems
-
-
-def _used(study: Study) -> Iterator[tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]]:
-    """Yield each file that a study uses.
-
-    The place of the setting that names it; what its content gives -> what the study says of it, None if
-    nothing; and a function that reads it and returns what its content gives.
-    """
-    data, training = study.data, study.training
-    for name in dict.fromkeys(study.run.benchmarks):
-        own = study.benchmarks.get(name)
-        if own and own.file:
-            stated = {"rows": own.rows, "sha256": own.sha256}
-            yield ("benchmarks", name, "file"), stated, partial(_rows, own.file, is_unique=True)
-    if isinstance(data, FileData):
-        stated = {"rows": data.rows, "sha256": data.sha256}
-        yield ("data", "file"), stated, partial(_rows, data.file)
-    for size in dict.fromkeys(study.run.sizes):
-        model = study.models.get(size)
-        if isinstance(model, FolderModel):
-            yield ("models", size, "path"), {"sha256": model.sha256}, partial(_model, model.path)
     methods = [*study.run.methods, study.interventions.method]
-    for name in dict.fromkeys(one for method in methods for one in study.lineage(method)):
-        given = study.methods.get(name)
-        if given and given.selection and name not in METHODS:
-            read = partial(_selection, given.selection, given.selection_args or {})
-            stated = {"selection_sha256": given.selection_sha256}
-            yield ("methods", name, "selection"), stated, read
-    if ":" in training.reward:
-        sha256 = training.reward_sha256
-        yield ("training", "reward"), {"reward_sha256": sha256}, partial(_reward, training.reward)
+    used = {
+        "benchmarks": study.run.benchmarks,
+        "models": study.run.sizes,
+        "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
+    }
+    for path, (keys, read) in NAMED.items():
+        for section, place in _matching(content, path):
+            is_file = path not in CODE or ":" in section[place[-1]]
+            if not is_file or ("*" in path and place[1] not in used[str(place[0])]):
+                continue
+            if not is_read:
+                if absent := [key for key in keys if key not in section]:
+                    yield place, f"the file was not read; {' and '.join(absent)} missing"
+                continue
+            try:
+                given = read(section)
+            except StudyError as error:
+                yield from ((place, line) for line in error.errors)
+                continue
+            for key in keys:
+                if section.get(key, given[key]) != given[key]:
+                    about = f"expected {section[key]}, found {given[key]}"
+                    yield place, f"{key}: {about}; if this is intended, write the found value"
+            section |= given
 
 
-def _rows(file: str, is_unique: bool = False) -> dict[str, Any]:
-    rows = placed_rows(Path(file), is_unique).values()
+def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return number and checksum of rows; of a benchmark, no question may be repeated."""
+    rows = placed_rows(Path(section["file"]), is_unique="samples" in section).values()
     return {"rows": len(rows), "sha256": rows_checksum(rows)}
 
 
-def _model(folder: str) -> dict[str, Any]:
-    if errors := model_faults(Path(folder)):
+def _model(section: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(section["path"])
+    if errors := model_faults(folder):
         raise StudyError(errors)
-    return {"sha256": model_checksum(Path(folder))}
+    return {"sha256": model_checksum(folder)}
 
 
-def _selection(reference: str, args: Arguments) -> dict[str, Any]:
+def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    taken = selection_arguments(reference, args)
+    reference = section["selection"]
+    taken = selection_arguments(reference, section.get("selection_args", {}))
     return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
 
 
-def _reward(reference: str) -> dict[str, Any]:
-    return {"reward_sha256": sha256_of(found_path(reference))}
+def _reward(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reward_sha256": sha256_of(found_path(section["reward"]))}
+
+
+NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
+    ("data", "file"): (("rows", "sha256"), _rows),
+    ("models", "*", "path"): (("sha256",), _model),
+    ("methods", "*", "selection"): (("selection_sha256",), _selection),
+    ("training", "reward"): (("reward_sha256",), _reward),
+}
+"""Setting that names a file -> settings that its content gives and a study may state, and their reader."""
 
 
 def resolved_content(study: Study) -> dict[str, Any]:

@@ -218,7 +218,7 @@ class Study(Strict):
         engines = {self.evaluation.backend, self.training.rollouts}
         return {
             "methods": [*dict.fromkeys(self.origin_of(name) for name in self.run.methods)],
-            "benchmarks": self.evaluated(),
+            "benchmarks": self.run.benchmarks,
             "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
             "vllm": not engines <= {"hf", "transformers"},
         }
@@ -257,10 +257,6 @@ class Study(Strict):
         """Return the checkpoints at which interventions are made."""
         return [Checkpoint.parse(name) for name in self.interventions.checkpoints]
 
-    def evaluated(self) -> list[str]:
-        """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
-        return self.run.benchmarks
-
     def is_full(self, checkpoint: Checkpoint) -> bool:
         """Return whether a checkpoint answers everything, so that tables may show it."""
         return checkpoint.step is None or checkpoint.step in self.full_steps()
@@ -268,7 +264,7 @@ class Study(Strict):
     def answered(self, checkpoint: Checkpoint, decoding: str) -> list[str]:
         """Return the benchmarks that a checkpoint answers under a decoding of the study."""
         if self.is_full(checkpoint):
-            return self.evaluated()
+            return self.run.benchmarks
         curve = self.evaluation.curve
         return curve.benchmarks if curve and curve.decoding == decoding else []
 
@@ -290,10 +286,6 @@ class Study(Strict):
         instructed = bool(self.training.instruction)
         return own_definition(benchmark, own.rows or 0, own.sha256 or "", instructed)
 
-    def model(self, size: str) -> Model:
-        """Return the base model of a size."""
-        return self.models[size]
-
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
         rows: int = self.task(benchmark)["metadata"]["rows"]
@@ -302,16 +294,14 @@ class Study(Strict):
     def rows_file(self, benchmark: str) -> RowsFile | None:
         """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
         own = self.benchmarks[benchmark]
-        if own.file is None:
-            return None
-        return RowsFile(Path(own.file), own.sha256 or "")
+        return RowsFile(Path(own.file), own.sha256 or "") if own.file else None
 
     def prompts_file(self) -> RowsFile | None:
         """Return the file of the training prompts, None if they are not in a file of the study's own."""
         data = self.data
-        if not isinstance(data, FileData):
-            return None
-        return RowsFile(Path(data.file), data.sha256 or "")
+        if isinstance(data, FileData):
+            return RowsFile(Path(data.file), data.sha256 or "")
+        return None
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
@@ -353,30 +343,22 @@ class Family:
 def families(study: Study) -> list[Family]:
     """Return all families of at least two methods of a study, by argument and then by the methods' order."""
     found = []
+    names = {"title", "source", "revision", "bibtex", "selection_args"}
     for argument in (name for name, one in ARGUMENTS.items() if not one.choices):
         groups: dict[str, dict[float, str]] = {}
         for name in study.run.methods:
             method = study.method(name)
             if argument in method.arguments:
-                training = study.training_of(name).model_dump()
-                key = canonical([_others(method, argument), training])
+                others = {key: value for key, value in vars(method).items() if key not in names}
+                others["arguments"] = {**method.arguments, argument: None}
+                key = canonical([others, study.training_of(name).model_dump()])
                 # Of methods with equal settings, the first one.
                 groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
         for members in groups.values():
+            first = next(iter(members.values()))
+            method, origin = study.method(first), METHODS[study.origin_of(first)]
+            title = named(method.selection) if method.is_own else origin.title
             if len(members) > 1:
-                found.append(_family(study, argument, dict(sorted(members.items()))))
+                ordered = dict(sorted(members.items()))
+                found.append(Family(argument, method.selection, ordered, title))
     return found
-
-
-def _family(study: Study, argument: str, members: dict[float, str]) -> Family:
-    first = next(iter(members.values()))
-    method = study.method(first)
-    title = named(method.selection) if method.is_own else METHODS[study.origin_of(first)].title
-    return Family(argument, method.selection, members, title)
-
-
-def _others(method: Method, argument: str) -> dict[str, object]:
-    """Return all settings of a method except for one argument of its selection and its names."""
-    names = {"title", "source", "revision", "bibtex", "selection_args"}
-    settings = {key: value for key, value in vars(method).items() if key not in names}
-    return {**settings, "arguments": {**method.arguments, argument: None}}

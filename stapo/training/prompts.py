@@ -271,7 +271,7 @@ def check_own_overlap(study: Study) -> None:
     Raises:
         StudyError: one line for each such problem, with its line in the file.
     """
-    own = {name: file for name in study.evaluated() if (file := study.rows_file(name))}
+    own = {name: file for name in study.run.benchmarks if (file := study.rows_file(name))}
     if not own or isinstance(study.data, HubData):
         return
     about = "is also a training prompt"

@@ -55,10 +55,10 @@ def asked(study: Study) -> Any:
 
 def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):
     before = read(folder)
-    write_base(before.model("own").model_dump(), folder / "base")
+    write_base(before.models["own"].model_dump(), folder / "base")
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
-    assert shape_of(before.model("own")).layers == 2
+    assert shape_of(before.models["own"]).layers == 2
     assert model_settings(before.models["own"]) == {"sha256": before.models["own"].sha256}
     shutil.copytree("weights", "copied")
     assert asked(read(folder, "path: copied")) == asked(before)
@@ -66,7 +66,7 @@ def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(
         stream.write("\n")
     assert asked(read(folder)) != asked(before)
     with pytest.raises(StudyError, match="its files changed since the study was read"):
-        write_base(before.model("own").model_dump(), folder / "other")
+        write_base(before.models["own"].model_dump(), folder / "other")
     assert not (folder / "other").exists()
 
 
@@ -86,7 +86,7 @@ def test_a_published_study_names_no_path(folder):
     published = parse_study(published_content(study))
     assert asked(published) == asked(study)
     with pytest.raises(StudyError, match="shape of weights unknown"):
-        shape_of(published.model("own"))
+        shape_of(published.models["own"])
     with pytest.raises(StudyError, match=r"models\.own\.path: the file was not read"):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
@@ -116,7 +116,7 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
         path = folder / "weights" / name
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(StudyError) as error:
-        write_base(read(folder, settings).model("own").model_dump(), folder / "base")
+        write_base(read(folder, settings).models["own"].model_dump(), folder / "base")
     assert words in "\n".join(error.value.errors)
 
 
@@ -126,7 +126,7 @@ def test_a_chat_template_of_the_studys_own(folder, setting, shown):
     plain, study = read(folder), read(folder, f"path: weights, chat_template: {setting}")
     assert asked(study) != asked(plain)
     again = parse_study(resolved_content(study))
-    write_base(again.model("own").model_dump(), folder / "base")
+    write_base(again.models["own"].model_dump(), folder / "base")
     tokenizer = load_tokenizer(folder / "base")
     chat = [{"role": "user", "content": "chain:3+4?"}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
