@@ -15,7 +15,6 @@ from stapo.provenance import SUMS, damaged_file
 from stapo.stages import Job, Jobs, Resources, Stage
 from stapo.study import Study
 from stapo.study.sources import FileData, HubData, Model, TinyModel
-from stapo.tasks import benchmark_definitions
 
 VERIFIER = "verifier"
 """Name of the verifier's job; no size has this name."""
@@ -84,8 +83,7 @@ def check_overlap(study: Study) -> dict[str, Any]:
     """
     benchmarks = study.run.benchmarks
     files = {name: study.rows_file(name) for name in benchmarks}
-    definitions = benchmark_definitions()
-    if any(not file and "hub" in definitions[name]["metadata"] for name, file in files.items()):
+    if any("hub" in study.task(name)["metadata"] for name in benchmarks):
         offline_if_unreachable()
     from stapo.evaluation.task import benchmark_questions
     from stapo.training import prompts

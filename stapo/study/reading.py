@@ -1,4 +1,4 @@
-"""From files to a study: what it extends, the catalogue, the files that it names, and every error at once.
+"""From files to a study: what it extends, the catalogue, the files that it names, and every error.
 
 A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
 Snakemake merges configuration files: mappings deeply, lists replaced. Relative paths mean the folder of the
@@ -312,14 +312,9 @@ def study_schema() -> dict[str, Any]:
     return schema
 
 
-def study_fingerprint(study: Study) -> str:
-    """Return the fingerprint of a study as a whole."""
-    return fingerprint(study.model_dump(mode="json"))
-
-
 def resolved_path(study: Study) -> str:
     """Return where the resolved study lies, from the working directory."""
-    return RESOLVED.format(study=study.name, fingerprint=study_fingerprint(study))
+    return RESOLVED.format(study=study.name, fingerprint=fingerprint(study.model_dump(mode="json")))
 
 
 def write_resolved(study: Study, root: Path = Path()) -> None:
@@ -337,9 +332,8 @@ def read_resolved(path: Path) -> Study:
         StudyError: it is missing, or damaged.
     """
     if not path.exists():
-        written = "Snakemake writes it when a run starts, not in a dry run"
-        remedy = "give the study file instead, such as --study workflows/studies/smoke.yaml"
-        raise StudyError([f"{path}: no such file; {written}; {remedy}"])
+        about = "Snakemake writes it when a run starts; give the study file instead"
+        raise StudyError([f"{path}: no such file; {about}"])
     try:
         return parse_study(read_json(path))
     except DamagedFileError as error:
