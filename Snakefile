@@ -24,7 +24,7 @@ from stapo import locks, paths, stages
 from stapo.operations import runs
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
-from stapo.study.resolved import VARIABLE, read_resolved, resolved_path, write_resolved
+from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
 
@@ -75,7 +75,7 @@ wildcard_constraints:
     seed=r"\d+",
     checkpoint=one_of(STUDY.checkpoints()),
     decoding=one_of(RUN.decodings),
-    benchmark=one_of(STUDY.evaluated()),
+    benchmark=one_of(STUDY.run.benchmarks),
 
 
 include: "workflows/rules/prepare.smk"

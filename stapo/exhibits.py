@@ -91,7 +91,7 @@ def table_names(study: "Study") -> list[str]:
 
 
 def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
-    from stapo.study.families import families
+    from stapo.study.study import families
 
     has: dict[Need | None, bool] = {
         None: True,

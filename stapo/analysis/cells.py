@@ -15,7 +15,7 @@ from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
 from stapo.records.verdicts import Verdict
-from stapo.stages.score import score_identity
+from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")

@@ -30,7 +30,7 @@ from stapo.exhibits import PAPER_SILENCED
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.study import Study, TrainingRun
-from stapo.study.families import families
+from stapo.study.study import families
 
 POOLED = 100_000
 """Tokens of which a share of 0.01 % is measured: ten of them."""

@@ -19,7 +19,7 @@ from stapo.evaluation.statistics import Difference
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import replace_file
 from stapo.stages import jobs_of
-from stapo.stages.weights import of_checkpoint
+from stapo.stages.train import of_checkpoint
 from stapo.study import Study
 
 SECTIONS = {

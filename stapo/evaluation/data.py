@@ -14,7 +14,7 @@ from datasets import load_dataset
 
 from stapo.evaluation.boxes import last_boxed
 from stapo.hub import with_retries
-from stapo.study.rows import Row
+from stapo.study.files import Row
 
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stapo.canonical import canonical, fingerprint
+from stapo.files import canonical, fingerprint
 from stapo.models.loading import end_token_ids, load_tokenizer
 from stapo.study.schema import Decoding, Evaluation
 

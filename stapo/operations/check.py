@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stapo.operations.status import table_of
 from stapo.study import Study
-from stapo.study.code import named
+from stapo.study.files import named
 from stapo.study.sources import FileData, FolderModel
 from stapo.training.rewards import reward_fault
 
@@ -29,7 +29,7 @@ def check_document(study: Study) -> dict[str, Any]:
         "steps": study.training.steps,
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
-        "responses": _responses(study, study.evaluated()),
+        "responses": _responses(study, study.run.benchmarks),
         "curve": None,
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
@@ -63,7 +63,7 @@ def own_lines(study: Study) -> Iterator[str]:
     data = study.data
     if isinstance(data, FileData):
         yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"
-    for name in dict.fromkeys(study.evaluated()):
+    for name in dict.fromkeys(study.run.benchmarks):
         own = study.benchmarks[name]
         if own.file:
             yield f"benchmarks.{name}: {own.rows} problems in {own.file}; sha256: {own.sha256}"

@@ -130,7 +130,7 @@ def step_seconds(study: Study, size: str, method: str, device: Device, gpus: int
 
     All GPUs first generate, then update.
     """
-    shape, training = shape_of(study.model(size)), study.training_of(method)
+    shape, training = shape_of(study.models[size]), study.training_of(method)
     engine, vllm = study.engine_of(size), None
     if training.rollouts != "transformers":
         vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
@@ -159,7 +159,7 @@ def training_seconds(study: Study, size: str, method: str, device: Device, gpus:
     """Return the seconds of a training with its checkpoints."""
     training = study.training_of(method)
     start = START_SECONDS["transformers" if training.rollouts == "transformers" else "vllm"]
-    state = WEIGHT_BYTES * shape_of(study.model(size)).parameters * STATES_PER_PARAMETER
+    state = WEIGHT_BYTES * shape_of(study.models[size]).parameters * STATES_PER_PARAMETER
     saving = state / SAVED_BYTES_PER_SECOND / training.checkpoint_every
     return start + training.steps * (step_seconds(study, size, method, device, gpus) + saving)
 
@@ -180,7 +180,7 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
-    shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
+    shape, evaluation, engine = shape_of(study.models[size]), study.evaluation, study.engine
     batch, vllm = min(evaluation.batch_size, responses), None
     if evaluation.backend == "vllm":
         batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)

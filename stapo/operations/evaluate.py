@@ -14,8 +14,7 @@ import yaml
 from rich.console import Console
 
 from stapo import paths
-from stapo.canonical import fingerprint
-from stapo.files import replace_file, text_of
+from stapo.files import fingerprint, replace_file, text_of
 from stapo.stages import Resources, run
 from stapo.study import StudyError, read_study
 from stapo.tasks import benchmark_definitions

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.models.shapes import shape_of, shapes_of
+from stapo.models.shapes import shape_of
 from stapo.operations import costs
 from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
 from stapo.operations.status import span, table_of
@@ -89,7 +89,7 @@ def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     """Return why a training may not run on so many GPUs, one line each."""
     found = division_errors(study, gpus)
     for size in study.run.sizes:
-        state = STATE_BYTES * shape_of(study.model(size)).parameters / gpus
+        state = STATE_BYTES * shape_of(study.models[size]).parameters / gpus
         if study.run.methods and state > device.memory / 2:
             each = f"{state / 1e9:.0f} GB on each of {gpus} GPUs of {device.memory / 1e9:.0f} GB"
             found.append(
@@ -104,7 +104,8 @@ def plan(study: Study, on: Machine) -> list[CostRow]:
     Raises:
         StudyError: models of unknown shape.
     """
-    shapes_of(study)
+    for size in study.run.sizes:  # An unknown one is said before anything is computed.
+        shape_of(study.models[size])
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in (job for job in jobs_of(study) if job.stage in STAGES):
         size, *rest = job.name.split("/")
@@ -122,14 +123,14 @@ def _row(study: Study, on: Machine, stage: str, what: str, own: list[Job]) -> Co
     seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0  # Of one job.
     if stage == "base":
         judge = study.evaluation.verifier
-        model = judge if judge and size == "verifier" else study.model(size)
+        model = judge if judge and size == "verifier" else study.models[size]
         disk = WEIGHT_BYTES * shape_of(model).parameters
     elif stage == "train":
         training, devices = study.training_of(method), on.gpus
         seconds = costs.training_seconds(study, size, method, on.device, on.gpus)
         responses = training.steps * training.prompts_per_mini_batch * training.group_size
         tokens = responses * costs.MEAN_LENGTH * training.max_response_tokens
-        weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
+        weights = WEIGHT_BYTES * shape_of(study.models[size]).parameters
         disk = weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     elif stage == "intervene":
         devices = max(study.gpus_of(stage), 1)

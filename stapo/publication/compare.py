@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, read_tables
-from stapo.canonical import fingerprint, leaves
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -30,6 +29,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
+from stapo.files import fingerprint, leaves
 from stapo.publication.folder import Results
 from stapo.publication.verdict_files import SUFFIXES, Verdicts, read_verdicts
 from stapo.publication.verify import UNREADABLE, opened
@@ -246,7 +246,7 @@ def _used(study: Study) -> dict[str, Any]:
     raw = study.model_dump(mode="json", exclude=without)
     for section, listed in NAMED.items():
         used = {*getattr(study.run, listed)}
-        used |= {*study.evaluated()} if section == "benchmarks" else set()
+        used |= {*study.run.benchmarks} if section == "benchmarks" else set()
         raw[section] = {name: one for name, one in raw[section].items() if name in used}
     raw["methods"] = {}
     for name in study.run.methods:

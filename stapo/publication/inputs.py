@@ -9,9 +9,9 @@ from stapo.evaluation.task import rows_of
 from stapo.files import read_json, read_jsonl
 from stapo.publication.folder import Results
 from stapo.stages import jobs_of
-from stapo.stages.base import recorded
+from stapo.stages.prepare import recorded_base
 from stapo.study import StudyError
-from stapo.study.rows import checksum as rows_checksum
+from stapo.study.files import rows_checksum
 from stapo.study.sources import FileData, HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
@@ -64,7 +64,7 @@ def _overlap_errors(results: Results) -> list[str]:
     study = results.study
     decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
     questions = {}
-    for benchmark in study.evaluated():
+    for benchmark in study.run.benchmarks:
         rows = rows_of(study.task(benchmark), results.responses(checkpoint, decoding, benchmark))
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)
@@ -82,7 +82,7 @@ def model_errors(results: Results) -> Iterator[str]:
     """Yield the models whose recorded source differs from the study's."""
     study = results.study
     for job in jobs_of(study).all("base"):
-        if recorded(job, results.root) != job.fingerprint:
+        if recorded_base(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: not the study's model"
     asked: dict[str, Any] = {size: study.models[size] for size in study.run.sizes}
     asked["verifier"] = study.evaluation.verifier

@@ -21,8 +21,8 @@ from stapo.publication.folder import Results
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file, rows_of
 from stapo.records.verdicts import OPINIONS
-from stapo.stages import Resources, jobs_of, module
-from stapo.stages.score import cell
+from stapo.stages import Resources, jobs_of, stages
+from stapo.stages.evaluate import cell
 
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
@@ -124,7 +124,7 @@ def drawn_errors(results: Results) -> Iterator[str]:
                 (again / folder / entry.name).symlink_to(entry)
         with chdir(again), redirect_stdout(StringIO()):
             for stage, own in jobs.items():
-                module(stage).run(of, own, Resources())
+                stages()[stage].run(of, own, Resources())
         for path in outputs:
             if not _is_same(results.root / path, again / path):
                 yield f"{path}: does not follow from scores, responses and records"

@@ -11,12 +11,12 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from stapo.canonical import canonical, fingerprint
+from stapo.files import canonical, fingerprint
 from stapo.publication.folder import Results, published_study
 from stapo.publication.manifest import WEIGHTS, named_by, place_of
 from stapo.records.step import PHASES
 from stapo.stages import Job, jobs_of
-from stapo.stages.intervene import recorded
+from stapo.stages.train import recorded_intervention
 from stapo.study import Study, TrainingRun
 
 ROUNDING = 1e-6
@@ -148,7 +148,7 @@ def record_errors(results: Results) -> Iterator[str]:
         for fault in _step_faults(record, list(results.metrics(run)), results.study.training.steps):
             yield f"runs/{run}/metrics.jsonl: {fault}"
     for job in jobs_of(results.study).all("intervene"):
-        if recorded(job, results.root) != job.fingerprint:
+        if recorded_intervention(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: made with other settings"
 
 

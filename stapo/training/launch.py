@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from math import gcd
 
-from stapo.gpus import take_gpus
+from stapo.locks import take_gpus
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.canonical import canonical, fingerprint
-from stapo.files import read_published, write_json, write_jsonl
+from stapo.files import canonical, fingerprint, read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.worlds import training_problems
 from stapo.study import StudyError
-from stapo.study.rows import RowsFile
+from stapo.study.files import RowsFile
 from stapo.study.schema import TrainingSettings
 from stapo.study.sources import Data, HubData, TinyData
 

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.study import StudyError
-from stapo.study.code import found_path, load, own_code, sha256_of
+from stapo.study.files import found_path, load, own_code, sha256_of
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0

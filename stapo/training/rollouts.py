@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from stapo.canonical import fingerprint
+from stapo.files import fingerprint
 
 
 def response_seed(seed: int, step: int, row: int) -> int:

@@ -15,9 +15,9 @@ from datasets import Dataset
 from transformers import PrinterCallback
 
 from stapo.bars import only_ours
-from stapo.canonical import fingerprint
 from stapo.files import (
     append_jsonl,
+    fingerprint,
     link_tree,
     read_jsonl,
     replace_directory,

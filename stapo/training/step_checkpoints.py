@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stapo.canonical import fingerprint
-from stapo.files import sync
+from stapo.files import fingerprint, sync
 from stapo.provenance import file_sums
 
 SEAL = "seal.json"

@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from stapo.canonical import canonical
-from stapo.files import read_jsonl, replace_file
+from stapo.files import canonical, read_jsonl, replace_file
 from stapo.methods import Method, s2t_arguments
 from stapo.models.worlds import Marks
 from stapo.objective import (

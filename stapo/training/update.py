@@ -19,7 +19,7 @@ from stapo.methods import Method
 from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
 from stapo.objective.aggregation import token_weights
 from stapo.records.step import StepRecord
-from stapo.study.code import SEED, load, named, own_code
+from stapo.study.files import SEED, load, named, own_code
 from stapo.training.measure import Counted, mask_scope, measure
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.ranks import Ranks

@@ -61,10 +61,11 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "stage": {
         "stapo/stages/census.py": (
             "",
-            '"""Numbers of prompts."""\nfrom stapo.stages import Job\nAFTER = ("prompts",)\ndef jobs(of):\n'
+            '"""Numbers of prompts."""\nfrom stapo.stages import Job, Stage\ndef jobs(of):\n'
             '    out = f"results/{of.study.name}/data/census.json"\n'
             '    yield Job("census", "", {"recipe": 1}, {"prompts": of.one("prompts", "")}, (out,))\n'
-            "def run(of, jobs, how):\n    raise NotImplementedError\n",
+            "def run(of, jobs, how):\n    raise NotImplementedError\n"
+            'STAGES = {"census": Stage(("prompts",), jobs, run)}\n',
         ),
         "workflows/rules/prepare.smk": (
             "rule base_model:\n",

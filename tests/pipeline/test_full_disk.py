@@ -20,7 +20,7 @@ from stapo.repository import CATALOGUE
 from stapo.stages import jobs_of
 from stapo.study import merge, parse_study
 from stapo.study.loader import load_yaml
-from stapo.study.resolved import resolved_path, write_resolved
+from stapo.study.reading import resolved_path, write_resolved
 
 BLOCK = 4096
 MOUNT = ["mount", "-t", "tmpfs", "-o"]

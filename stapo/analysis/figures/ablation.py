@@ -10,7 +10,7 @@ from stapo.analysis.curves import accuracy_label
 from stapo.analysis.stability import ONE_SEED, entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
-from stapo.study.families import Family, families
+from stapo.study.study import Family, families
 
 EXHIBIT = Exhibit(order=80, title="Ablation and sensitivity", needs="ablation")
 LABELS = {

@@ -76,12 +76,10 @@ def test_every_error_is_said_before_anything_is_done(built):
     Path("bare/config.json").unlink()
     models = ["nothing", "bare", "same", "same/"]
     with pytest.raises(StudyError) as said:
-        evaluate(models, ["chain-9"], ["hot"], {**SECTION, "seed": -1}, 0, "a b")
+        evaluate(models, ["chain-9"], ["hot"], SECTION, 1, "a")
     starts = [
         "nothing: neither a directory nor a Hub model",
         "same: the name of 2 checkpoints",
-        "name: expected letters",
-        "evaluation.seed: Input should be greater",
         "run.decodings: unknown name 'hot'",
         "benchmarks.chain-9: ",
         "models.bare.path: ",

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from stapo.canonical import fingerprint
+from stapo.files import fingerprint
 from stapo.publication.runs import command_faults, is_earlier
 from stapo.stages import jobs_of
 from stapo.study import merge, parse_study

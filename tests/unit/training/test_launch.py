@@ -26,7 +26,7 @@ from stapo.training.launch import (
 HOLD = """
 import sys, time
 from pathlib import Path
-from stapo.gpus import lease
+from stapo.locks import lease
 count, directory, seconds = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 held = lease(count, ["0", "1", "2", "3"], directory)
 print(" ".join(held), flush=True)

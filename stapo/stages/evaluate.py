@@ -1,4 +1,4 @@
-"""Scores: the responses of a checkpoint to a benchmark under a decoding, graded one by one."""
+"""Responses of checkpoints, which studies that ask the same of the same weights share, and their scores."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,16 +8,75 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
-from stapo.stages import Job, Jobs, Resources, jobs_of, recorded_in
-from stapo.stages.base import VERIFIER, verifier_settings
-from stapo.stages.generate import place
+from stapo.files import fingerprint
+from stapo.locks import take_gpus
+from stapo.provenance import file_sha256
+from stapo.stages import Job, Jobs, Resources, Stage, jobs_of, recorded_first
+from stapo.stages.prepare import VERIFIER, benchmark_settings, verifier_settings
+from stapo.stages.train import of_checkpoint
 from stapo.study import Checkpoint, Study
 
-AFTER = ("base", "generate")
-RECIPE = 5
+NOT_ASKED = {"verifier", "verdict", "curve"}
+"""Settings of the evaluation that no response depends on."""
 ENGINE_SETTINGS = ("backend", "batch_size")
 """Of an evaluation: who answers, not what is asked."""
+
+
+def _responses(of: Jobs) -> Iterator[Job]:
+    """Yield a job for each checkpoint and decoding, `CHECKPOINT/DECODING`."""
+    study = of.study
+    for checkpoint in study.checkpoints():
+        for decoding in study.run.decodings:
+            answered = study.answered(checkpoint, decoding)
+            if not answered:
+                continue
+            at = {"study": study.name, "checkpoint": checkpoint, "decoding": decoding}
+            yield Job(
+                "generate",
+                f"{checkpoint}/{decoding}",
+                {
+                    "recipe": 3,
+                    "decoding": study.decodings[decoding].model_dump(),
+                    "end_tokens": sorted(set(study.end_tokens)),
+                    "evaluation": study.evaluation.model_dump(exclude=NOT_ASKED),
+                },
+                {"checkpoint": of_checkpoint(of, checkpoint)},
+                tuple(paths.COMPLETIONS.format(**at, benchmark=name) for name in answered),
+                also={name: benchmark_settings(study, name) for name in answered},
+            )
+
+
+def place(job: Job) -> tuple[Checkpoint, str]:
+    """Return checkpoint and decoding of a job."""
+    checkpoint, _, decoding = job.name.rpartition("/")
+    return Checkpoint.parse(checkpoint), decoding
+
+
+def _generate(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Generate the responses that are missing, and publish all."""
+    from stapo.operations.fetch import prepare_network
+
+    study = of.study
+    prepare_network(study)
+    take_gpus(how.gpus)
+    from stapo.evaluation.generate import Benchmark, generate
+
+    for job in jobs:
+        checkpoint, decoding = place(job)
+        generated = generate(
+            Path(paths.checkpoint_path(study.name, checkpoint)),
+            job.config,
+            study.decodings[decoding],
+            study.evaluation,
+            [
+                Benchmark(name, job.also[name], Path(path), study.rows_file(name))
+                for name, path in zip(job.also, job.outputs, strict=True)
+            ],
+            Path(paths.GENERATE_WORK.format(fingerprint=job.fingerprint)),
+            study.engine,
+            study.end_tokens,
+        )
+        print(f"generated {generated} responses" if generated else "all responses were there")
 
 
 def judge_settings(study: Study) -> dict[str, Any] | None:
@@ -29,7 +88,7 @@ def judge_settings(study: Study) -> dict[str, Any] | None:
     return constants | verifier.model_dump()
 
 
-def jobs(of: Jobs) -> Iterator[Job]:
+def _scores(of: Jobs) -> Iterator[Job]:
     """Yield a job for each cell, `CHECKPOINT/DECODING/BENCHMARK`."""
     study, judge = of.study, judge_settings(of.study)
     for generate in of.all("generate"):
@@ -39,7 +98,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
             yield Job(
                 "score",
                 f"{generate.name}/{name}",
-                {"recipe": RECIPE, "benchmark": generate.also[name], "verifier": judge},
+                {"recipe": 5, "benchmark": generate.also[name], "verifier": judge},
                 {"responses": replace(generate, outputs=(path,))},
                 (paths.SCORES.format(**at, benchmark=name),),
             )
@@ -72,21 +131,18 @@ def score_identity(
     return cell(of, of.one("score", f"{checkpoint}/{decoding}/{benchmark}"))
 
 
-def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
+def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Grade the responses of cells; with a verifier, it judges what the rules reject.
 
     Scores of the same responses by the same rules are left as they are.
     """
     from stapo.evaluation.scores import score
-    from stapo.provenance import file_sha256
 
     study, judge = of.study, None
     if study.evaluation.verifier:
         from stapo.evaluation import verifier
-        from stapo.gpus import take_gpus
 
-        if how.gpus is not None:
-            take_gpus(how.gpus)
+        take_gpus(how.gpus)
         weights = Path(of.one("base", VERIFIER).weights[0])
         settings = study.evaluation.verifier, study.evaluation.backend, study.engine
         judge = partial(verifier.judge, verifier.JudgeModel(weights, *settings))
@@ -109,6 +165,7 @@ def _is_current(path: Path, about: dict[str, Any]) -> bool:
     return False
 
 
-def recorded(job: Job, root: Path) -> str | None:
-    """Return the fingerprint in a score file."""
-    return recorded_in(root / job.outputs[0])
+STAGES = {
+    "generate": Stage(("base", "weights"), _responses, _generate),
+    "score": Stage(("base", "generate"), _scores, _score, recorded_first),
+}
