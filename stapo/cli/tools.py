@@ -190,7 +190,7 @@ def conformance(
 
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
-    from stapo.conformance.report import find_trainer, report
+    from stapo.conformance.kit import find_trainer, report
     from stapo.study import StudyError
 
     try:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from accelerate.utils import DistributedType
@@ -29,33 +29,36 @@ PATIENCE = 20.0
 """Maximum time that a rank waits for the others, in seconds."""
 
 
-class Exchange:
-    """Exchange of values between the ranks of one update, which are threads."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.slots = size, [None] * size
-        self.barrier = threading.Barrier(size, timeout=PATIENCE)
-
-    def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Return the values of all ranks; every rank must call this."""
-        self.slots[rank] = value
-        self.barrier.wait()
-        values = list(self.slots)
-        self.barrier.wait()
-        return values
-
-
 class RankAccelerator:
-    """The methods of an Accelerator that the losses use, for one rank in a thread."""
+    """The methods of an Accelerator that the losses use, for one rank in a thread.
+
+    Args:
+        rank: index of the rank.
+        slots: list of a value of each rank, which the ranks share.
+        barrier: barrier of the ranks.
+    """
 
     device = torch.device("cpu")
     distributed_type = DistributedType.NO
     sync_gradients = True
 
-    def __init__(self, ranks: Exchange, rank: int) -> None:
-        self.process_index, self.num_processes = rank, ranks.size
+    def __init__(self, rank: int, slots: list[Any], barrier: threading.Barrier) -> None:
+        self.process_index, self.num_processes = rank, len(slots)
         self.is_main_process = rank == 0
-        self.exchange = partial(ranks.exchange, rank)
+        self.slots, self.barrier = slots, barrier
+
+    @classmethod
+    def alone(cls) -> Self:
+        """Return the only rank."""
+        return cls(0, [None], threading.Barrier(1))
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Return the values of all ranks; every rank must call this."""
+        self.slots[self.process_index] = value
+        self.barrier.wait()
+        values = list(self.slots)
+        self.barrier.wait()
+        return values
 
     def gather(self, value: Tensor) -> Tensor:
         """Return the rows of all ranks, in the order of the ranks."""
@@ -79,13 +82,14 @@ class RankAccelerator:
 
 def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
-    ranks = Exchange(len(layout))
+    slots: list[Any] = [None] * len(layout)
+    barrier = threading.Barrier(len(layout), timeout=PATIENCE)
 
     def one(rank: int) -> Update:
         try:
-            return run(rank, RankAccelerator(ranks, rank))
+            return run(rank, RankAccelerator(rank, slots, barrier))
         except BaseException:
-            ranks.barrier.abort()  # The others need not wait for it.
+            barrier.abort()  # The others need not wait for it.
             raise
 
     with ThreadPoolExecutor(len(layout)) as pool:

@@ -15,13 +15,12 @@ from rich.text import Text
 
 from stapo.models.shapes import shape_of, shapes_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
+from stapo.operations.costs import DEVICES, STATES_PER_PARAMETER, WEIGHT_BYTES, Device
 from stapo.operations.status import span, table_of
 from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.launch import division_errors
-from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
 STATE_BYTES = 4 * WEIGHT_BYTES
 """Of a parameter in a training: weight, gradient and both of Adam's moments, sharded over its GPUs."""

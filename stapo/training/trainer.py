@@ -21,14 +21,12 @@ from stapo.models.decoding import decode, has_full_attention
 from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
-from stapo.training.attention import PACKED
+from stapo.training.checkpoints import ResumableTrainer
 from stapo.training.config import StapoConfig, check
-from stapo.training.forward import Sequences, packed_forward, padded_forward
+from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
-from stapo.training.ranks import Ranks, whole_rollout
-from stapo.training.resume import ResumableTrainer
+from stapo.training.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.training.rollouts import response_seed, seeded
-from stapo.training.sharding import reference_model, reshard, sum_in_float32
 from stapo.training.token_recorder import TokenRecorder
 from stapo.training.update import Forward, update, without_gradient
 

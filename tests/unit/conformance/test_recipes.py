@@ -48,7 +48,7 @@ def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
     trainer = copy.copy(trainers._shell("dapo"))
     trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
-    trainer.accelerator = trainers.RankAccelerator(trainers.Exchange(1), 0)
+    trainer.accelerator = trainers.RankAccelerator.alone()
     trainer.accelerator.pad_across_processes = lambda value, dim: value
     tables = batch.old_logps, batch.old_entropies, None
     trainer._get_per_token_logps_and_entropies = lambda *_, **__: tables

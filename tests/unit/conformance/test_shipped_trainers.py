@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("trl", reason="TRL's trainers are judged here")
 
-from stapo.conformance import Update, conventions, run_checks
-from stapo.conformance.report import find_trainer, report
+from stapo.conformance import Update, conventions, report, run_checks
+from stapo.conformance.kit import find_trainer
 from stapo.conformance.trainers import TRAINERS, on_ranks
 from stapo.methods import CONFORMANCE_METHODS
 

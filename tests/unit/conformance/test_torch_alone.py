@@ -42,7 +42,7 @@ class Refuse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Refuse())
 """
 LOOP = """
-from stapo.conformance import Update
+from stapo.conformance import Update, report
 import torch
 from pytorch_loop import accumulate
 
@@ -53,37 +53,26 @@ def loop(batch, layout, method):
     loss = accumulate(lambda rows: leaf[rows], *tables, parts, **method.selection_args)
     return Update(loss, leaf.grad)
 
-sys.modules["mine"] = sys.modules["__main__"]
+lines, holds = report(loop, "mine", "stapo")
+assert holds, lines
 """
-MAIN = 'import runpy; runpy.run_module({!r}, run_name="__main__")'
 
 
-def run_alone(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_alone(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process in which what torch does not require cannot be imported."""
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(RECIPES)!r}]"
-    command = [sys.executable, "-P", "-c", path + ALONE + code, *arguments]
+    command = [sys.executable, "-P", "-c", path + ALONE + code]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def test_objective_and_kit_need_torch_alone():
-    kit = MAIN.format("stapo.conformance")
-    run = run_alone(LOOP + kit, "--trainer", "mine:loop")
+    run = run_alone(LOOP)
     assert run.returncode == 0, run.stderr
-    title, checks, conventions = run.stdout.split("\n\n")
-    assert title == "mine:loop as stapo"
-    _, *rows = checks.splitlines()
-    assert len(rows) > 15
-    assert all("  holds  " in row for row in rows)
-    assert conventions.endswith("divisor: kept tokens of the mini-batch\n")
-    other = run_alone(LOOP + kit, "--trainer", "mine:loop", "--method", "none")
-    assert other.returncode == 2
-    assert "stapo: --method: expected grpo" in other.stderr
-    ours = run_alone(kit)
-    assert ours.returncode == 2
-    assert "--trainer: ours needs accelerate: pip install 'stapo[suite]'" in ours.stderr
 
 
-@pytest.mark.parametrize("code", ["import stapo.cli", MAIN.format("stapo")])
+@pytest.mark.parametrize(
+    "code", ["import stapo.cli", 'import runpy; runpy.run_module("stapo", run_name="__main__")']
+)
 def test_the_command_line_says_what_to_install(code):
     run = run_alone(code)
     assert run.returncode == 2

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 import torch
 from training_jobs import run
 
-from stapo.training.step_checkpoints import ASIDE, step_checkpoints, step_of
+from stapo.training.checkpoints import ASIDE, step_checkpoints, step_of
 
 
 def child(world: Path, out: Path, steps: int) -> int:

@@ -11,11 +11,11 @@ from training_jobs import TRAINING, assert_same, job_in, run
 
 from stapo.files import DamagedFileError
 from stapo.provenance import write_sums
+from stapo.training import checkpoints as module
 from stapo.training import rewards
 from stapo.training import run as run_module
-from stapo.training import step_checkpoints as module
-from stapo.training.resume import ROLLOUT_FILE
-from stapo.training.step_checkpoints import (
+from stapo.training.checkpoints import (
+    ROLLOUT_FILE,
     SEAL,
     checksums_of_rank,
     newest_whole,
@@ -50,7 +50,8 @@ def output(tmp_path) -> Path:
 
 def newest(output: Path, identity: dict[str, Any] = OURS) -> tuple[int | None, str]:
     said: list[str] = []
-    found = newest_whole(output, identity, said.append)
+    with patch.object(module, "say", said.append):
+        found = newest_whole(output, identity)
     return (step_of(found) if found else None), " ".join(said)
 
 

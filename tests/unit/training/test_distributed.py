@@ -20,8 +20,7 @@ from stapo.methods import METHODS
 from stapo.objective import ENTROPY_RESOLUTION, at_resolution, spurious_candidates
 from stapo.records.tokens import read_token_file
 from stapo.repository import ROOT
-from stapo.training.resume import attempts
-from stapo.training.step_checkpoints import SEAL, step_checkpoints, step_of
+from stapo.training.checkpoints import SEAL, attempts, step_checkpoints, step_of
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = ("stapo", "grpo", "20-entropy", "stapo-v2", "justrl")

@@ -8,8 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from trl.trainer.utils import add_fused_lm_head
 
 from stapo.models.decoding import has_full_attention
-from stapo.training.attention import PACKED
-from stapo.training.forward import Sequences, packed_forward, padded_forward
+from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 
 pytestmark = pytest.mark.rounding
 

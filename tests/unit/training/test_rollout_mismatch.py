@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from stapo.training.measure import rollout_mismatch
 from stapo.training.minibatch import MiniBatch
+from stapo.training.update import rollout_mismatch
 
 NAN = math.nan
 

@@ -1,20 +1,25 @@
 """The trainer: the same bits for the same seed, clear errors, precision as on GPUs."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from training_jobs import TRAINING, assert_same, metrics, run, with_settings
+from training_jobs import TRAINING, assert_same, job_in, metrics, run, with_settings
 
 from stapo.files import read_jsonl
 from stapo.locks import ForeignDirectoryError
 from stapo.models.loading import load_tokenizer
 from stapo.records.tokens import read_token_file, rows_per_step
 from stapo.training import trainer as module
+from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_prompt, read_prompts
+from stapo.training.run import Watch
 
 pytestmark = pytest.mark.rounding
 
@@ -49,6 +54,33 @@ def test_token_records_are_decoded_sorted_and_name_the_lines_of_their_prompts(wo
         0,
         1024,
     ]
+
+
+@pytest.fixture
+def watch(world, tmp_path):
+    names = (signal.SIGTERM, signal.SIGINT, NOTICE)
+    before = {name: signal.getsignal(name) for name in names}
+    yield Watch(job_in(world, tmp_path, TRAINING, "stapo"))
+    for name, handler in before.items():
+        signal.signal(name, handler)
+
+
+def after_step(watch: Watch) -> tuple[bool, bool]:
+    """Return whether the training saves and stops after a step."""
+    control = SimpleNamespace(should_training_stop=False, should_save=False)
+    watch.on_step_end(None, SimpleNamespace(global_step=3), control)
+    return control.should_save, control.should_training_stop
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, NOTICE])
+def test_a_signal_lets_the_step_end_and_a_second_one_but_no_notice_ends_it_at_once(watch, name):
+    assert after_step(watch) == (False, False)
+    os.kill(os.getpid(), name)
+    os.kill(os.getpid(), NOTICE)
+    assert after_step(watch) == (True, True)
+    assert watch.asked
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def poisoned(number: float, where: str, seen: dict[str, Any]) -> Any:

@@ -31,6 +31,7 @@ from one_update import (
 )
 from torch import Tensor
 
+from stapo.conformance.trainers import RankAccelerator
 from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
 from stapo.objective import SELECTIONS
 from stapo.training.minibatch import MiniBatch, micro_batches
@@ -227,6 +228,7 @@ class Model:
         return self.leaf[rows], self.leaf[rows].detach().abs()
 
 
+ALONE = Ranks(RankAccelerator.alone())
 SETTINGS: dict[str, Any] = {"group_size": 3, "micro_batch_tokens": 4}
 
 
@@ -234,7 +236,7 @@ SETTINGS: dict[str, Any] = {"group_size": 3, "micro_batch_tokens": 4}
 def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     logps, batch = tables(mask=torch.zeros(3, 2, dtype=torch.bool))
     model = Model(logps)
-    loss, record = update(model, batch, METHODS[name], Ranks(), statistics="current", **SETTINGS)
+    loss, record = update(model, batch, METHODS[name], ALONE, statistics="current", **SETTINGS)
     assert loss == 0
     assert model.leaf.grad is None
     assert (record.num_tokens, record.entropy, record.kept_fraction, record.kl) == (0, 0, 0, 0)
@@ -245,7 +247,7 @@ class Pair(Ranks):
     """Two ranks, of which the other one keeps other tokens, or the same."""
 
     def __init__(self, differs: bool) -> None:
-        super().__init__()
+        super().__init__(ALONE.accelerator)
         self.number, self.differs = 2, differs
 
     def sum(self, values: Tensor) -> Tensor:
