@@ -9,7 +9,6 @@ B sequences of the batch, R sequences of the pass, P prompt and T response posit
 """
 
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 import torch
@@ -22,8 +21,6 @@ from stapo.training.head import log_probs_of
 IGNORED = -100
 """Label of positions that are not scored."""
 SDPA = AttentionInterface()["sdpa"]
-TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters
-"""Whether the kernel takes grouped queries; that of torch 2.11 does not: keys and values are repeated."""
 PACKED = "stapo_packed"
 """Value of `attn_implementation`."""
 
@@ -168,13 +165,18 @@ def packed_attention(
     if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.
         q, k, v = (table[0].transpose(0, 1).to(value.dtype) for table in (query, key, value))
-        groups: dict[str, Any] = {"enable_gqa": grouped} if TAKES_GROUPS else {}
-        if grouped and not TAKES_GROUPS:
-            heads = query.shape[1] // key.shape[1]
-            k, v = (table.repeat_interleave(heads, dim=1) for table in (k, v))
         ends, longest, causal = cu_seq_lens_q, max_length_q, (-1, 0)
         packed = varlen_attn(
-            q, k, v, ends, ends, longest, longest, scale=scaling, window_size=causal, **groups
+            q,
+            k,
+            v,
+            ends,
+            ends,
+            longest,
+            longest,
+            scale=scaling,
+            window_size=causal,
+            enable_gqa=grouped,
         )
         assert isinstance(packed, Tensor)  # It has no second output unless asked.
         return packed.unsqueeze(0), None

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +109,7 @@ def train(job: TrainingJob) -> None:
         rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
         limit = job.training.max_prompt_tokens
         say(f"{len(rows)} prompts; {too_long} left out, longer than {limit} tokens")
-        order = _order(len(rows), job.training, job.seed)
+        order = prompt_order(len(rows), job.training, job.seed)
         prompts = Dataset.from_list(rows).select(order)
         trainer = watch.trainer = _trainer(job, watch, model, tokenizer, ends, prompts)
         train_from_newest(trainer, job.work, job.kept, job.study)
@@ -235,18 +234,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             say(f"told to stop: saving step {state.global_step}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Close the bar, which stays visible; wait for all ranks, as the launcher kills those that still save."""
+        """Close the bar, which stays visible, and let all ranks save before the launcher kills the others."""
         if self._bar is not None:
             self._bar.close()
         if self.asked:
             PartialState().wait_for_everyone()
-
-
-def _order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
-    """Return the indices of the prompts of all rollouts, in the order of the training."""
-    # Rounded up, since the steps may need only a part of the last rollout.
-    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
-    return prompt_order(prompts, rollouts * training.prompts_per_batch, seed)
 
 
 def _write_weights(trainer: StapoTrainer, path: Path) -> None:
@@ -267,10 +259,7 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
 def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) -> list[Path]:
     """Write metrics, tokens and weights to their output paths on the main process; return the paths.
 
-    Args:
-        trainer: trainer of the run.
-        job: the training.
-        prompts: line in the file of prompts of each prompt of the training, in its order.
+    `prompts` are the lines, in the file of prompts, of the prompts of the training in its order.
     """
     training, out = job.training, job.out
     if trainer.accelerator.is_main_process:

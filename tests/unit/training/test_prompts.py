@@ -6,6 +6,7 @@ from typing import Any
 
 import datasets
 import pytest
+from training_jobs import TRAINING
 
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
@@ -18,7 +19,6 @@ from stapo.training.prompts import (
     DAPO_SUFFIX,
     check_overlap,
     checksum,
-    overlap,
     prompt_order,
     read_prompts,
     sharing_words,
@@ -57,15 +57,18 @@ def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
     # Somebody else's prompts, on which the paper trained as they are, are counted.
     found = check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, published=True)
     assert found["shared"] == {"a": 1, "b": 0}
-    assert overlap(["x"], ["y"]) == []
 
 
 def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
-    order = prompt_order(7, 20, seed=3)
-    assert sorted(order[:7]) == sorted(order[7:14]) == list(range(7))
-    assert order[:7] != order[7:14]
-    assert prompt_order(7, 12, seed=3) == order[:12]
-    assert prompt_order(7, 20, seed=4) != order
+    def order(steps: int, seed: int) -> list[int]:
+        return prompt_order(7, TRAINING.model_copy(update={"steps": steps}), seed)
+
+    long = order(steps=6, seed=3)  # Three rollouts of 8 prompts.
+    assert len(long) == 24
+    assert sorted(long[:7]) == sorted(long[7:14]) == list(range(7))
+    assert long[:7] != long[7:14]
+    assert order(steps=3, seed=3) == long[:16]
+    assert order(steps=6, seed=4) != long
 
 
 def test_thirteen_words_in_a_row_are_counted_and_not_refused(tmp_path):

@@ -12,7 +12,6 @@ from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
-    own_reward,
     reward_fault,
     reward_functions,
 )
@@ -107,13 +106,13 @@ def test_one_of_ones_own_has_trls_signature_and_gets_copies(own):
 )
 def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
     with pytest.raises(StudyError, match=error):
-        own_reward(own(name))
+        reward_functions(own(name), build_tokenizer(), [1])
 
 
 def test_another_file_or_a_wrong_result_is_refused(own):
     other = own("length", sha256="0" * 64)
     with pytest.raises(StudyError, match=r"rewards\.py: changed since the study was read"):
-        own_reward(other)
+        reward_functions(other, build_tokenizer(), [1])
     found = own("length").reward_sha256
     assert f"expected {'0' * 64}, found {found}; " in (reward_fault(other) or "")
     for name in ("lazy", "short"):

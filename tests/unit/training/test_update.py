@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
 from stapo.objective import SELECTIONS
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks
-from stapo.training.update import micro_batch_loss, update
+from stapo.training.update import micro_batch_loss, rollout_mismatch, update
 
 pytestmark = pytest.mark.rounding
 
@@ -216,6 +217,31 @@ def test_what_lies_behind_a_response_does_not_count_and_a_kl_term_needs_a_refere
     assert torch.equal(*losses)
     with pytest.raises(ValueError, match="ref_logps: missing"):
         micro_batch_loss(*tables(), weights, method)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mean", "largest", "changed"),
+    [
+        ([0.5, 0.001, 0.1, 0.5, 0.001, 0.9], 0.0, 0.0, 0.0),
+        ([0.5, 0.004, 0.1, 0.5, 0.001, 0.9], math.log(4) / 5, math.log(4), 1.0),
+        ([0.5, 0.001, 0.001, 0.5, 0.001, 0.9], math.log(100) / 5, math.log(100), 0.5),
+        # Without advantage it is no candidate, and behind the response nothing counts.
+        ([0.5, 0.001, 0.1, 0.5, 0.1, 0.001], math.log(100) / 5, math.log(100), 0.0),
+        ([0.5, math.nan, 0.2, 0.5, 0.001, math.nan], math.log(2) / 4, math.log(2), 0.0),
+        ([math.nan] * 6, 0.0, 0.0, 0.0),
+    ],
+    ids=["equal", "no candidate any more", "one more", "no candidates", "unknown", "all unknown"],
+)
+def test_mean_maximum_and_changed_candidates_of_vllm(theirs, mean, largest, changed):
+    batch = MiniBatch(
+        mask=torch.tensor([[True, True, True], [True, True, False]]),
+        advantages=torch.tensor([1.0, -1.0]),
+        old_logps=torch.tensor([[0.5, 0.001, 0.1], [0.5, 0.001, 0.9]]).log(),
+        old_entropies=torch.zeros(2, 3),
+        rollout_logps=torch.tensor(theirs).view(2, 3).log(),
+    )
+    # Logarithms in single precision.
+    assert rollout_mismatch(batch, 0.002) == pytest.approx((mean, largest, changed), abs=1e-6)
 
 
 class Model:
