@@ -166,18 +166,8 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     """Return the tokens that the loops keep."""
     logps, entropies = (values.tolist() for values in statistics)
     mask, advantages = batch["completion_mask"].bool().tolist(), batch["advantages"].tolist()
-    args = dict(method.selection_args)
-    tau_p, q = args.get("tau_p", 0.0), args.get("quantile", 0.0)
-    if method.selection == "silence_spurious":
-        return oracle.silence_spurious(logps, entropies, advantages, mask, tau_p, q, args["scope"])
-    if method.selection == "silence_high_entropy":
-        scope = args.get("scope", "candidates")
-        return oracle.silence_high_entropy(logps, entropies, advantages, mask, tau_p, q, scope)
-    if method.selection == "silence_candidates":
-        return oracle.silence_candidates(logps, advantages, mask, tau_p)
-    if method.selection == "keep_high_entropy":
-        return oracle.keep_high_entropy(entropies, mask, args["fraction"])
-    return oracle.keep_all(mask)
+    tables = logps, entropies, advantages, mask
+    return oracle.select(method.selection, *tables, **method.selection_args)
 
 
 def plain_update(

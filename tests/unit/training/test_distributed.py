@@ -70,8 +70,10 @@ def alone(world, tmp_path_factory) -> Path:
 
 
 def replicas(world: Path, out: Path, masks: Path) -> None:
-    """Two processes with the whole model each, exchanging gradients (DDP)."""
-    finish(start(torchrun(), world, out, masks, *CASES))
+    """Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
+    port = ["--master-port", free_port()]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
+    finish(start(launch, world, out, masks, *CASES))
 
 
 def packed(world: Path, out: Path, masks: Path) -> None:
@@ -82,12 +84,6 @@ def packed(world: Path, out: Path, masks: Path) -> None:
 def sharded() -> list[str]:
     """Two processes under FSDP2."""
     return [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
-
-
-def torchrun() -> list[str]:
-    """Two processes without sharding; `accelerate launch --cpu` would start one."""
-    port = ["--master-port", free_port()]
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
 
 
 def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:

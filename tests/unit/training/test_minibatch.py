@@ -1,5 +1,7 @@
 """The division into micro-batches: each sequence once, in the budget, and the same work for all ranks."""
 
+from itertools import pairwise
+
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -32,10 +34,9 @@ def test_each_sequence_once_within_the_budget_and_as_many_passes_on_all_ranks(
 
     for parts in by_rank:
         full = [part for part in parts if len(part)]
-        for part, following in zip(full, [*full[1:], None], strict=True):
-            assert positions(part) <= budget or len(part) == 1
-            if following is not None:  # Else it would have been added.
-                assert positions(torch.cat([part, following[:1]])) > budget
+        assert all(positions(part) <= budget or len(part) == 1 for part in full)
+        for part, following in pairwise(full):  # Otherwise a sequence would have been added.
+            assert positions(torch.cat([part, following[:1]])) > budget
     # Sequences are divided by length: no rank has more than one sequence more than another.
     counts = [sum(len(part) for part in parts) for parts in by_rank]
     assert max(counts) - min(counts) <= 1

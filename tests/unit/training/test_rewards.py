@@ -26,18 +26,13 @@ TRAINING = TrainingSettings(
     ("response", "content", "evaluated"),
     [
         (r"\boxed{5} and \boxed{7", None, "5"),
-        (r"\boxed{5} and \boxed{7}", "7", "7"),
         (r"\boxed{7} and \boxed{5", None, "7"),
         (r"\boxed{\boxed{5}}", "5", "5"),
         (r"\boxed{\boxed{5}", "5", "5"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
         (r"\boxed{\frac{1}{2}", None, None),
-        (r"\boxed{5}}", "5", "5"),
         (r"\boxed 5", None, None),
-        (r"\fbox{5}", None, None),
-        (r"\boxed{5.0}", "5.0", "5.0"),
         (r"\boxed{ 5}", " 5", " 5"),
-        ("", None, None),
     ],
 )
 def test_right_only_with_the_exact_string_in_the_last_box(response, content, evaluated):

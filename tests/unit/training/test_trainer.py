@@ -48,12 +48,8 @@ def test_token_records_are_decoded_sorted_and_name_the_lines_of_their_prompts(wo
         assert row["token"] == tokenizer.decode([row["token_id"]])
     keys = [(row["step"], row["prompt"], row["response"], row["position"]) for row in rows]
     assert keys == sorted(keys)
-    assert [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))] == [
-        32,
-        81,
-        0,
-        1024,
-    ]
+    sizes = [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))]
+    assert sizes == [32, 81, 0, 1024]
 
 
 @pytest.fixture
