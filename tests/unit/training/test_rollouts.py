@@ -21,8 +21,7 @@ from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.config import trainer_config
-from stapo.training.rollouts import response_seed, seeded
-from stapo.training.trainer import StapoTrainer
+from stapo.training.trainer import StapoTrainer, response_seed, seeded
 
 BOX, END, EOS = r"\boxed{", "?", "<eos>"
 """The tiny tokenizer has a question mark, which no response of the tiny world has, and shows it in text."""

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from training_jobs import TRAINING, assert_same, job_in, metrics, run, with_settings
+from training_jobs import TRAINING, assert_same, job_in, run
 
 from stapo.files import read_jsonl
 from stapo.locks import ForeignDirectoryError
@@ -108,31 +108,3 @@ def test_what_is_not_finite_stops_the_run_before_the_weights_change(
     after = before["model"].parameters()
     assert all(torch.equal(a, b) for a, b in zip(after, before["weights"], strict=True))
     assert len(read_jsonl(tmp_path / "work" / "metrics.jsonl")) == 2
-
-
-def test_bf16_and_gradient_checkpointing_keep_log_probs_in_single_precision(
-    world, reference, tmp_path, monkeypatch
-):
-    """What GPUs use: the model computes in bfloat16, log-probs and entropies stay float32."""
-    forward = module.StapoTrainer._forward
-    seen: list[tuple[torch.dtype, torch.dtype | None]] = []
-
-    def spy(self: Any, *args: Any) -> Any:
-        logps, entropies = forward(self, *args)
-        # TRL turns it off where no gradient is taken.
-        assert self.model.is_gradient_checkpointing == torch.is_grad_enabled()
-        assert self.accelerator.mixed_precision == "bf16"
-        seen.append((logps.dtype, None if entropies is None else entropies.dtype))
-        return logps, entropies
-
-    monkeypatch.setattr(module.StapoTrainer, "_forward", spy)
-    with with_settings(bf16=True, gradient_checkpointing=True):
-        records = run(world, tmp_path, steps=2)
-    assert set(seen) == {(torch.float32, torch.float32)}
-    table = read_token_file(tmp_path / "tokens.parquet").to_pandas()
-    # The logits of the sampled tokens are those of the pass, to the rounding of their type.
-    assert (table["collision"].isna() == table["ratio"].isna()).all()
-    expected = metrics(reference)
-    # Eight bits of mantissa through two layers; the rollouts are those of another model, barely.
-    assert records[0]["entropy"] == pytest.approx(expected[0]["entropy"], rel=0.05)
-    assert records[0]["entropy"] != expected[0]["entropy"]
