@@ -11,36 +11,19 @@ from stapo.repository import ROOT
 
 RECIPES = Path(__file__).parents[3] / "docs" / "recipes"
 
-ALONE = r"""
-import importlib.abc
-import re
-import sys
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
-
-def key(name):
-    return re.sub("[-_.]+", "-", name).lower()
-
-needed, unread = set(), ["torch"]
-while unread:
-    name = key(unread.pop())
-    if name not in needed:
-        needed.add(name)
-        try:
-            lines = [line for line in requires(name) or () if "extra ==" not in line]
-        except PackageNotFoundError:  # Of another platform.
-            lines = []
-        unread += [re.match(r"[\w.-]+", line)[0] for line in lines]
-known = {top for top, names in packages_distributions().items() if needed & set(map(key, names))}
-allowed = known | set(sys.stdlib_module_names) | {"stapo", "pytorch_loop"}
-assert not allowed & {"numpy", "pydantic", "yaml", "transformers", "trl", "accelerate", "rich", "typer"}
-
-class Refuse(importlib.abc.MetaPathFinder):
+ALONE = """
+class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] not in allowed:
-            raise ModuleNotFoundError(f"{name} is not allowed here", name=name)
+        if name.partition(".")[0] in {refused!r}:
+            raise ModuleNotFoundError(f"{{name}} is not allowed here", name=name)
 
 sys.meta_path.insert(0, Refuse())
 """
+REFUSED = {
+    "numpy", "pydantic", "yaml", "transformers", "trl", "accelerate", "rich", "typer", "datasets", "tqdm",
+    "pandas", "pyarrow", "click", "huggingface_hub", "safetensors", "scipy",
+}  # fmt: skip
+"""What torch does not require; `make test-torch` runs where nothing else is installed."""
 LOOP = """
 from stapo.conformance import Update, report
 import torch
@@ -61,7 +44,7 @@ assert holds, lines
 def run_alone(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process in which what torch does not require cannot be imported."""
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(RECIPES)!r}]"
-    command = [sys.executable, "-P", "-c", path + ALONE + code]
+    command = [sys.executable, "-P", "-c", path + ALONE.format(refused=REFUSED) + code]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
