@@ -20,7 +20,7 @@ from stapo.operations.status import span, table_of
 from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
-from stapo.training.launch import division_errors
+from stapo.training.launch import training_errors
 
 STATE_BYTES = 4 * WEIGHT_BYTES
 """Of a parameter in a training: weight, gradient and both of Adam's moments, sharded over its GPUs."""
@@ -86,7 +86,7 @@ def machine(
 
 def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     """Return why a training may not run on so many GPUs, one line each."""
-    found = division_errors(study, gpus)
+    found = training_errors(study, gpus)
     for size in study.run.sizes:
         state = STATE_BYTES * shape_of(study.model(size)).parameters / gpus
         if study.run.methods and state > device.memory / 2:

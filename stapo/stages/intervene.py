@@ -60,7 +60,7 @@ def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
         size = Checkpoint.parse(job.name).size
         if how.gpus is not None:
             take_gpus(how.gpus)
-            require_fit(study, size, how.gpus)
+            require_fit(study, how.gpus)
         intervene(
             InterventionJob(
                 config=job.config,

@@ -113,21 +113,20 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         return True
     from stapo.stages.overlap import check
 
-    this = run_of(job)
     check(study)
     if how.gpus is not None:
         from stapo.training.launch import launch_training
 
-        require_fit(study, this.size, how.gpus, how.nodes)
+        require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
 
 
-def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
-    """Raise a `StudyError` if the GPUs cannot train a size as the study says."""
+def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
+    """Raise a `StudyError` if the GPUs cannot train as the study says."""
     from stapo.training.launch import training_errors
 
-    if errors := training_errors(study, size, gpus, nodes):
+    if errors := training_errors(study, gpus, nodes):
         raise StudyError(errors)
 
 

@@ -1,7 +1,4 @@
-"""Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses.
-
-No large library is imported here, since `stapo check` and `doctor` use this module.
-"""
+"""Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,8 +7,9 @@ from copy import deepcopy
 from functools import wraps
 from typing import Any
 
-from stapo.study import StudyError
-from stapo.study.code import found_path, load, own_code, sha256_of
+from trl.rewards import get_soft_overlong_punishment
+
+from stapo.study.code import load, own_code
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
@@ -99,24 +97,5 @@ def reward_functions(
 
     if not training.overlong_buffer_tokens:
         return [reward]
-    from trl.rewards import get_soft_overlong_punishment
-
     limit, buffer = training.max_response_tokens, training.overlong_buffer_tokens
     return [reward, get_soft_overlong_punishment(limit, buffer)]
-
-
-def reward_fault(training: TrainingSettings) -> str | None:
-    """Return why the reward of a training cannot be used on this machine, None if it can; runs no code.
-
-    The checksum covers only the file of the function: no imported modules and no package versions.
-    """
-    if training.reward in BUILT_IN:
-        return None
-    try:
-        found = sha256_of(found_path(training.reward))
-    except StudyError as error:
-        return f"training.reward: {error.errors[0]}"
-    if found != training.reward_sha256:
-        about = f"expected {training.reward_sha256}, found {found}"
-        return f"training.reward_sha256: {about}; if the file is intended, write its SHA-256 into the study"
-    return None

@@ -12,7 +12,6 @@ from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
-    reward_fault,
     reward_functions,
 )
 
@@ -108,8 +107,6 @@ def test_another_file_or_a_wrong_result_is_refused(own):
     other = own("length", sha256="0" * 64)
     with pytest.raises(StudyError, match=r"rewards\.py: changed since the study was read"):
         reward_functions(other, build_tokenizer(), [1])
-    found = own("length").reward_sha256
-    assert f"expected {'0' * 64}, found {found}; " in (reward_fault(other) or "")
     for name in ("lazy", "short"):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
