@@ -80,24 +80,20 @@ class RankAccelerator:
         torch.autograd.backward(loss)
 
 
-def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
+def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
     slots: list[Any] = [None] * len(layout)
     barrier = threading.Barrier(len(layout), timeout=PATIENCE)
 
     def one(rank: int) -> Update:
         try:
-            return run(rank, RankAccelerator(rank, slots, barrier))
+            return run(RankAccelerator(rank, slots, barrier))
         except BaseException:
             barrier.abort()  # The others need not wait for it.
             raise
 
     with ThreadPoolExecutor(len(layout)) as pool:
-        calls = [pool.submit(one, rank) for rank in range(len(layout))]
-    errors = [error for call in calls if (error := call.exception())]
-    if errors:  # Raise the error of the rank that failed, not of those that waited for it.
-        raise min(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError))
-    updates = [call.result() for call in calls]
+        updates = list(pool.map(one, range(len(layout))))
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
     return Update(sum(update.loss for update in updates) / len(updates), gradient)
 
@@ -156,7 +152,7 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """
     tokens = max(len(rows) for rank in layout for rows in rank) * batch.mask.shape[1]
 
-    def run(rank: int, accelerator: RankAccelerator) -> Update:
+    def run(accelerator: RankAccelerator) -> Update:
         leaf = batch.logps.clone().requires_grad_()
 
         def forward(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,15 +176,16 @@ def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """
     inputs = _inputs(batch)
 
-    def run(rank: int, accelerator: RankAccelerator) -> Update:
+    def run(accelerator: RankAccelerator) -> Update:
+        own = layout[accelerator.process_index]
         trainer, leaf = copy.copy(_shell(kind)), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
         trainer.args = copy.copy(trainer.args)
-        trainer.current_gradient_accumulation_steps = len(layout[rank])
-        trainer.args.steps_per_generation = len(layout[rank])
+        trainer.current_gradient_accumulation_steps = len(own)
+        trainer.args.steps_per_generation = len(own)
         total = 0.0
-        for rows in layout[rank]:
+        for rows in own:
             tables = leaf[rows], batch.entropies[rows], None
             trainer._get_per_token_logps_and_entropies = lambda *_, t=tables, **__: t
             part = {k: v if v.dim() == 0 else v[rows] for k, v in inputs.items()}

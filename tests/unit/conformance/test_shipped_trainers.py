@@ -1,15 +1,12 @@
 """The trainers that `stapo conformance` knows by name, ours and TRL's, as the kit sees them."""
 
-from typing import Any
-
 import pytest
-import torch
 
 pytest.importorskip("trl", reason="TRL's trainers are judged here")
 
-from stapo.conformance import Update, conventions, report, run_checks
+from stapo.conformance import conventions, report, run_checks
 from stapo.conformance.kit import find_trainer
-from stapo.conformance.trainers import TRAINERS, on_ranks
+from stapo.conformance.trainers import TRAINERS
 from stapo.methods import CONFORMANCE_METHODS
 
 
@@ -54,13 +51,3 @@ def test_what_trl_does():
         "probabilities and entropies of": "the current policy",
         "divisor": "all tokens of the mini-batch",
     }
-
-
-def test_ranks_that_fail_say_why_at_once():
-    def run(rank: int, accelerator: Any) -> Update:
-        if rank == 1:
-            raise ValueError("the second rank")
-        return accelerator.gather(torch.zeros(1))
-
-    with pytest.raises(ValueError, match="the second rank"):
-        on_ranks([[[0]], [[1]], [[2]]], run)
