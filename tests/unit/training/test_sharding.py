@@ -59,7 +59,7 @@ def test_what_two_ranks_compute_and_have(world, tmp_path, precision, computed) -
 
 
 def main(world: str, out: str) -> None:
-    from two_ranks import completions, rewards
+    from test_distributed import completions, rewards
 
     saved: dict[str, torch.Tensor] = {}
     found: dict[str, Any] = {}
