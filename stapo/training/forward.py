@@ -112,9 +112,7 @@ def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
 def first_predicting(
     prompt_lengths: Tensor, response_lengths: Tensor, width: int, length: int, packed: bool
 ) -> Tensor:
-    """Return which hidden state of a pass predicts the first token of each response.
-
-    The next ones predict the next tokens.
+    """Return which hidden state of a pass predicts the first token of each response; the next ones follow.
 
     Args:
         prompt_lengths: (R,) tokens of each prompt.
@@ -143,18 +141,10 @@ def packed_attention(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Return causal attention, of each sequence to itself.
+    """Return causal attention, of each sequence to itself; without borders, that of `sdpa`.
 
-    Args:
-        module: attention layer.
-        query: (1, H, N, D) with borders; otherwise as for `sdpa`, like everything below.
-        key: (1, G, N, D), where G divides H.
-        value: (1, G, N, D).
-        attention_mask: unused with borders.
-        cu_seq_lens_q: (R + 1,) int32, where each sequence starts, and N.
-        max_length_q: length of the longest sequence.
-        scaling: factor of the attention scores.
-        **others: for `sdpa`.
+    With borders, the query is (1, H, N, D), key and value are (1, G, N, D), where G divides H; the borders
+    are (R + 1,) int32, where each sequence starts, and N.
     """
     if cu_seq_lens_q is None or max_length_q is None:
         masked: tuple[Tensor, None] = SDPA(

@@ -61,7 +61,9 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         return
     if nodes > 1 and RENDEZVOUS not in os.environ:
         command = srun_command(arguments, nodes, os.environ)
-        os.environ[RENDEZVOUS] = rendezvous(os.environ)
+        # Two jobs on a machine most likely get different ports.
+        port = FIRST_PORT + int(os.environ["SLURM_JOB_ID"]) % PORTS
+        os.environ[RENDEZVOUS] = f"{socket.gethostname()}:{port}"
     else:
         take_gpus(gpus // nodes)
         if gpus == 0 and nodes == 1:
@@ -75,11 +77,6 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
     signal.signal(NOTICE, signal.SIG_IGN)
     print("starting:", *command, flush=True)  # noqa: T201
     os.execvp(command[0], command)
-
-
-def rendezvous(environment: Mapping[str, str]) -> str:
-    """Return host and port of this machine for a job; two jobs most likely get different ports."""
-    return f"{socket.gethostname()}:{FIRST_PORT + int(environment['SLURM_JOB_ID']) % PORTS}"
 
 
 def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:
