@@ -175,9 +175,7 @@ def evaluate(
 def conformance(
     trainer: Annotated[
         str,
-        typer.Option(
-            help="ours, one of TRL's such as trl-dapo (an unknown name lists all), or package.module:function"
-        ),
+        typer.Option(help="ours, trl-dapo (TRL's loss of that name), or package.module:function"),
     ] = "ours",
     method: Annotated[
         str | None,

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from typing import Any, Self
 
 import torch
@@ -114,8 +114,8 @@ def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
 
 
 @cache
-def _shell(kind: str) -> Any:
-    """Return TRL's trainer with a loss, and a model whose forward pass is never called."""
+def _shell() -> Any:
+    """Return TRL's trainer, and a model whose forward pass is never called."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=64, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
@@ -125,9 +125,7 @@ def _shell(kind: str) -> Any:
     config = GRPOConfig(
         tempfile.mkdtemp(), per_device_train_batch_size=4, num_generations=4, steps_per_generation=1,
         use_cpu=True, bf16=False, report_to="none",
-        loss_type="dapo" if kind == "entropy" else kind,
-        top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
-        use_bias_correction_kl=False,  # TRL's default would multiply GRPO's KL by the ratio.
+        loss_type="dapo",
     )  # fmt: skip
     trainer = GRPOTrainer(
         model=model,
@@ -167,18 +165,16 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return on_ranks(layout, run)
 
 
-def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """Run TRL's `_compute_loss` for each micro-batch, with clip and KL coefficient of the method.
 
-    TRL 1.16 computes on each rank: with "dapo", the sum of a micro-batch divided by (response tokens of all
-    ranks / number of ranks); with "grpo", the mean over the responses of a micro-batch divided by the number
-    of micro-batches. The entropy threshold is computed on the corresponding micro-batches of all ranks.
+    TRL 1.16 divides the sum of a micro-batch by (response tokens of all ranks / number of ranks).
     """
     inputs = _inputs(batch)
 
     def run(accelerator: RankAccelerator) -> Update:
         own = layout[accelerator.process_index]
-        trainer, leaf = copy.copy(_shell(kind)), batch.logps.clone().requires_grad_()
+        trainer, leaf = copy.copy(_shell()), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
         trainer.args = copy.copy(trainer.args)
@@ -199,8 +195,6 @@ def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 TRAINERS: dict[str, tuple[Trainer, str]] = {
     "ours": (_ours, "stapo"),
-    "trl-dapo": (partial(_trl, "dapo"), "justrl"),
-    "trl-grpo": (partial(_trl, "grpo"), "grpo"),
-    "trl-top-entropy": (partial(_trl, "entropy"), "20-entropy"),
+    "trl-dapo": (_trl, "justrl"),
 }
 """Name -> trainer and the method that it is meant to implement."""
