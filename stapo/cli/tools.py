@@ -246,9 +246,7 @@ def evaluate(
 def conformance(
     trainer: Annotated[
         str,
-        typer.Option(
-            help="ours, one of TRL's such as trl-dapo (an unknown name lists all), or package.module:function"
-        ),
+        typer.Option(help="ours, trl-dapo (TRL's loss of that name), or package.module:function"),
     ] = "ours",
     method: Annotated[
         str | None,
@@ -261,7 +259,7 @@ def conformance(
 
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
-    from stapo.conformance.report import find_trainer, report
+    from stapo.conformance.kit import find_trainer, report
     from stapo.study import StudyError
 
     try:

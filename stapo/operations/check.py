@@ -11,7 +11,6 @@ from stapo.operations.status import table_of
 from stapo.study import Study
 from stapo.study.files import named
 from stapo.study.sources import FileData, FolderModel
-from stapo.training.rewards import reward_fault
 
 HEADINGS = (
     "method", "selection", "tau_p", "q", "scope", "clip", "dual clip", "KL", "aggregation", "statistics",
@@ -71,8 +70,7 @@ def own_lines(study: Study) -> Iterator[str]:
 
 def warnings(study: Study) -> list[str]:
     """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    faults = [reward_fault(study.training_of(name)) for name in study.run.methods[:1]]
-    return [*study.unpinned(), *filter(None, faults)]
+    return study.unpinned()
 
 
 def print_check(study: Study, console: Console) -> None:

@@ -13,8 +13,9 @@ from stapo.models.shapes import Shape, shape_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.study import Study
 from stapo.study.schema import TrainingSettings
-from stapo.training.step_checkpoints import STATES_PER_PARAMETER
 
+STATES_PER_PARAMETER = 3
+"""Numbers in a step checkpoint: the weight and the two moments of Adam."""
 POSITIVE = 0.5
 """Share of the responses with positive advantage, our assumption."""
 MEAN_LENGTH = 0.35

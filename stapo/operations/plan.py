@@ -15,13 +15,12 @@ from rich.text import Text
 
 from stapo.models.shapes import shape_of
 from stapo.operations import costs
-from stapo.operations.costs import DEVICES, WEIGHT_BYTES, Device
+from stapo.operations.costs import DEVICES, STATES_PER_PARAMETER, WEIGHT_BYTES, Device
 from stapo.operations.status import span, table_of
 from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.sources import TinyModel
-from stapo.training.launch import division_errors
-from stapo.training.step_checkpoints import STATES_PER_PARAMETER
+from stapo.training.launch import training_errors
 
 STATE_BYTES = 4 * WEIGHT_BYTES
 """Of a parameter in a training: weight, gradient and both of Adam's moments, sharded over its GPUs."""
@@ -87,7 +86,7 @@ def machine(
 
 def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     """Return why a training may not run on so many GPUs, one line each."""
-    found = division_errors(study, gpus)
+    found = training_errors(study, gpus)
     for size in study.run.sizes:
         state = STATE_BYTES * shape_of(study.models[size]).parameters / gpus
         if study.run.methods and state > device.memory / 2:

@@ -114,21 +114,20 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
         return True
     from stapo.stages.prepare import check_overlap
 
-    this = run_of(job)
     check_overlap(study)
     if how.gpus is not None:
         from stapo.training.launch import launch_training
 
-        require_fit(study, this.size, how.gpus, how.nodes)
+        require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
 
 
-def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
-    """Raise a `StudyError` if the GPUs cannot train a size as the study says."""
+def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
+    """Raise a `StudyError` if the GPUs cannot train as the study says."""
     from stapo.training.launch import training_errors
 
-    if errors := training_errors(study, size, gpus, nodes):
+    if errors := training_errors(study, gpus, nodes):
         raise StudyError(errors)
 
 
@@ -250,7 +249,7 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
         size = Checkpoint.parse(job.name).size
         take_gpus(how.gpus)
         if how.gpus is not None:
-            require_fit(study, size, how.gpus)
+            require_fit(study, how.gpus)
         intervene(
             InterventionJob(
                 config=job.config,

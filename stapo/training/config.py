@@ -5,7 +5,7 @@ TRL's own loss and advantages are not computed, so their settings would be ignor
 
 import os
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +16,31 @@ from trl import GRPOConfig
 from stapo.methods import METHODS
 from stapo.study.schema import EngineSettings, TrainingSettings
 
-UNUSED = {
-    "choose a method, or give the trainer one with other settings": """
-        beta epsilon epsilon_high delta loss_type top_entropy_quantile scale_rewards
-        importance_sampling_level off_policy_mask_threshold use_bias_correction_kl router_aux_loss_coef
-        label_smoothing_factor average_tokens_across_devices sapo_temperature_neg sapo_temperature_pos
-        vespo_k_pos vespo_lambda_pos vespo_k_neg vespo_lambda_neg entropy_coef use_adaptive_entropy
-        entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target sync_ref_model
-        ref_model_mixup_alpha ref_model_sync_steps multi_objective_aggregation""",
-    "every rollout is used once, in steps_per_generation mini-batches without correction": """
-        num_iterations vllm_importance_sampling_correction vllm_importance_sampling_mode
-        vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min
-        vllm_importance_sampling_cap max_tool_calling_iterations""",
-    "prompts come in data order, or shuffled by seed": "data_seed train_sampling_strategy",
-    "a step takes ranks x per_device_train_batch_size responses, cut by micro_batch_tokens": """
-        gradient_accumulation_steps torch_empty_cache_steps pad_to_multiple_of""",
-    "use bf16 and FSDP2 (workflows/accelerate)": """
-        fp16 deepspeed ds3_gather_for_generation parallelism_config""",
-    "a checkpoint is for resuming; evaluate the weights after the training": """
-        eval_strategy save_only_model enable_jit_checkpoint load_best_model_at_end push_to_hub
-        save_on_each_node""",
-}
-"""What holds instead -> settings of losses, schedules, tools and checkpoints that do not exist here."""
-MAY_BE_OFF = {
-    "use_bias_correction_kl", "vllm_importance_sampling_correction", "router_aux_loss_coef",
-    "pad_to_multiple_of",
-}  # fmt: skip
-"""Those that are on by default, and may be switched off."""
+UNUSED = (
+    "beta", "epsilon", "epsilon_high", "delta", "loss_type", "top_entropy_quantile", "scale_rewards",
+    "importance_sampling_level", "off_policy_mask_threshold", "entropy_coef", "use_adaptive_entropy",
+    "sync_ref_model", "label_smoothing_factor", "num_iterations", "gradient_accumulation_steps",
+    "data_seed", "train_sampling_strategy", "fp16", "deepspeed", "parallelism_config", "eval_strategy",
+    "save_only_model", "load_best_model_at_end", "push_to_hub", "enable_jit_checkpoint",
+    "sapo_temperature_neg", "sapo_temperature_pos", "vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg",
+    "vespo_lambda_neg", "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target",
+    "ref_model_mixup_alpha", "ref_model_sync_steps", "multi_objective_aggregation",
+    "vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "max_tool_calling_iterations",
+    "torch_empty_cache_steps", *(MAY_BE_OFF := (
+        "use_bias_correction_kl", "vllm_importance_sampling_correction", "router_aux_loss_coef",
+        "pad_to_multiple_of",
+    )),
+)  # fmt: skip
+"""Settings of losses, schedules and checkpoints that do not exist here. `MAY_BE_OFF`: those that TRL switches on,
+and that may be switched off."""
 
 
 @dataclass(repr=False)
 class StapoConfig(GRPOConfig):  # type: ignore[misc]
     """TRL's settings and ours; `per_device_train_batch_size` is the part of the mini-batch of one rank.
 
-    Settings of TRL that the update does not use are refused, with what to set instead. A method with other
-    settings than those of `stapo.methods` is an argument of StapoTrainer.
+    Settings of TRL that the update does not use are refused: the loss is that of a method, which may be an
+    argument of StapoTrainer, a step is one mini-batch, and every rollout is used once.
 
     Raises:
         ValueError: settings have no effect here, or are wrong; one line each.
@@ -95,12 +85,11 @@ def check(args: StapoConfig) -> None:
     Raises:
         ValueError: one line for each setting that is wrong or would be ignored.
     """
+    defaults = {one.name: one.default for one in fields(GRPOConfig)}
     errors = [
-        f"{name}: not used by StapoTrainer; {instead}"
-        for instead, names in UNUSED.items()
-        for name in names.split()
-        if getattr(args, name) != _default(name)
-        and not (name in MAY_BE_OFF and not getattr(args, name))
+        f"{name}: not used by StapoTrainer; leave it out"
+        for name in UNUSED
+        if (found := getattr(args, name)) != defaults[name] and (found or name not in MAY_BE_OFF)
     ]
     known = {
         "method": (*METHODS,),
@@ -112,11 +101,6 @@ def check(args: StapoConfig) -> None:
             errors.append(f"{name}: expected {', '.join(values)}, found {found!r}")
     if errors:
         raise ValueError("\n".join(errors))
-
-
-def _default(name: str) -> Any:
-    (one,) = [one for one in fields(GRPOConfig) if one.name == name]
-    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 OF_A_STUDY = (

@@ -34,7 +34,6 @@ from stapo.study.schema import EngineSettings, Interventions, TrainingSettings
 from stapo.training.config import trainer_config
 from stapo.training.prompts import chat_rows
 from stapo.training.rewards import reward_functions
-from stapo.training.rollouts import response_seed
 from stapo.training.run import policy
 from stapo.training.single_updates import (
     InterventionTrainer,
@@ -45,7 +44,7 @@ from stapo.training.single_updates import (
     inner,
     silenced_by_arm,
 )
-from stapo.training.trainer import mini_batch
+from stapo.training.trainer import mini_batch, response_seed
 
 ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
 """Purposes of random numbers."""

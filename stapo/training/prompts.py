@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,17 +30,13 @@ RUN_OF_WORDS = 13
 def write_prompts(
     data: Data, path: Path, record: Path | None = None, file: RowsFile | None = None
 ) -> dict[str, Any]:
-    """Write the unique prompts as JSON lines with question and answer, in a fixed order.
+    """Write the unique prompts to `path` as JSON lines with question and answer, in a fixed order.
 
-    Args:
-        data: source of the prompts, with their expected number and checksum.
-        path: file of the prompts.
-        record: file for the returned mapping.
-        file: file of the study's own, for `FileData`.
+    `file` is the file of the study's own, for `FileData`.
 
     Returns:
-        The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
-        `prompts` written, and their `sha256`.
+        What is also written to `record`: the number of `rows`, of `unique` prompts in them, of those removed
+        for `conflicting` answers, of `prompts` written, and their `sha256`.
 
     Raises:
         StudyError: the prompts cannot be read, or are not those that the study expects.
@@ -174,12 +171,6 @@ def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question + instruction}]
 
 
-def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
-    """Return the benchmark problems that are also training prompts, ignoring white space and case."""
-    trained = {_normal(prompt) for prompt in prompts}
-    return [problem for problem in problems if _normal(problem) in trained]
-
-
 def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
     """Return the benchmark problems that share 13 consecutive words with a training prompt."""
     runs = [(problem, _runs(problem)) for problem in problems]
@@ -195,13 +186,13 @@ def _runs(text: str) -> set[tuple[str, ...]]:
 
 
 def _normal(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().casefold()
+    return " ".join(text.split()).casefold()
 
 
 def check_overlap(
     prompts: Path, benchmarks: dict[str, list[str]], published: bool = False
 ) -> dict[str, Any]:
-    """Return how many problems of each benchmark are training prompts.
+    """Return how many problems of each benchmark are training prompts, ignoring white space and case.
 
     Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase.
 
@@ -215,7 +206,11 @@ def check_overlap(
         StudyError: one line for each benchmark with such a problem.
     """
     questions = [record["question"] for record in read_prompts(prompts)]
-    found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
+    trained = {_normal(question) for question in questions}
+    found = {
+        name: [problem for problem in problems if _normal(problem) in trained]
+        for name, problems in benchmarks.items()
+    }
     errors = [
         f"{prompts}: {len(shared)} training prompts are problems of {name}, the first {shared[0][:60]!r}; "
         "remove them from the training data, or from a benchmark of your own"
@@ -233,16 +228,16 @@ def check_overlap(
     }
 
 
-def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:
-    """Return the indices of `needed` prompts: epoch after epoch, each in its own random order.
+def prompt_order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
+    """Return the indices of the prompts of all rollouts: epoch after epoch, each in its own random order.
 
     There is one list for the whole training, so that a resumed run continues at its step.
     """
-    order: list[int] = []
-    epoch = 0
-    while len(order) < needed:
+    # Rounded up, since the steps may need only a part of the last rollout.
+    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
+    needed, order = rollouts * training.prompts_per_batch, list[int]()
+    for epoch in range(ceil(needed / prompts)):
         indices = list(range(prompts))
         Random(f"order {seed} {epoch}").shuffle(indices)
         order += indices
-        epoch += 1
     return order[:needed]

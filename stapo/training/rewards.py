@@ -1,16 +1,15 @@
-"""Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses.
-
-No large library is imported here, since `stapo check` and `doctor` use this module.
-"""
+"""Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses."""
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
 from typing import Any
 
-from stapo.study import StudyError
-from stapo.study.files import found_path, load, own_code, sha256_of
+from trl.rewards import get_soft_overlong_punishment
+
+from stapo.study.files import load, own_code
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
@@ -62,76 +61,41 @@ def reward_functions(
 ) -> list[Reward]:
     """Return the reward functions of a training, with that for overlong responses; TRL adds their values.
 
-    Raises:
-        StudyError: there is no such function, or its file has another checksum.
-    """
-    function = BUILT_IN.get(training.reward) or own_reward(training)
-    rewards = [_of_texts_before_the_end(function, tokenizer, end_token_ids)]
-    if training.overlong_buffer_tokens:
-        from trl.rewards import get_soft_overlong_punishment
-
-        limit, buffer = training.max_response_tokens, training.overlong_buffer_tokens
-        rewards.append(get_soft_overlong_punishment(limit, buffer))
-    return rewards
-
-
-def _of_texts_before_the_end(function: Reward, tokenizer: Any, ends: Sequence[int]) -> Reward:
-    """Return a reward that reads the same text as evaluation: the response without its end token.
-
-    TRL decodes all tokens of a response except special ones, and an end token need not be special.
-    """
-    shown = {one for one in ends if tokenizer.decode([one], skip_special_tokens=True)}
-
-    @wraps(function)
-    def reward(
-        completions: Completions, completion_ids: Sequence[Sequence[int]], **columns: Any
-    ) -> list[float]:
-        read = list(completions)
-        for row, ids in enumerate(completion_ids):
-            if len(ids) and ids[-1] in shown:
-                text = tokenizer.decode(ids[:-1], skip_special_tokens=True)
-                one = completions[row]
-                read[row] = text if isinstance(one, str) else [{**one[-1], "content": text}]
-        found = list(function(completions=read, completion_ids=completion_ids, **columns))
-        if len(found) != len(read) or not all(map(math.isfinite, found)):
-            about = f"expected {len(read)} finite numbers, found {len(found)}: {str(found)[:60]}"
-            raise ValueError(f"training.reward: {about}; fix the function")
-        return found
-
-    return reward
-
-
-def own_reward(training: TrainingSettings) -> Reward:
-    """Return the user's reward function that a study names.
+    The first reads the same text as evaluation: a response without its end token. TRL decodes all tokens of
+    a response except special ones, and an end token need not be special.
 
     Raises:
         StudyError: there is no such function, or its file has another checksum than in the study.
     """
     reference = training.reward
-    function: Reward = load(reference, training.reward_sha256 or "")
+    own = reference not in BUILT_IN
+    function = load(reference, training.reward_sha256 or "") if own else BUILT_IN[reference]
+    shown = {end for end in end_token_ids if tokenizer.decode([end], skip_special_tokens=True)}
 
     @wraps(function)
-    def reward(**columns: Any) -> list[float]:
+    def reward(
+        completions: Completions, completion_ids: Sequence[Sequence[int]], **columns: Any
+    ) -> list[float]:
+        given = {"completions": list(completions), "completion_ids": completion_ids, **columns}
+        for row, ids in enumerate(completion_ids):
+            if len(ids) and ids[-1] in shown:
+                text = tokenizer.decode(ids[:-1], skip_special_tokens=True)
+                one = completions[row]
+                given["completions"][row] = (
+                    text if isinstance(one, str) else [{**one[-1], "content": text}]
+                )
         # Copies: a function that changes its arguments must not change what the trainer reads later.
-        with own_code(reference):
-            found = function(**deepcopy(columns))
-            return [math.nan if one is None else float(one) for one in found]
+        with own_code(reference) if own else nullcontext():
+            values = function(**(deepcopy(given) if own else given))
+            found = [math.nan if value is None else float(value) for value in values]
+        if len(found) != len(completions) or not all(map(math.isfinite, found)):
+            about = (
+                f"expected {len(completions)} finite numbers, found {len(found)}: {str(found)[:60]}"
+            )
+            raise ValueError(f"training.reward: {about}; fix the function")
+        return found
 
-    return reward
-
-
-def reward_fault(training: TrainingSettings) -> str | None:
-    """Return why the reward of a training cannot be used on this machine, None if it can; runs no code.
-
-    The checksum covers only the file of the function: no imported modules and no package versions.
-    """
-    if training.reward in BUILT_IN:
-        return None
-    try:
-        found = sha256_of(found_path(training.reward))
-    except StudyError as error:
-        return f"training.reward: {error.errors[0]}"
-    if found != training.reward_sha256:
-        about = f"expected {training.reward_sha256}, found {found}"
-        return f"training.reward_sha256: {about}; if the file is intended, write its SHA-256 into the study"
-    return None
+    if not training.overlong_buffer_tokens:
+        return [reward]
+    limit, buffer = training.max_response_tokens, training.overlong_buffer_tokens
+    return [reward, get_soft_overlong_punishment(limit, buffer)]

@@ -1,20 +1,21 @@
 """One training run: trains a base model on prompts and publishes weights, metrics and token records."""
 
 import shutil
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PrinterCallback
+from tqdm import tqdm
+from transformers import PrinterCallback, TrainerCallback
 
-from stapo.bars import only_ours
+from stapo.bars import bar, only_ours
 from stapo.files import (
     append_jsonl,
     fingerprint,
@@ -39,14 +40,13 @@ from stapo.provenance import (
 from stapo.records.step import PHASES, StepRecord, as_line, from_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.callbacks import KeepWeights, Progress, StopBetweenSteps
+from stapo.text import visible
+from stapo.training.checkpoints import attempts, step_checkpoints, train_from_newest
 from stapo.training.config import trainer_config
+from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_rows, prompt_order
-from stapo.training.ranks import say
-from stapo.training.resume import attempts, train_from_newest
+from stapo.training.ranks import TIMEOUT, residual_dtype, say
 from stapo.training.rewards import reward_functions
-from stapo.training.sharding import TIMEOUT, residual_dtype
-from stapo.training.step_checkpoints import step_checkpoints
 from stapo.training.token_recorder import write_tokens
 from stapo.training.trainer import StapoTrainer
 
@@ -104,17 +104,17 @@ def train(job: TrainingJob) -> None:
             stack.enter_context(work_directory(job.work, job.config))
             require_whole(job.base)
         state.wait_for_everyone()
-        stop = StopBetweenSteps()
+        watch = Watch(job)
         model, tokenizer, ends = policy(job.base, job.end_tokens)
         rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
         limit = job.training.max_prompt_tokens
         say(f"{len(rows)} prompts; {too_long} left out, longer than {limit} tokens")
-        order = _order(len(rows), job.training, job.seed)
-        trainer = _trainer(job, model, tokenizer, ends, Dataset.from_list(rows).select(order))
-        trainer.add_callback(stop)
+        order = prompt_order(len(rows), job.training, job.seed)
+        prompts = Dataset.from_list(rows).select(order)
+        trainer = watch.trainer = _trainer(job, watch, model, tokenizer, ends, prompts)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
-        if stop.asked and done < steps:
+        if watch.asked and done < steps:
             raise KeyboardInterrupt
         if done < steps:
             raise RuntimeError(
@@ -153,17 +153,21 @@ def policy(path: Path, end_tokens: Sequence[str]) -> tuple[Any, Any, tuple[int, 
 
 
 def _trainer(
-    job: TrainingJob, model: Any, tokenizer: Any, ends: Sequence[int], rows: Dataset
+    job: TrainingJob,
+    watch: "Watch",
+    model: Any,
+    tokenizer: Any,
+    ends: Sequence[int],
+    rows: Dataset,
 ) -> StapoTrainer:
     """Return the trainer of a job, for the rows of its prompts in their order."""
     training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG
     # With checksums, since the same configuration may give a base model or prompts with other bits.
     made_of = fingerprint([job.config, sums_of(job.base), file_sha256(job.prompts)])
-    progress = Progress(job.method.title)
 
     def on_metrics(record: StepRecord) -> None:
         append_jsonl(metrics, as_line(record))
-        progress.show(record)
+        watch.show(record)
 
     trainer = StapoTrainer(
         model=model,
@@ -171,22 +175,70 @@ def _trainer(
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=rows,
         processing_class=tokenizer,
-        callbacks=[progress],
+        callbacks=[watch],
         method=job.method,
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.logs = (metrics, tokens)
-    trainer.add_callback(KeepWeights(partial(_write_weights, trainer), job.kept))
     return trainer
 
 
-def _order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
-    """Return the indices of the prompts of all rollouts, in the order of the training."""
-    # Rounded up, since the steps may need only a part of the last rollout.
-    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
-    return prompt_order(prompts, rollouts * training.prompts_per_batch, seed)
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """Shows the progress of a training, keeps weights, and ends it after a signal to any rank.
+
+    SIGTERM and SIGINT, of which a second one ends it at once, and the notice of a time limit let it finish
+    the current step and save a checkpoint.
+    """
+
+    trainer: StapoTrainer
+    asked = False
+    """Whether all ranks stop after this step."""
+    _signalled = False
+    _bar: "tqdm[Any] | None" = None
+
+    def __init__(self, job: TrainingJob) -> None:
+        self.kept, self.title = job.kept, visible(job.method.title)
+        for name in (signal.SIGTERM, signal.SIGINT, NOTICE):
+            signal.signal(name, self._signal)
+
+    def _signal(self, number: int, _: Any) -> None:
+        if self._signalled and number != NOTICE:  # A scheduler may send its notice more than once.
+            raise KeyboardInterrupt
+        self._signalled = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the bar at the step that training resumes from; one bar for all ranks."""
+        if state.is_world_process_zero:
+            self._bar = bar(self.title, state.max_steps, "step", state.global_step)
+
+    def show(self, record: StepRecord) -> None:
+        """Advance the bar by one step, with numbers of the step."""
+        if self._bar is not None:
+            kept = f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}"
+            self._bar.set_postfix_str(f"reward {record.reward:+.2f}, {kept}", refresh=False)
+            self._bar.update()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Keep the weights of this step, before its checkpoint; stop all ranks if one was signalled."""
+        if state.global_step in self.kept:
+            _write_weights(self.trainer, self.kept[state.global_step])
+        # Ranks may get a signal at different steps, or not at all.
+        flag = torch.tensor(float(self._signalled), device=PartialState().device)
+        if PartialState().num_processes > 1:
+            torch.distributed.all_reduce(flag)
+        self.asked = bool(flag > 0)
+        if self.asked:
+            control.should_training_stop = control.should_save = True
+            say(f"told to stop: saving step {state.global_step}")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the bar, which stays visible, and let all ranks save before the launcher kills the others."""
+        if self._bar is not None:
+            self._bar.close()
+        if self.asked:
+            PartialState().wait_for_everyone()
 
 
 def _write_weights(trainer: StapoTrainer, path: Path) -> None:
@@ -207,10 +259,7 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
 def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) -> list[Path]:
     """Write metrics, tokens and weights to their output paths on the main process; return the paths.
 
-    Args:
-        trainer: trainer of the run.
-        job: the training.
-        prompts: line in the file of prompts of each prompt of the training, in its order.
+    `prompts` are the lines, in the file of prompts, of the prompts of the training in its order.
     """
     training, out = job.training, job.out
     if trainer.accelerator.is_main_process:

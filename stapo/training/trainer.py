@@ -5,7 +5,8 @@ entropies are computed in one pass without gradient after the rollout. Rollouts,
 sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -16,20 +17,18 @@ from accelerate.utils import set_seed
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
+from stapo.files import fingerprint
 from stapo.methods import METHODS, Method
 from stapo.models.decoding import decode, has_full_attention
 from stapo.models.worlds import marks_of
 from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
-from stapo.training.attention import PACKED
+from stapo.training.checkpoints import ResumableTrainer
 from stapo.training.config import StapoConfig, check
-from stapo.training.forward import Sequences, packed_forward, padded_forward
+from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
-from stapo.training.ranks import Ranks, whole_rollout
-from stapo.training.resume import ResumableTrainer
-from stapo.training.rollouts import response_seed, seeded
-from stapo.training.sharding import reference_model, reshard, sum_in_float32
+from stapo.training.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.training.token_recorder import TokenRecorder
 from stapo.training.update import Forward, update, without_gradient
 
@@ -373,3 +372,32 @@ def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
         ref_logps=inputs.get("ref_per_token_logps"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),
     )
+
+
+def response_seed(seed: int, step: int, row: int) -> int:
+    """Return the 63-bit seed of a response.
+
+    Args:
+        seed: seed of the training.
+        step: optimiser steps before the rollout.
+        row: index of the response in the rollout of all ranks.
+    """
+    return int(fingerprint([seed, step, row]), 16) >> 1
+
+
+def seeded(
+    generate: Callable[..., Any], seeds: Callable[[int], Sequence[int]]
+) -> Callable[..., Any]:
+    """Return vLLM's `LLM.generate` with a seed for every prompt; `seeds` returns so many of them.
+
+    Otherwise vLLM samples from the random state of the process. TRL passes the rank as the seed of the
+    engine, so responses would not depend on the seed of the training, and after resuming they would differ.
+    """
+
+    def generate_with_seeds(prompts: Sequence[Any], sampling_params: Any, **named: Any) -> Any:
+        own = [copy(sampling_params) for _ in prompts]
+        for parameters, seed in zip(own, seeds(len(prompts)), strict=True):
+            parameters.seed = seed
+        return generate(prompts, sampling_params=own, **named)
+
+    return generate_with_seeds

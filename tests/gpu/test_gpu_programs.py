@@ -13,10 +13,7 @@ from stapo.repository import ROOT
 TABLES = {
     "attention": {"Forward and backward pass": 4},
     "numerics": {"Chunked head, 64 tokens, 128 words": 3},
-    "loop": {
-        "A training of 6 steps, killed after 3": 1,
-        "One mini-batch of 16 responses of up to 32 tokens": 2,
-    },
+    "loop": {"A training of 6 steps, killed after 3": 1},
     "vllm": {"vLLM": 1},
 }
 

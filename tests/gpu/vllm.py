@@ -21,8 +21,8 @@ from training_jobs import job_in
 from transformers import Qwen3ForCausalLM
 
 from gpu.attention import QWEN, TINY, config_of
+from gpu.loop import TRAINING, build_world
 from gpu.page import Page, begin
-from gpu.tiny_training import TRAINING, build_world
 from stapo.models.shapes import Shape
 from stapo.provenance import write_sums
 from stapo.study.schema import EngineSettings, TrainingSettings

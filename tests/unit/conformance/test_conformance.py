@@ -1,15 +1,21 @@
 """The kit recognises what a trainer does: plain ones, right and deliberately wrong; torch alone is needed."""
 
 from functools import partial
-from typing import Any
 
 import oracle
 import pytest
 import torch
 
-from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, run_checks
-from stapo.conformance.recognition import DIVISOR, POLICY, SCOPE
-from stapo.conformance.report import find_trainer, report
+from stapo.conformance import (
+    Layout,
+    MiniBatch,
+    Update,
+    conventions,
+    fixtures,
+    report,
+    run_checks,
+)
+from stapo.conformance.kit import DIVISOR, POLICY, SCOPE, find_trainer
 from stapo.methods import CONFORMANCE_METHODS, Method
 from stapo.objective import clipped_surrogate
 
@@ -130,36 +136,20 @@ def test_padding_that_is_multiplied_by_zero_is_found():
 def test_the_fixtures_follow_from_independent_loops(method):
     for fixture in fixtures(method):
         batch, name = fixture.batch, fixture.method.selection
-        mask = batch.mask.tolist()
-        args: dict[str, Any] = dict(fixture.method.selection_args)
-        keep = mask
-        if name == "silence_spurious":
-            keep = oracle.silence_spurious(
-                batch.old_logps.tolist(), batch.old_entropies.tolist(), batch.advantages.tolist(),
-                mask, args["tau_p"], args["quantile"], args["scope"],
-            )  # fmt: skip
-        elif name == "keep_high_entropy":
-            keep = oracle.keep_high_entropy(batch.old_entropies.tolist(), mask, args["fraction"])
-        assert fixture.keep.tolist() == keep, fixture.name
-        clip = fixture.method.clip_low, fixture.method.clip_high
-        tables = batch.logps.tolist(), batch.old_logps.tolist(), batch.advantages.tolist()
-        values = torch.tensor(oracle.clipped_surrogate(*tables, *clip), dtype=torch.double)
-        slopes = torch.tensor(oracle.surrogate_weights(*tables, *clip), dtype=torch.double)
-        if method == "grpo":
-            beta, ref = fixture.method.kl_coefficient, batch.ref_logps
-            values = values - beta * torch.tensor(
-                oracle.kl_k3(tables[0], ref.tolist()), dtype=torch.double
-            )
-            slopes = slopes - beta * (1 - torch.exp(ref - batch.logps))
-            mean, shares = oracle.sequence_mean, oracle.sequence_mean_weights(mask)
-        else:
-            mean, shares = oracle.token_mean, oracle.token_mean_weights(keep)
-        # Both in double precision: they differ by the order of the sums.
-        expected = -mean(values.tolist(), keep)
-        assert fixture.update.loss == pytest.approx(expected, abs=1e-14)
-        gradient = -(slopes * torch.tensor(shares, dtype=torch.double)).masked_fill(
-            ~fixture.keep, 0.0
+        logps, old, advantages, ref = (
+            getattr(batch, key).tolist()
+            for key in ("logps", "old_logps", "advantages", "ref_logps")
         )
+        read = old, batch.old_entropies.tolist(), advantages, batch.mask.tolist()
+        keep = oracle.select(name, *read, **fixture.method.selection_args)
+        assert fixture.keep.tolist() == keep, fixture.name
+        with_kl = {"ref": ref, "beta": fixture.method.kl_coefficient} if method == "grpo" else {}
+        mean = "sequence_mean" if method == "grpo" else "token_mean"
+        high = fixture.method.clip_high
+        found = oracle.loss_and_gradient(logps, old, advantages, keep, high, mean, **with_kl)
+        # Both in double precision: they differ by the order of the sums.
+        assert fixture.update.loss == pytest.approx(found[0], abs=1e-14)
+        gradient = torch.tensor(found[1], dtype=torch.double)
         torch.testing.assert_close(fixture.update.gradient, gradient, rtol=1e-12, atol=1e-15)
 
 

@@ -45,10 +45,10 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
     """Run the recipe's selection on a rollout of TRL, in one process."""
-    trainer = copy.copy(trainers._shell("dapo"))
+    trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
-    trainer.accelerator = trainers.RankAccelerator(trainers.Exchange(1), 0)
+    trainer.accelerator = trainers.RankAccelerator.alone()
     trainer.accelerator.pad_across_processes = lambda value, dim: value
     tables = batch.old_logps, batch.old_entropies, None
     trainer._get_per_token_logps_and_entropies = lambda *_, **__: tables
@@ -62,7 +62,7 @@ def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     rollout = s2t_rollout(batch, method)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainers, "_inputs", lambda _: rollout)
-        return trainers._trl("dapo", batch, layout, method)
+        return trainers._trl(batch, layout, method)
 
 
 # veRL

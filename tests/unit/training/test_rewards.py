@@ -12,8 +12,6 @@ from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
-    own_reward,
-    reward_fault,
     reward_functions,
 )
 
@@ -27,18 +25,13 @@ TRAINING = TrainingSettings(
     ("response", "content", "evaluated"),
     [
         (r"\boxed{5} and \boxed{7", None, "5"),
-        (r"\boxed{5} and \boxed{7}", "7", "7"),
         (r"\boxed{7} and \boxed{5", None, "7"),
         (r"\boxed{\boxed{5}}", "5", "5"),
         (r"\boxed{\boxed{5}", "5", "5"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
         (r"\boxed{\frac{1}{2}", None, None),
-        (r"\boxed{5}}", "5", "5"),
         (r"\boxed 5", None, None),
-        (r"\fbox{5}", None, None),
-        (r"\boxed{5.0}", "5.0", "5.0"),
         (r"\boxed{ 5}", " 5", " 5"),
-        ("", None, None),
     ],
 )
 def test_right_only_with_the_exact_string_in_the_last_box(response, content, evaluated):
@@ -56,7 +49,6 @@ def test_right_only_with_the_exact_string_in_the_last_box(response, content, eva
 
 
 OWN = """
-raise_if_imported = None
 def length(completions, completion_ids, answer, **columns):
     return [len(ids) + len(one) for ids, one in zip(completion_ids, answer)]
 def lazy(completions, **columns):
@@ -69,7 +61,6 @@ def changing(completions, completion_ids, answer, **columns):
     answer.clear()
     completion_ids[0].clear()
     return rewards
-no_function = 3
 """
 
 
@@ -80,8 +71,8 @@ def own(tmp_path):
     sha256 = hashlib.sha256(OWN.encode()).hexdigest()
 
     def settings(name: str, sha256: str = sha256) -> TrainingSettings:
-        reward = f"{tmp_path}/{name if ':' in name else f'rewards.py:{name}'}"
-        return TRAINING.model_copy(update={"reward": reward, "reward_sha256": sha256})
+        given = {"reward": f"{tmp_path}/rewards.py:{name}", "reward_sha256": sha256}
+        return TRAINING.model_copy(update=given)
 
     return settings
 
@@ -97,25 +88,13 @@ def test_one_of_ones_own_has_trls_signature_and_gets_copies(own):
         assert columns == before
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("none.py:f", r"none\.py: No such file or directory"),
-        ("missing", "AttributeError: .*missing.*; fix the module"),
-        ("no_function", "is not a function, its type is int"),
-    ],
-)
-def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
-    with pytest.raises(StudyError, match=error):
-        own_reward(own(name))
-
-
 def test_another_file_or_a_wrong_result_is_refused(own):
-    other = own("length", sha256="0" * 64)
-    with pytest.raises(StudyError, match=r"rewards\.py: changed since the study was read"):
-        own_reward(other)
-    found = own("length").reward_sha256
-    assert f"expected {'0' * 64}, found {found}; " in (reward_fault(other) or "")
+    for settings, error in (
+        (own("missing"), "AttributeError: .*missing.*; fix the module"),
+        (own("length", sha256="0" * 64), r"rewards\.py: changed since the study was read"),
+    ):
+        with pytest.raises(StudyError, match=error):
+            reward_functions(settings, build_tokenizer(), [1])
     for name in ("lazy", "short"):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
@@ -127,5 +106,3 @@ def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
     _, penalty = reward_functions(settings, build_tokenizer(), [1])
     lengths = [[0] * length for length in (1, 4, 5, 6, 8)]
     assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]
-    off = TRAINING.model_copy(update={"overlong_buffer_tokens": 0})
-    assert len(reward_functions(off, build_tokenizer(), [1])) == 1

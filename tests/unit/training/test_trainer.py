@@ -1,20 +1,25 @@
 """The trainer: the same bits for the same seed, clear errors, precision as on GPUs."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from training_jobs import TRAINING, assert_same, metrics, run, with_settings
+from training_jobs import TRAINING, assert_same, job_in, run
 
 from stapo.files import read_jsonl
 from stapo.locks import ForeignDirectoryError
 from stapo.models.loading import load_tokenizer
 from stapo.records.tokens import read_token_file, rows_per_step
 from stapo.training import trainer as module
+from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_prompt, read_prompts
+from stapo.training.run import Watch
 
 pytestmark = pytest.mark.rounding
 
@@ -43,12 +48,35 @@ def test_token_records_are_decoded_sorted_and_name_the_lines_of_their_prompts(wo
         assert row["token"] == tokenizer.decode([row["token_id"]])
     keys = [(row["step"], row["prompt"], row["response"], row["position"]) for row in rows]
     assert keys == sorted(keys)
-    assert [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))] == [
-        32,
-        81,
-        0,
-        1024,
-    ]
+    sizes = [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))]
+    assert sizes == [32, 81, 0, 1024]
+
+
+@pytest.fixture
+def watch(world, tmp_path):
+    names = (signal.SIGTERM, signal.SIGINT, NOTICE)
+    before = {name: signal.getsignal(name) for name in names}
+    yield Watch(job_in(world, tmp_path, TRAINING, "stapo"))
+    for name, handler in before.items():
+        signal.signal(name, handler)
+
+
+def after_step(watch: Watch) -> tuple[bool, bool]:
+    """Return whether the training saves and stops after a step."""
+    control = SimpleNamespace(should_training_stop=False, should_save=False)
+    watch.on_step_end(None, SimpleNamespace(global_step=3), control)
+    return control.should_save, control.should_training_stop
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, NOTICE])
+def test_a_signal_lets_the_step_end_and_a_second_one_but_no_notice_ends_it_at_once(watch, name):
+    assert after_step(watch) == (False, False)
+    os.kill(os.getpid(), name)
+    os.kill(os.getpid(), NOTICE)
+    assert after_step(watch) == (True, True)
+    assert watch.asked
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def poisoned(number: float, where: str, seen: dict[str, Any]) -> Any:
@@ -80,31 +108,3 @@ def test_what_is_not_finite_stops_the_run_before_the_weights_change(
     after = before["model"].parameters()
     assert all(torch.equal(a, b) for a, b in zip(after, before["weights"], strict=True))
     assert len(read_jsonl(tmp_path / "work" / "metrics.jsonl")) == 2
-
-
-def test_bf16_and_gradient_checkpointing_keep_log_probs_in_single_precision(
-    world, reference, tmp_path, monkeypatch
-):
-    """What GPUs use: the model computes in bfloat16, log-probs and entropies stay float32."""
-    forward = module.StapoTrainer._forward
-    seen: list[tuple[torch.dtype, torch.dtype | None]] = []
-
-    def spy(self: Any, *args: Any) -> Any:
-        logps, entropies = forward(self, *args)
-        # TRL turns it off where no gradient is taken.
-        assert self.model.is_gradient_checkpointing == torch.is_grad_enabled()
-        assert self.accelerator.mixed_precision == "bf16"
-        seen.append((logps.dtype, None if entropies is None else entropies.dtype))
-        return logps, entropies
-
-    monkeypatch.setattr(module.StapoTrainer, "_forward", spy)
-    with with_settings(bf16=True, gradient_checkpointing=True):
-        records = run(world, tmp_path, steps=2)
-    assert set(seen) == {(torch.float32, torch.float32)}
-    table = read_token_file(tmp_path / "tokens.parquet").to_pandas()
-    # The logits of the sampled tokens are those of the pass, to the rounding of their type.
-    assert (table["collision"].isna() == table["ratio"].isna()).all()
-    expected = metrics(reference)
-    # Eight bits of mantissa through two layers; the rollouts are those of another model, barely.
-    assert records[0]["entropy"] == pytest.approx(expected[0]["entropy"], rel=0.05)
-    assert records[0]["entropy"] != expected[0]["entropy"]
