@@ -31,8 +31,8 @@ UNUSED = (
         "pad_to_multiple_of",
     )),
 )  # fmt: skip
-"""Settings of losses, schedules and checkpoints that do not exist here. `MAY_BE_OFF`: those that TRL switches on,
-and that may be switched off."""
+"""Settings of losses, schedules and checkpoints that do not exist here; those of `MAY_BE_OFF` are on
+by default, and may be switched off."""
 
 
 @dataclass(repr=False)
