@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.comparison import headline
-from stapo.analysis.rows import AVERAGE, Headline, MainTable
+from stapo.analysis.comparison import AVERAGE, Headline, MainTable, headline
 from stapo.evaluation.statistics import Interval
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper, stated_averages

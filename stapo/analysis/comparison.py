@@ -1,17 +1,19 @@
 """Computation of the paper-style table of one decoding: values, intervals, differences, headlines."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from stapo.analysis import notes
-from stapo.analysis.cells import Scores
-from stapo.analysis.rows import AVERAGE, Comparison, Headline, MainTable, TableRow
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.cells import Cell, Scores
 from stapo.evaluation.statistics import (
     Array,
+    Difference,
     Interval,
     average_at_n,
     bootstrap_means,
@@ -24,11 +26,94 @@ from stapo.evaluation.statistics import (
 )
 from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.stages import jobs_of
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
+AVERAGE = "Avg"
+SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
 Row = tuple[str, str]
 """Size and method of a row."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The relative gain of a method's average over the strongest baseline's, in percent."""
+
+    target: str
+    gains: dict[str, float]
+    """Size -> relative gain."""
+    baselines: dict[str, str]
+    """Size -> strongest baseline."""
+    mean: float
+    """Mean gain over the sizes."""
+    interval: Interval | None = None
+    """Interval of the mean; None if only averages are known."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row of every table of a decoding: a method at a size."""
+
+    size: str
+    method: str
+    title: str
+    source: str
+    """Source of the method and the study's changes of it; empty for the base model."""
+    cells: dict[str, Interval]
+    """Benchmark, then Avg -> accuracy in percent."""
+    best: frozenset[str]
+    """Columns in which no other row of the size is better."""
+    responses: dict[str, Cell]
+
+    @property
+    def seeds(self) -> int:
+        """Number of training seeds, over which values are averaged."""
+        return len(next(iter(self.responses.values())).correct)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of Avg between a target and a baseline at one size, in shares of 1."""
+
+    size: str
+    """Empty if the two rows are checkpoints, of whatever size."""
+    target: str
+    baseline: str
+    difference: Difference
+    adjusted_p: float
+
+
+@dataclass(frozen=True)
+class MainTable:
+    """Content of all tables of one decoding."""
+
+    study: str
+    decoding: str
+    title: str
+    samples: dict[str, int]
+    """Benchmark -> responses per problem."""
+    problems: dict[str, int]
+    rows: list[TableRow]
+    headlines: dict[str, Headline | None]
+    comparisons: list[Comparison]
+    notes: list[str]
+    verifier: bool
+    """Whether a verifier judged the answers that the rules reject."""
+    made_by: str
+    """Fingerprint of everything that determines this table."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Method -> title."""
+        return {row.method: row.title for row in self.rows}
+
+    @property
+    def values(self) -> dict[str, dict[str, float]]:
+        """Size -> method -> Avg in percent."""
+        found: dict[str, dict[str, float]] = {}
+        for row in self.rows:
+            found.setdefault(row.size, {})[row.method] = row.cells[AVERAGE].value
+        return found
 
 
 class Resampled(NamedTuple):
@@ -84,6 +169,12 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         for baseline in baselines
         if target != baseline
     }
+    if not study.run.methods:
+        # Checkpoints from anywhere, each minus every earlier one: a base model comes first.
+        pairs = {
+            ("", later, earlier): ((later, "base"), (earlier, "base"))
+            for earlier, later in combinations(study.run.sizes, 2)
+        }
     comparisons = _comparisons(pairs, study, scores, found, rng)
     table = MainTable(
         study=study.name,
@@ -95,7 +186,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         headlines={},
         comparisons=comparisons,
         notes=[
-            *notes.notes(study),
+            *notes.notes(study, bool(pairs)),
             *notes.failure_notes(scores.cells),
             *notes.overlap_notes(scores.overlap),
         ],
@@ -106,34 +197,6 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         one = headline(table.values, target, baselines)
         table.headlines[target] = one and _with_interval(study, one, baselines, scores, found)
     return table
-
-
-def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
-    """Return the table of the sizes of a study, checkpoints from anywhere: each minus every earlier one."""
-    table = main_table(study, decoding, scores)
-    cells = [row.cells for row in table.rows]
-    found = resampled(study, scores, {AVERAGE: study.run.benchmarks})
-    # Later rows minus earlier ones: a base model comes first.
-    pairs = {
-        ("", later, earlier): ((later, "base"), (earlier, "base"))
-        for earlier, later in combinations(study.run.sizes, 2)
-    }
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    failed = {("", size, name): cell for (size, _, name), cell in scores.cells.items()}
-    return replace(
-        table,
-        rows=[
-            replace(row, size="", method=row.size, title=row.size, best=_best(row.cells, cells))
-            for row in table.rows
-        ],
-        comparisons=_comparisons(pairs, study, scores, found, rng),
-        notes=[
-            *notes.accuracy_notes(study),
-            *[notes.compared_note(1)] * bool(pairs),
-            *notes.failure_notes(failed),
-        ],
-        checkpoints=True,
-    )
 
 
 def resampled(
@@ -240,3 +303,54 @@ def _comparisons(
         found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
     adjusted = holm([one.difference.p_value for one in found])
     return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+class Accuracies(NamedTuple):
+    """Accuracy of every row of a table over some benchmarks, in percent."""
+
+    values: dict[tuple[str, str], Interval]
+    """(size, method or `base`) -> mean over benchmarks and seeds; its interval is over problems and seeds."""
+    draws: dict[tuple[str, str], Array]
+    """The same -> its resamples, paired by problem between rows and between decodings."""
+
+    def difference(self, size: str, ours: str, theirs: str) -> Interval:
+        """Return the difference of two methods in points, paired by problem."""
+        value = self.values[size, ours].value - self.values[size, theirs].value
+        return interval(value, self.draws[size, ours] - self.draws[size, theirs])
+
+
+def shown_benchmarks(study: Study) -> list[str]:
+    """Return AIME24, whose accuracy the paper shows in figures, or all benchmarks of a study without it."""
+    return [SHOWN] if SHOWN in study.run.benchmarks else [*study.run.benchmarks]
+
+
+@lru_cache(maxsize=16)
+def accuracies(artefacts: Artefacts, decoding: str, benchmarks: tuple[str, ...]) -> Accuracies:
+    """Return the accuracy of every row under a decoding, of the weights that the main table shows."""
+    found = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
+    return Accuracies(
+        {row: cells[AVERAGE] for row, cells in found.cells.items()},
+        {row: drawn[AVERAGE] for row, drawn in found.draws.items()},
+    )
+
+
+def of_trainings(
+    artefacts: Artefacts, decoding: str, benchmarks: Sequence[str]
+) -> dict[TrainingRun, Interval]:
+    """Return the accuracy of each training in percent; intervals are over problems."""
+    study, cells = artefacts.study, artefacts.scores(decoding).cells
+    rng, counts = np.random.default_rng(BOOTSTRAP_SEED), {}
+    for name in benchmarks:
+        problems = cells[study.run.sizes[0], "base", name].correct.shape[1]
+        counts[name] = problem_counts(problems, rng)
+    found = {}
+    for run in study.runs():
+        place = study.run.seeds.index(run.seed)
+        parts = {b: cells[run.size, run.method, b].correct[place : place + 1] for b in benchmarks}
+        value = np.mean([average_at_n(part) for part in parts.values()])
+        alone = np.zeros((len(counts[benchmarks[0]]), 1), dtype=np.int64)
+        draws = np.mean(
+            [bootstrap_means(part, counts[b], alone) for b, part in parts.items()], axis=0
+        )
+        found[run] = interval(100 * float(value), 100 * draws)
+    return found

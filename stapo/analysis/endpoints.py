@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import of_trainings
+from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, shares_of, values_of
 from stapo.analysis.stability import entropies, late_curve
 from stapo.evaluation.statistics import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
+from stapo.analysis.comparison import Accuracies, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks

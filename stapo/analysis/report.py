@@ -1,23 +1,26 @@
-"""The report: one self-contained HTML page with all results."""
+"""The report: one self-contained HTML page with all results, and its security policy."""
 
+import base64
+import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from stapo import paths
-from stapo.analysis import page
+from stapo.analysis import main_tables
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
-from stapo.analysis.costs import COSTS, costs, total
 from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.formats import template
-from stapo.analysis.rows import Comparison, MainTable
-from stapo.analysis.table import Column
+from stapo.analysis.table import METHOD, SIZE, TEMPLATES, Column, template
 from stapo.analysis.tables import evidence_table
-from stapo.evaluation.statistics import Difference
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
-from stapo.files import replace_file
+from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
 from stapo.stages.weights import of_checkpoint
 from stapo.study import Study
@@ -38,28 +41,10 @@ OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "
 """Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
-
-
-def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
-    """Return the columns of the differences between methods."""
-    titles = table.titles
-
-    def names(one: Comparison) -> str:
-        return f"{titles[one.target]} minus {titles[one.baseline]}"
-
-    return [
-        Column("Size", lambda one: one.size, text=True),
-        Column("Difference", names, text=True),
-        Column("Avg", lambda one: _points(one.difference), css="count"),
-        Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
-        Column("Questions", lambda one: one.difference.questions, "+.1f"),
-        Column("Detectable [points]", lambda one: 100 * one.difference.detectable, ".2f"),
-    ]
-
-
-def _points(found: Difference) -> str:
-    value, low, high = (100 * number for number in (found.value, found.low, found.high))
-    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+UNMEASURED = "unmeasured"
+HOUR, KWH = 1 / 3600, 1 / 3_600_000
+MADE = ("commit", "dirty", "processor", "gpus")
+"""What is shown of the environment of a training; its `provenance.json` has all."""
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
@@ -74,7 +59,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 def render_report(study: Study, root: Path = Path()) -> str:
     """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
-    scripts = [page.vega(), page.script("report.js")]
+    scripts = [vega(), script("report.js")]
     grids = {
         name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
@@ -88,8 +73,8 @@ def render_report(study: Study, root: Path = Path()) -> str:
     return template("report.html.j2").render(
         study=study,
         sections={anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)},
-        style=page.script("report.css"),
-        policy=page.policy(scripts),
+        style=script("report.css"),
+        policy=policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
         figures=[_figure(artefacts, name) for name in figure_names(study)],
@@ -97,6 +82,8 @@ def render_report(study: Study, root: Path = Path()) -> str:
         evidence=evidence,
         many_rows=MANY_ROWS,
         of_verdicts=OF_VERDICTS,
+        columns=main_tables,
+        cost_columns=COSTS,
         **numbers,
     )
 
@@ -117,9 +104,7 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "against_paper": [compare(study, table) for table in tables],
         "costs": found,
         "total": total(found),
-        "cost_columns": COSTS,
         "methods": [study.method(name) for name in study.run.methods],
-        "comparison_columns": _comparison_columns,
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
         "fingerprints": {
@@ -136,7 +121,100 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "name": name,
         "title": FIGURES[name].title,
         "caption": found.get("description", ""),
-        "data": page.json_block(found),
+        "data": json_block(found),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one training cost."""
+
+    size: str
+    title: str
+    seed: int
+    record: Mapping[str, Any]
+    """What the training recorded of itself; empty if it did not."""
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """Code and machine of the training."""
+        found: Mapping[str, Any] = self.record.get("environment", {})
+        return {name: found.get(name) for name in MADE}
+
+
+def costs(artefacts: Artefacts) -> list[Cost]:
+    """Return what each training cost."""
+    study, found = artefacts.study, []
+    for run in study.runs():
+        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+        record = read_json(path) if path.exists() else {}
+        found.append(Cost(run.size, study.method(run.method).title, run.seed, record))
+    return found
+
+
+def _measured(heading: str, field: str, form: str, unit: float = 1) -> Column[Cost]:
+    return Column(heading, lambda cost: _number(form, cost.record.get(field), unit))
+
+
+def _number(form: str, value: float | None, unit: float = 1) -> str:
+    return UNMEASURED if value is None else format(unit * value, form)
+
+
+COSTS: list[Column[Cost]] = [
+    SIZE,
+    METHOD,
+    Column("Seed", lambda cost: cost.seed),
+    _measured("Wall time [s]", "seconds", ",.0f"),
+    _measured("GPU-hours", "gpu_seconds", ",.2f", HOUR),
+    _measured("Energy [kWh]", "joules", ",.2f", KWH),
+]
+
+
+def total(found: Sequence[Cost]) -> str:
+    """Return what all trainings cost together, as a sentence; unmeasured if a part is."""
+
+    def together(name: str, unit: float) -> str:
+        known = [one for cost in found if (one := cost.record.get(name)) is not None]
+        return _number(",.2f", sum(known) if len(known) == len(found) else None, unit)
+
+    return (
+        f"All trainings together: {together('seconds', HOUR)} hours of wall time, "
+        f"{together('gpu_seconds', HOUR)} GPU-hours, {together('joules', KWH)} kWh of the GPUs."
+    )
+
+
+def script(name: str) -> Markup:
+    """Return a script of the templates, to stand between script tags."""
+    return Markup((TEMPLATES / name).read_text())
+
+
+@cache
+def vega() -> Markup:
+    """Return Vega, Vega-Lite and vegaEmbed, to stand between script tags."""
+    import vl_convert
+
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """Return the Content-Security-Policy of a page: only these scripts run, and nothing is fetched.
+
+    vegaEmbed sets styles of elements.
+    """
+    hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def json_block(value: Any) -> Markup:
+    """Return a value as JSON to stand between script tags: without `<`, which could end the script."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))

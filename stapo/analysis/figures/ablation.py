@@ -5,7 +5,7 @@ from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import accuracies, shown_benchmarks
+from stapo.analysis.comparison import accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label
 from stapo.analysis.stability import ONE_SEED, entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval

@@ -4,7 +4,7 @@ from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import of_trainings, shown_benchmarks
+from stapo.analysis.comparison import of_trainings, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, smoothing
 from stapo.analysis.stability import entropies, warm_up_steps
 from stapo.evaluation.statistics import Interval

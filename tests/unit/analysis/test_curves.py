@@ -11,9 +11,8 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import accuracies, of_trainings
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import main_table
+from stapo.analysis.comparison import accuracies, main_table, of_trainings
 from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.analysis.draw import chart_of
 from stapo.exhibits import FIGURES, figure_names

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from stapo import exhibits, paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.formats import csv_text, render, terminal_table
-from stapo.analysis.table import Column, Estimate, Table
+from stapo.analysis.table import Column, Estimate, Table, csv_text, render, terminal_table
 from stapo.analysis.tables import evidence_table, write_evidence
 from stapo.exhibits import table_names
 

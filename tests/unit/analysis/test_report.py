@@ -8,9 +8,8 @@ import re
 from stapo import paths
 from stapo.analysis.cells import read_scores
 from stapo.analysis.comparison import main_table
-from stapo.analysis.notes import headline_texts
-from stapo.analysis.page import json_block, vega
-from stapo.analysis.report import render_report, write_report
+from stapo.analysis.main_tables import headline_texts
+from stapo.analysis.report import json_block, render_report, vega, write_report
 from stapo.exhibits import figure_names
 
 MEGABYTES = 8
