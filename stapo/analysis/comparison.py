@@ -124,9 +124,9 @@ class Resampled(NamedTuple):
     """
 
     cells: dict[Row, dict[str, Interval]]
-    """Row -> benchmark or average -> accuracy."""
-    draws: dict[Row, dict[str, Array]]
-    """Row -> average -> its resamples."""
+    """Row -> benchmark or `AVERAGE` -> accuracy; intervals are over problems and seeds."""
+    draws: dict[Row, Array]
+    """Row -> resamples of the average."""
 
 
 def headline(
@@ -160,7 +160,7 @@ def headline(
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    found = resampled(study, scores, {AVERAGE: study.run.benchmarks}, rng)
+    found = resampled(study, scores, study.run.benchmarks, rng)
     targets, baselines = study.compared()
     pairs = {
         (size, target, baseline): ((size, target), (size, baseline))
@@ -200,20 +200,9 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
 
 
 def resampled(
-    study: Study,
-    scores: Scores,
-    averages: Mapping[str, list[str]],
-    rng: np.random.Generator | None = None,
+    study: Study, scores: Scores, averaged: Sequence[str], rng: np.random.Generator
 ) -> Resampled:
-    """Return the accuracies of all rows on all benchmarks, and some averages of them.
-
-    Args:
-        study: the study.
-        scores: scores of one decoding.
-        averages: name of an average -> its benchmarks.
-        rng: by default a new generator, which draws the resamples of the main table.
-    """
-    rng = rng or np.random.default_rng(BOOTSTRAP_SEED)
+    """Return the accuracies of all rows under one decoding, on all benchmarks and averaged over some."""
     counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
     found = Resampled({}, {})
     for size in study.run.sizes:
@@ -222,15 +211,12 @@ def resampled(
             seeds = seed_choices(len(next(iter(cells.values()))), rng)
             drawn = {b: 100 * bootstrap_means(cells[b], counts[b], seeds) for b in cells}
             values = {b: 100 * average_at_n(cells[b]) for b in cells}
-            means: dict[str, Array] = {
-                name: np.mean([drawn[b] for b in part], axis=0) for name, part in averages.items()
+            drawn[AVERAGE] = np.mean([drawn[b] for b in averaged], axis=0)
+            values[AVERAGE] = _mean([values[b] for b in averaged])
+            found.cells[size, method] = {
+                name: percent_interval(value, drawn[name]) for name, value in values.items()
             }
-            of_averages = {
-                name: _mean([values[b] for b in part]) for name, part in averages.items()
-            }
-            every = {**drawn, **means}
-            row = {n: percent_interval(v, every[n]) for n, v in {**values, **of_averages}.items()}
-            found.cells[size, method], found.draws[size, method] = row, means
+            found.draws[size, method] = drawn[AVERAGE]
     return found
 
 
@@ -278,8 +264,8 @@ def _with_interval(
     for size in found.gains:
         others = [name for name in baselines if name != found.target]
         cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in others}
-        _, drawn = of_strongest(cells, {name: of.draws[size, name][AVERAGE] for name in others})
-        gains.append(relative_gain(of.draws[size, found.target][AVERAGE], drawn))
+        _, drawn = of_strongest(cells, {name: of.draws[size, name] for name in others})
+        gains.append(relative_gain(of.draws[size, found.target], drawn))
     return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
 
 
@@ -299,24 +285,10 @@ def _comparisons(
         ours, theirs = (
             [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
         )
-        gap = (of.draws[rows[0]][AVERAGE] - of.draws[rows[1]][AVERAGE]) / 100
+        gap = (of.draws[rows[0]] - of.draws[rows[1]]) / 100
         found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
     adjusted = holm([one.difference.p_value for one in found])
     return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
-
-
-class Accuracies(NamedTuple):
-    """Accuracy of every row of a table over some benchmarks, in percent."""
-
-    values: dict[tuple[str, str], Interval]
-    """(size, method or `base`) -> mean over benchmarks and seeds; its interval is over problems and seeds."""
-    draws: dict[tuple[str, str], Array]
-    """The same -> its resamples, paired by problem between rows and between decodings."""
-
-    def difference(self, size: str, ours: str, theirs: str) -> Interval:
-        """Return the difference of two methods in points, paired by problem."""
-        value = self.values[size, ours].value - self.values[size, theirs].value
-        return interval(value, self.draws[size, ours] - self.draws[size, theirs])
 
 
 def shown_benchmarks(study: Study) -> list[str]:
@@ -325,13 +297,10 @@ def shown_benchmarks(study: Study) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def accuracies(artefacts: Artefacts, decoding: str, benchmarks: tuple[str, ...]) -> Accuracies:
-    """Return the accuracy of every row under a decoding, of the weights that the main table shows."""
-    found = resampled(artefacts.study, artefacts.scores(decoding), {AVERAGE: [*benchmarks]})
-    return Accuracies(
-        {row: cells[AVERAGE] for row, cells in found.cells.items()},
-        {row: drawn[AVERAGE] for row, drawn in found.draws.items()},
-    )
+def accuracies(artefacts: Artefacts, decoding: str, averaged: tuple[str, ...]) -> Resampled:
+    """Return the accuracies of the main table's rows with the average over some benchmarks."""
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    return resampled(artefacts.study, artefacts.scores(decoding), averaged, rng)
 
 
 def of_trainings(

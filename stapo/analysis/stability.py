@@ -7,7 +7,7 @@ from math import ceil, nan
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.curves import Values, curves_of, moving_mean, values_of, width_of
+from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.evaluation.statistics import Interval, ratio_of_seeds
 from stapo.study import Study, TrainingRun
 
@@ -77,9 +77,3 @@ def spread_of_seeds(found: Sequence[EntropyNumbers]) -> Interval:
     """Return the spread of the entropy in percent, over the trainings of a method."""
     ratio = ratio_of_seeds([one.spread for one in found])
     return Interval(*(100 * value for value in (ratio.value, ratio.low, ratio.high)))
-
-
-def late_curve(study: Study) -> tuple[str, list[str]] | None:
-    """Return decoding and benchmarks of the accuracy curve with the most points; None without points."""
-    found = curves_of(study)
-    return found[-1] if study.evaluation.curve else next(iter(found), None)

@@ -9,10 +9,19 @@ from synthetic_tokens import population, write_tokens
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.claims import HOLDS, OPEN, REFUTED, RULES, Claim, decide, paper_claims, verdicts
-from stapo.analysis.quantities import POOLED, QUANTITIES, Measured, pooled
+from stapo.analysis.quantities import QUANTITIES, Measured
 from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.analysis.tables import evidence_table
+from stapo.analysis.tables.verdicts import (
+    HOLDS,
+    OPEN,
+    REFUTED,
+    RULES,
+    Claim,
+    decide,
+    paper_claims,
+    verdicts,
+)
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES
@@ -71,7 +80,6 @@ def records(world, run):
             "entropy": float(value),
             "entropy_quantiles": {"0.5": 0.0, "0.8": quantile + low, "0.95": 1.0 + high},
             "silenced_fraction": 5e-5 if step < few else 2e-4,
-            "num_tokens": 10**6,
         }
         for step, value in enumerate(entropy(world, run))
     ]
@@ -116,21 +124,6 @@ def finished(raw, root, world, seeds=3, **change):
             rate = (0.5 if decoding == T1 else 0.53) if rate is None else float(rate)
             write_score(root, study, checkpoint, benchmark, decoding, rate=rate)
     return Artefacts(study, root)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "pools"),
-    [
-        ([POOLED, 2 * POOLED], [[0], [1]]),
-        ([POOLED // 2] * 5, [[0, 1], [2, 3, 4]]),  # What is left belongs to the last pool.
-        ([POOLED - 1] * 4, [[0, 1], [2], [3]]),
-        ([10] * 3, [[0, 1, 2]]),
-    ],
-)
-def test_small_steps_are_pooled_and_large_ones_are_not(tokens, pools):
-    counts, silenced = np.array(tokens, dtype=float), np.arange(1.0, len(tokens) + 1)
-    expected = [silenced[pool].sum() / counts[pool].sum() for pool in pools]
-    assert pooled(silenced / counts, counts) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

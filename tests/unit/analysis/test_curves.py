@@ -147,14 +147,10 @@ def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
     table = main_table(study, decoding, read_scores(study, decoding, artefacts.root))
     found = accuracies(artefacts, decoding, tuple(TESTS))
     for row in table.rows:
-        assert found.values[row.size, row.method] == row.cells["Avg"]
-    (first, *_) = table.comparisons
-    ours = found.difference("tiny", first.target, first.baseline)
-    theirs = [100 * getattr(first.difference, name) for name in ("value", "low", "high")]
-    assert [ours.value, ours.low, ours.high] == pytest.approx(theirs)
+        assert found.cells[row.size, row.method] == row.cells
     single = of_trainings(artefacts, decoding, TESTS)
     mean = np.mean([single["tiny", "stapo", seed].value for seed in (3, 5)])
-    assert mean == pytest.approx(found.values["tiny", "stapo"].value)
+    assert mean == pytest.approx(found.cells["tiny", "stapo"]["Avg"].value)
 
 
 def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):
