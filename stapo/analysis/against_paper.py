@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stapo.analysis.comparison import AVERAGE, Headline, MainTable, headline
+from stapo.analysis.comparison import AVERAGE, MainTable, headline
 from stapo.evaluation.statistics import Interval
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper, stated_averages
@@ -48,13 +48,6 @@ class AgainstPaper:
 def compare(study: Study, table: MainTable) -> AgainstPaper:
     """Return the paper's numbers for the cells and gains of a table."""
     return AgainstPaper([*_cells(study, table)], [*_gains(study, table)], [*_notes(study, table)])
-
-
-def stated_headline(revision: str, decoding: str) -> Headline | None:
-    """Return the headline of a revision from its stated averages; None if its table is not known."""
-    if revision != paper()["table"]["revision"]:
-        return None
-    return headline(stated_averages(decoding), paper()["headline"][revision]["method"], BASELINES)
 
 
 def is_papers(study: Study, size: str) -> bool:
@@ -106,8 +99,9 @@ def _gains(study: Study, table: MainTable) -> Iterator[Compared]:
         if not (ours := headline({size: table.values[size] for size in sizes}, method, BASELINES)):
             continue
         basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
-        if not gains and (from_table := stated_headline(revision, table.decoding)):
-            basis, gains = "from the stated averages", from_table.gains
+        if not gains and revision == paper()["table"]["revision"]:
+            known = headline(stated_averages(table.decoding), method, BASELINES)
+            basis, gains = "from the stated averages", known.gains if known else {}
         found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
         if set(sizes) == set(paper()["models"]):
             found.append(("mean", ours.mean, means[table.decoding], "stated"))

@@ -50,21 +50,6 @@ class Cell:
         """Return the share of responses with some verdicts."""
         return float(self.rows["verdict"].isin(verdicts).mean())
 
-    @property
-    def judged(self) -> int:
-        """Number of responses that the verifier judged."""
-        return int((self.rows["verifier"] != "not_asked").sum())
-
-    @property
-    def flips(self) -> int:
-        """Number of responses that the rules reject and the verifier accepts."""
-        return int((self.rows["correct_with_verifier"] & ~self.rows["correct"]).sum())
-
-    @property
-    def cut(self) -> int:
-        """Number of responses of which the verifier read only the end."""
-        return int(self.rows["verifier_cut"].sum())
-
 
 @dataclass
 class Scores:
@@ -151,23 +136,20 @@ def read_tables(
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
+    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
     again = "`stapo status` says what changed, and snakemake makes them again"
     errors = [
         *_lines(stale, "were made with other settings or by another version", again),
-        *_lines(missing, "are missing", _remedy(study, decoding, root, bool(tables))),
+        *_lines(
+            missing,
+            "are missing",
+            f"run snakemake, or, if it is without its raw data, as in git: read {shown}",
+        ),
         *errors,
     ]
     if errors:
         raise StaleScoreError("\n".join(errors))
     return tables, provenance
-
-
-def _remedy(study: Study, decoding: str, root: Path, some: bool) -> str:
-    """Return what to do where scores are missing; in git all are."""
-    table = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    if some or not (root / table).is_file():
-        return "run snakemake"
-    return f"the folder is without its raw data, as in git: read {table}, or run snakemake to make all again"
 
 
 def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:

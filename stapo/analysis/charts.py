@@ -81,11 +81,6 @@ def y_axis(label: str, **options: Any) -> alt.Y:
     return alt.Y("y:Q", title=visible(label), **_scaled(**options))
 
 
-def step_axis() -> alt.X:
-    """Return the horizontal axis of optimiser steps."""
-    return x_axis("optimiser step", whole=True)
-
-
 def _scaled(
     log: bool = False, low: float | None = None, high: float | None = None, whole: bool = False
 ) -> dict[str, Any]:
@@ -98,24 +93,22 @@ def _scaled(
     return {"scale": scale, "axis": alt.Axis(tickMinStep=1, format=",d") if whole else alt.Axis()}
 
 
-def colours(groups: Iterable[str], shown: Iterable[str] | None = None) -> dict[str, Any]:
+def colours(groups: Iterable[str]) -> dict[str, Any]:
     """Return the encodings of the groups of a figure: a colour each, and a dash if there are many.
 
     Args:
         groups: all groups in the order of their colours, such as the titles of the study's methods.
-        shown: those that the figure contains; None for all.
     """
     names = [*dict.fromkeys(map(visible, groups))]
-    wanted = {*names} if shown is None else {*map(visible, shown)}
-    places = {name: place for place, name in enumerate(names) if name in wanted}
+    places = range(len(names))
 
-    def by_group(channel: Any, values: Sequence[Any], width: int) -> Any:
-        found = [values[place // width % len(values)] for place in places.values()]
-        return channel("group:N", title=None, scale=alt.Scale(domain=[*places], range=found))
+    def by_group(channel: Any, values: Sequence[Any]) -> Any:
+        return channel("group:N", title=None, scale=alt.Scale(domain=names, range=values))
 
-    encodings = {"color": by_group(alt.Color, COLOURS, 1)}
+    encodings = {"color": by_group(alt.Color, [COLOURS[i % len(COLOURS)] for i in places])}
     if len(names) > len(COLOURS):
-        encodings["strokeDash"] = by_group(alt.StrokeDash, DASHES, len(COLOURS))
+        dashes = [DASHES[i // len(COLOURS) % len(DASHES)] for i in places]
+        encodings["strokeDash"] = by_group(alt.StrokeDash, dashes)
     return encodings
 
 

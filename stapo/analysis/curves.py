@@ -1,8 +1,8 @@
 """Lines over the optimiser steps of every training: quantities of the metrics, and accuracy."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from math import nan
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite, nan
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
 Values = NDArray[np.float64]
+Number = TypeVar("Number")
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
 LINE_POINTS = 200
@@ -24,21 +25,12 @@ SCALES = {"silenced_fraction": 100.0}
 
 
 def rows_of_size(
-    study: Study, size: str, values: Mapping[TrainingRun, Values], positive: bool = False
+    study: Study, size: str, values: Mapping[TrainingRun, Values]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the lines of each method at a size, as `smoothed`.
-
-    Args:
-        study: the study.
-        size: the size.
-        values: training -> (steps,) values.
-        positive: whether values of 0 have no place on the axis.
-    """
+    """Yield the rows of the lines of each method at a size, from the (steps,) values of the trainings."""
     for method in study.run.methods:
-        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-        found = {run.seed: values[run] for run in runs if run in values}
-        for row in smoothed(found, study.method(method).title):
-            yield row | {"y": nan} if positive and not row["y"] > 0 else row
+        found = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+        yield from smoothed(found, study.method(method).title)
 
 
 def lines_of(study: Study) -> str:
@@ -58,30 +50,36 @@ def stride(points: int) -> int:
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
     """Return the (steps,) values of a quantity of the metrics in a training."""
-    records = artefacts.metrics(run)
-    path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-    for number, record in enumerate(records, start=1):
-        if name not in record:
-            raise DamagedFileError(f"{path}:{number}: no {name}; {AGAIN}")
-    try:
-        found = SCALES.get(name, 1) * np.array([float(record[name]) for record in records])
-        if not np.isfinite(found).all():
+
+    def number(value: Any) -> float:
+        if not isfinite(found := float(value)):
             raise ValueError("not finite")
         return found
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
+
+    return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, number))
 
 
 def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
     """Return level -> (steps,) quantile of the entropies in a training, of the levels of all steps."""
+
+    def numbers(quantiles: Any) -> dict[float, float]:
+        return {float(level): float(value) for level, value in quantiles.items()}
+
+    found = _read(artefacts, run, "entropy_quantiles", numbers)
+    levels = set.intersection(*map(set, found))
+    return {level: np.array([one[level] for one in found]) for level in levels}
+
+
+def _read(
+    artefacts: Artefacts, run: TrainingRun, name: str, number: Callable[[Any], Number]
+) -> list[Number]:
+    """Return a quantity of the metrics of each step."""
     records = artefacts.metrics(run)
     try:
-        quantiles = [record["entropy_quantiles"] for record in records]
-        levels = set.intersection(*map(set, quantiles))
-        return {float(one): np.array([float(q[one]) for q in quantiles]) for one in levels}
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return [number(record[name]) for record in records]
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
         path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(f"{path}: entropy_quantiles are not numbers; {AGAIN}") from error
+        raise DamagedFileError(f"{path}: no number {name} in every step; {AGAIN}") from error
 
 
 def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any]]:
@@ -90,8 +88,6 @@ def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any
     Of several trainings, the moving mean of each is pale, behind their mean. Of one, its values are pale,
     behind their moving mean; there is only one line if both are the same.
     """
-    if not values:
-        return
     steps = range(1, len(next(iter(values.values()))) + 1)
     width = width_of(len(steps))
     if len(values) == 1 and width > 1:
@@ -210,8 +206,6 @@ def over_steps(
 ) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
 
-    On a logarithmic axis, methods whose values are all 0 are left out.
-
     Args:
         artefacts: the files of the study.
         name: key of the quantity in a record of the metrics.
@@ -223,17 +217,18 @@ def over_steps(
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
-    shown = {run: found for run, found in values.items() if not log or (found > 0).any()}
-    rows = {size: [*rows_of_size(study, size, shown, positive=log)] for size in study.run.sizes}
-    group = charts.colours(artefacts.titles(), (row["group"] for of in rows.values() for row in of))
-    x, y = charts.step_axis(), charts.y_axis(label, log=log)
+    rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
+    if log:
+        rows = {
+            size: [row | {"y": row["y"] if row["y"] > 0 else nan} for row in of]
+            for size, of in rows.items()
+        }
+    group = charts.colours(artefacts.titles())
+    x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
-    if log and any((found == 0).any() for found in values.values()):
-        caption += (
-            " A logarithmic axis has no 0: where a value is 0, its line has a gap, and a method in which "
-            "all are 0 is left out."
-        )
+    if log:
+        caption += " A logarithmic axis has no 0: there, a line has a gap."
     caption += more
     return charts.grid(
         [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],

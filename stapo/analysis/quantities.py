@@ -14,8 +14,8 @@ from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
-from stapo.analysis.stability import entropies
 from stapo.analysis.table import with_interval
+from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
     Array,
     Interval,

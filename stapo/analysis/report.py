@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import main_table
 from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.table import METHOD, SIZE, TEMPLATES, Column, template
+from stapo.analysis.table import TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
 from stapo.stages.weights import of_checkpoint
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 SECTIONS = {
     "results": "Results",
@@ -41,8 +41,12 @@ OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "
 """Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
-UNMEASURED = "unmeasured"
-HOUR, KWH = 1 / 3600, 1 / 3_600_000
+COSTS = {
+    "seconds": ("Wall time [h]", 1 / 3600),
+    "gpu_seconds": ("GPU-hours", 1 / 3600),
+    "joules": ("Energy of the GPUs [kWh]", 1 / 3_600_000),
+}
+"""Field of the record of a training -> heading and unit of its column."""
 MADE = ("commit", "dirty", "processor", "gpus")
 """What is shown of the environment of a training; its `provenance.json` has all."""
 
@@ -83,7 +87,6 @@ def render_report(study: Study, root: Path = Path()) -> str:
         many_rows=MANY_ROWS,
         of_verdicts=OF_VERDICTS,
         columns=main_tables,
-        cost_columns=COSTS,
         **numbers,
     )
 
@@ -93,7 +96,8 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     study, found = artefacts.study, costs(artefacts)
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
     tables = [main_table(study, name, one) for name, one in scores.items()]
-    made = {json.dumps(cost.made, sort_keys=True) for cost in found}
+    environments = [record.get("environment", {}) for record in found.values()]
+    made = {json.dumps({k: e.get(k) for k in MADE}, sort_keys=True) for e in environments}
     about = {
         "trainings": [json.loads(one) for one in sorted(made)],
         "scores": next(iter(scores.values())).provenance,
@@ -102,8 +106,7 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "tables": tables,
         "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
-        "costs": found,
-        "total": total(found),
+        "costs": _cost_table(study, found),
         "methods": [study.method(name) for name in study.run.methods],
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
@@ -127,61 +130,30 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What one training cost."""
-
-    size: str
-    title: str
-    seed: int
-    record: Mapping[str, Any]
-    """What the training recorded of itself; empty if it did not."""
-
-    @property
-    def made(self) -> dict[str, Any]:
-        """Code and machine of the training."""
-        found: Mapping[str, Any] = self.record.get("environment", {})
-        return {name: found.get(name) for name in MADE}
-
-
-def costs(artefacts: Artefacts) -> list[Cost]:
-    """Return what each training cost."""
-    study, found = artefacts.study, []
+def costs(artefacts: Artefacts) -> dict[TrainingRun, dict[str, Any]]:
+    """Return what each training recorded of itself; empty if it did not."""
+    study, found = artefacts.study, {}
     for run in study.runs():
         path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
-        record = read_json(path) if path.exists() else {}
-        found.append(Cost(run.size, study.method(run.method).title, run.seed, record))
+        found[run] = read_json(path) if path.exists() else {}
     return found
 
 
-def _measured(heading: str, field: str, form: str, unit: float = 1) -> Column[Cost]:
-    return Column(heading, lambda cost: _number(form, cost.record.get(field), unit))
-
-
-def _number(form: str, value: float | None, unit: float = 1) -> str:
-    return UNMEASURED if value is None else format(unit * value, form)
-
-
-COSTS: list[Column[Cost]] = [
-    SIZE,
-    METHOD,
-    Column("Seed", lambda cost: cost.seed),
-    _measured("Wall time [s]", "seconds", ",.0f"),
-    _measured("GPU-hours", "gpu_seconds", ",.2f", HOUR),
-    _measured("Energy [kWh]", "joules", ",.2f", KWH),
-]
-
-
-def total(found: Sequence[Cost]) -> str:
-    """Return what all trainings cost together, as a sentence; unmeasured if a part is."""
-
-    def together(name: str, unit: float) -> str:
-        known = [one for cost in found if (one := cost.record.get(name)) is not None]
-        return _number(",.2f", sum(known) if len(known) == len(found) else None, unit)
-
-    return (
-        f"All trainings together: {together('seconds', HOUR)} hours of wall time, "
-        f"{together('gpu_seconds', HOUR)} GPU-hours, {together('joules', KWH)} kWh of the GPUs."
+def _cost_table(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
+    """Return the table of what each training cost; the last row is their sum, unmeasured if a part is."""
+    rows = [[run.size, study.title(run.method), str(run.seed)] for run in found]
+    rows.append(["all", "", ""])
+    for field, (_, unit) in COSTS.items():
+        known = [record.get(field) for record in found.values()]
+        total = None if None in known else sum(known)
+        for row, value in zip(rows, [*known, total], strict=True):
+            row.append("unmeasured" if value is None else format(unit * value, ",.2f"))
+    headings = ["Size", "Method", "Seed", *(heading for heading, _ in COSTS.values())]
+    columns = [Column(heading, itemgetter(i), text=i < 2) for i, heading in enumerate(headings)]
+    return Table(
+        columns=columns,
+        rows=rows,
+        caption="What each training cost. Time and energy of the evaluations are not recorded.",
     )
 
 

@@ -7,7 +7,7 @@ from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import AVERAGE, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label
-from stapo.analysis.stability import ONE_SEED, entropies, spread_of_seeds
+from stapo.analysis.tables.stability import ONE_SEED, entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study.families import Family, families

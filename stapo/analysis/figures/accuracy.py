@@ -16,7 +16,7 @@ def make(artefacts: Artefacts) -> Any:
     Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
     """
     study, panels = artefacts.study, []
-    group, x = charts.colours(artefacts.titles()), charts.step_axis()
+    group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
     for decoding, benchmarks in curves_of(study):
         shares = shares_of(artefacts, decoding, benchmarks)
         y = charts.y_axis(accuracy_label(study, benchmarks))

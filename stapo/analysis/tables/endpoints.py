@@ -13,8 +13,8 @@ import numpy as np
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
-from stapo.analysis.stability import entropies
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
     Interval,
     detectable_between,

@@ -10,8 +10,8 @@ from synthetic_tokens import population, write_tokens
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.quantities import QUANTITIES, Measured
-from stapo.analysis.stability import COLLAPSE, EXPLOSION
 from stapo.analysis.tables import evidence_table
+from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION
 from stapo.analysis.tables.verdicts import (
     HOLDS,
     OPEN,

@@ -81,8 +81,8 @@ def altered(old: str, new: str) -> Callable[[Path], None]:
         (foreign, f"{METRICS}:1: truncated or corrupt"),
         (Path.unlink, f"{METRICS}: missing; run snakemake"),
         (lambda path: path.write_bytes(b""), f"{METRICS}: not the steps 1 to 96"),
-        (altered('"entropy"', '"entropx"'), f"{METRICS}:1: no entropy"),
-        (altered('"entropy": 1.0', '"entropy": "much"'), "entropy is not a number everywhere"),
+        (altered('"entropy"', '"entropx"'), f"{METRICS}: no number entropy in every step"),
+        (altered('"entropy": 1.0', '"entropy": "much"'), "no number entropy in every step"),
     ],
 )
 def test_damaged_metrics_are_one_line(study, finished, damage, cause):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stapo.analysis.stability import entropy_numbers
 from stapo.analysis.tables.endpoints import gap
+from stapo.analysis.tables.stability import entropy_numbers
 from stapo.evaluation.statistics import detectable_between, difference_between
 
 

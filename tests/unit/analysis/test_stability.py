@@ -7,12 +7,14 @@ import pytest
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.stability import (
+from stapo.analysis.tables.stability import (
     COLLAPSE,
     EXPLOSION,
     entropy_numbers,
 )
-from stapo.analysis.tables.stability import make as table
+from stapo.analysis.tables.stability import (
+    make as table,
+)
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 

@@ -127,11 +127,10 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
         for cell in row.responses.values():
             right = round(cell.mean("correct") * 80)
             assert cell.mean("correct_with_verifier") == pytest.approx((right + 3) / 80)
-            assert (cell.flips, cell.judged, cell.cut) == (3, 80 - right, 1)
         own = {(one["benchmark"], one["metric"]): one["value"] for of, one in lines if of is row}
         names = {"rule": "avg@N by the rules", "verifier": "avg@N with the verifier"}
         rule, verifier = (own[AVERAGE, name] for name in names.values())
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
         assert row.cells[AVERAGE].value == pytest.approx(own[AVERAGE, names[counts]])
-        judged = row.responses["chain-2"].judged
+        judged = 80 - round(row.responses["chain-2"].mean("correct") * 80)
         assert [own["chain-2", name] for name in ("flips", "judged", "cut")] == [3, judged, 1]

@@ -74,5 +74,5 @@ def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
     assert [y for _, y in next(iter(lines.values()))] == [1.0, 2.0, 3.0, 4.0]
     assert {seed for _, seed in lines} == {*several.study.run.seeds}
     write_metrics(several, **{"0.8": None})
-    with pytest.raises(DamagedFileError, match="entropy_quantiles are not numbers"):
+    with pytest.raises(DamagedFileError, match="no number entropy_quantiles in every step"):
         chart_of(Artefacts(several.study, several.root), "entropy_quantiles")
