@@ -107,7 +107,8 @@ def read_tables(
 
     It raises `StaleScoreError` as `read_scores` does.
     """
-    errors, tables, missing, stale = [], {}, {}, {}
+    errors, missing, stale = list[str](), list[str](), list[str]()
+    tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -118,14 +119,14 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
-            missing[path] = f"{path}: missing; run snakemake"
+            missing.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
             errors.append(f"{path}: {error}; {AGAIN}")
             continue
         if identity.get("fingerprint") != expected["fingerprint"]:
             made = f"made by configuration {identity.get('fingerprint')}"
-            stale[path] = f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again"
+            stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
         else:
             errors += _problems(path, identity, expected, provenance, table)
         if table.num_rows != counts.setdefault(benchmark, table.num_rows):
@@ -137,14 +138,10 @@ def read_tables(
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    again = "`stapo status` says what changed, and snakemake makes them again"
+    about = f"or, if the folder is without its raw data, as in git: read {shown}"
     errors = [
-        *_lines(stale, "were made with other settings or by another version", again),
-        *_lines(
-            missing,
-            "are missing",
-            f"run snakemake, or, if it is without its raw data, as in git: read {shown}",
-        ),
+        *_lines(stale, "were made with other settings or by another version: run snakemake"),
+        *_lines(missing, f"are missing: run snakemake, {about}"),
         *errors,
     ]
     if errors:
@@ -152,11 +149,10 @@ def read_tables(
     return tables, provenance
 
 
-def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:
+def _lines(errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
-    if len(errors) <= MOST_LINES:
-        return [*errors.values()]
-    return [f"{len(errors)} score files {what}, such as {next(iter(errors))}; {remedy}"]
+    many = len(errors) > MOST_LINES
+    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
 def accuracy(tables: Iterable[pa.Table], column: str) -> float:

@@ -194,8 +194,13 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
     for target in targets:
-        one = headline(table.values, target, baselines)
-        table.headlines[target] = one and _with_interval(study, one, baselines, scores, found)
+        if one := headline(table.values, target, baselines):
+            gains = [
+                over_strongest(scores, found, (size, target), baselines, study.run.benchmarks)[1]
+                for size in one.gains
+            ]
+            one = replace(one, interval=interval(one.mean, np.mean(gains, axis=0)))
+        table.headlines[target] = one
     return table
 
 
@@ -255,18 +260,18 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _with_interval(
-    study: Study, found: Headline, baselines: list[str], scores: Scores, of: Resampled
-) -> Headline:
-    """Return a headline with the interval of the cross-fitted gain; see `stapo.evaluation.strongest`."""
-    benchmarks = study.run.benchmarks
-    gains = []
-    for size in found.gains:
-        others = [name for name in baselines if name != found.target]
-        cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in others}
-        _, drawn = of_strongest(cells, {name: of.draws[size, name] for name in others})
-        gains.append(relative_gain(of.draws[size, found.target], drawn))
-    return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
+def over_strongest(
+    scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
+) -> tuple[float, Array]:
+    """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
+
+    See `stapo.evaluation.strongest`.
+    """
+    size, target = row
+    others = [name for name in baselines if name != target]
+    cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in others}
+    strongest, drawn = of_strongest(cells, {name: of.draws[size, name] for name in others})
+    return strongest, relative_gain(of.draws[row], drawn)
 
 
 def _comparisons(

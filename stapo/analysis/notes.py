@@ -40,14 +40,12 @@ def _verifier_notes(study: Study) -> list[str]:
     verifier = study.evaluation.verifier
     if verifier is None:
         return []
-    counts = study.evaluation.verdict == "verifier"
-    counted = "count where" if counts else "are not counted here, also where"
-    asked = "it was asked in this suite's own words, not in those that its authors publish"
-    if (own := verifier.template) != "own":
-        asked = f"it was asked with {own.name} of {own.github} at {own.revision[:8]}"
+    counted = "count" if study.evaluation.verdict == "verifier" else "are not counted here, also"
+    own = verifier.template
+    words = "own words" if own == "own" else f"{own.name} of {own.github} at {own.revision[:8]}"
     return [
-        f"Answers that the rules reject {counted} {verifier.hub} accepts them; {asked}. "
-        f"Of a prompt longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
+        f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
+        f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, accuracies, shown_benchmarks
+from stapo.analysis.comparison import AVERAGE, accuracies, over_strongest, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
@@ -25,7 +25,6 @@ from stapo.evaluation.statistics import (
     ratio_between,
     ratio_of_seeds,
 )
-from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.exhibits import PAPER_SILENCED
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
@@ -184,20 +183,14 @@ def _gain(
     """
     study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
     _need(study, [method, *BASELINES], [decoding])
-    known, cells = (
-        accuracies(artefacts, decoding, tuple(benchmarks)),
-        artefacts.scores(decoding).cells,
-    )
+    known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
     values, draws = [], []
     for size in sizes:
-        verdicts = {name: [cells[size, name, b].correct for b in benchmarks] for name in BASELINES}
-        strongest, drawn = of_strongest(
-            verdicts, {name: known.draws[size, name] for name in BASELINES}
-        )
+        strongest, drawn = over_strongest(scores, known, (size, method), BASELINES, benchmarks)
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
         values.append(100 * (known.cells[size, method][AVERAGE].value / strongest - 1))
-        draws.append(relative_gain(known.draws[size, method], drawn))
+        draws.append(drawn)
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
 
@@ -307,11 +300,6 @@ def _differences(
 # Token records
 
 
-def _recorded(artefacts: Artefacts, method: str) -> list[Recorded]:
-    _need(artefacts.study, [method])
-    return [one for one in recorded(artefacts) if one.method == method]
-
-
 def spurious_gradient(
     artefacts: Artefacts, method: str, size: str | None = None, scope: str = "candidates"
 ) -> Iterator[Measured]:
@@ -323,8 +311,8 @@ def spurious_gradient(
     _need(artefacts.study, [method])
     if size is not None:
         _need_papers(artefacts.study, [size])
-    for one in _recorded(artefacts, method):
-        if size in (None, one.size):
+    for one in recorded(artefacts):
+        if one.method == method and size in (None, one.size):
             spurious, *_, high = masks(one)
             if scope == "all":
                 low = one.numbers("entropy") < percentile(one.frame)
@@ -344,15 +332,6 @@ def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
     return distance <= ROUNDING, ~np.isnan(distance)
 
 
-def _digits(text: str) -> bool:
-    return bool(text) and {*text} <= DIGITS_AND_SIGNS
-
-
-def _word(text: str) -> bool:
-    """Return whether a text has two letters or more, and nothing else."""
-    return len(text) > 1 and text.isalpha()
-
-
 def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
     return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
 
@@ -361,7 +340,10 @@ def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
 ) -> Iterator[Measured]:
     """Yield the share of a class of tokens in another, in percent."""
-    for one in _recorded(artefacts, method):
+    _need(artefacts.study, [method])
+    for one in recorded(artefacts):
+        if one.method != method:
+            continue
         part, whole = classes(one)
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
@@ -389,12 +371,19 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "silenced_digits": partial(
         _share,
         what='silenced tokens that are digits, "$" or "x"',
-        classes=lambda one: (_texts(one, _digits), one.silenced),
+        classes=lambda one: (
+            _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS),
+            one.silenced,
+        ),
     ),
     "retained_words": partial(
         _share,
         what="retained rare tokens that are words",
-        classes=lambda one: (_texts(one, _word), one.retained),
+        # A word has two letters or more, and nothing else.
+        classes=lambda one: (
+            _texts(one, lambda text: len(text) > 1 and text.isalpha()),
+            one.retained,
+        ),
     ),
 }
 """Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import jinja2
 from markupsafe import Markup
@@ -209,22 +209,16 @@ def terminal_table(
 ) -> RichTable:
     """Return a table for the terminal, whose text is not interpreted as markup.
 
-    Headings and texts are folded, numbers never: print it with `crop=False`, so that a table that is wider
-    than the terminal keeps all of its digits. Groups of rows are separated from each other.
+    Numbers are never cut: print it with `crop=False`. Groups of rows are separated from each other.
     """
     table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    parts = [[[_text(column, row) for column in found] for row in rows] for rows in groups]
-    for i, column in enumerate(found):
-        widest = max((len(cells[i]) for rows in parts for cells in rows), default=0)
-        table.add_column(
-            Text(column.heading),
-            justify="left" if column.text else "right",
-            overflow="fold",
-            min_width=min(widest, NARROW) if column.text else widest,
-        )
-    for rows in parts:
-        for cells in rows:
-            table.add_row(*cells)
+    for column in found:
+        justify: Literal["left", "right"] = "left" if column.text else "right"
+        widest = NARROW if column.text else len("100.00")
+        table.add_column(Text(column.heading), justify=justify, overflow="fold", min_width=widest)
+    for rows in groups:
+        for row in rows:
+            table.add_row(*(_text(column, row) for column in found))
         table.add_section()
     return table
 
