@@ -15,8 +15,8 @@ from stapo import paths
 from stapo.analysis import main_tables
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import chart_of, specification
 from stapo.analysis.comparison import main_table
-from stapo.analysis.draw import chart_of, specification
 from stapo.analysis.table import TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names

@@ -23,7 +23,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Draw all figures."""
-    from stapo.analysis.draw import write_figure
+    from stapo.analysis.charts import write_figure
 
     for name in figure_names(of.study):
         print(*write_figure(of.study, name))

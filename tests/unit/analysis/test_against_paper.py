@@ -4,7 +4,6 @@ import pytest
 from synthetic import tabulated, write_scores
 
 from stapo.analysis.against_paper import compare
-from stapo.analysis.comparison import headline
 from stapo.analysis.main_tables import render
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import confidence, paper
@@ -73,15 +72,6 @@ def test_our_gains_stand_beside_those_of_their_revision(raw_study, tmp_path, dec
     last = against.gains[-1]
     line = f"| v4 and v5 | {last.title} | mean | {last.ours:+.2f} | {last.paper:+.2f} |"
     assert line in render(table, against)
-
-
-def test_no_headline_without_target_or_without_baselines():
-    assert headline({"a": {"grpo": 1.0}}, "stapo", BASELINES) is None
-    both = {"stapo": 1.0, "grpo": 1.0}
-    assert headline({"a": {"stapo": 1.0}, "b": both}, "stapo", BASELINES) is None
-    assert headline({"a": both}, "stapo", ["stapo"]) is None
-    assert headline({"a": {"stapo": 1.0, "grpo": 0.0}}, "stapo", ["grpo"]) is None
-    assert headline({}, "stapo", BASELINES) is None
 
 
 def test_all_that_is_said_has_a_revision_and_a_confidence():

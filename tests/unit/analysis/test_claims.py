@@ -1,6 +1,7 @@
 """Every claim of the paper, decided on synthetic studies whose truth is known."""
 
 import shutil
+from math import nan
 
 import numpy as np
 import pytest
@@ -208,18 +209,21 @@ def test_a_rule_decides_in_three_directions(rule, limits, holds, refuted, is_ope
 
 
 def test_all_measurements_must_agree_and_one_refutes():
-    good, bad, wide = (
+    good, bad, wide, none = (
         Measured("8B", name, Interval(0, *ends))
-        for name, ends in (("good", (1, 2)), ("bad", (-2, -1)), ("wide", (-1, 1)))
-    )
-    above = claim("above", 0)
-    assert decide(above, [good, good], 3) == (HOLDS, "All 2 intervals are above 0.")
-    verdict, reason = decide(above, [good, wide], 3)
-    assert (verdict, "wide" in reason) == (OPEN, True)
-    verdict, reason = decide(above, [wide, good, bad], 3)
-    assert (verdict, "bad" in reason) == (REFUTED, True)
-    none = Measured("8B", "nothing", Interval(1, float("nan"), float("nan")))
-    assert decide(above, [good, none], 3)[0] == OPEN
+        for name, ends in (
+            ("good", (1, 2)), ("bad", (-2, -1)), ("wide", (-1, 1)), ("none", (nan, nan)),
+        )
+    )  # fmt: skip
+    for measured, verdict, said in (
+        ([good, good], HOLDS, "All 2 intervals are above 0."),
+        ([good, wide], OPEN, "wide"),
+        ([wide, good, bad], REFUTED, "bad"),
+        ([good, none], OPEN, "no interval of the none"),
+    ):
+        found = decide(claim("above", 0), measured, 3)
+        assert found[0] == verdict
+        assert said in found[1]
 
 
 def test_the_file_of_claims_is_complete_and_states_the_papers_numbers():

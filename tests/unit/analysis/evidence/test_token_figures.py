@@ -7,8 +7,7 @@ from drawn import caption, panels
 from studies import outputs
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import MAX_POINTS
-from stapo.analysis.draw import chart_of, image
+from stapo.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.analysis.figures import token_frequencies
 from stapo.analysis.figures.token_frequencies import SHOWN
