@@ -1,7 +1,5 @@
 """Figures of recorded tokens and of quantiles hold the numbers of the records."""
 
-import dataclasses
-
 import pytest
 from drawn import caption, panels
 from studies import outputs
@@ -9,7 +7,6 @@ from studies import outputs
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.analysis.figures import token_frequencies
 from stapo.analysis.figures.token_frequencies import SHOWN
 from stapo.files import DamagedFileError, write_jsonl
 
@@ -39,16 +36,6 @@ def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
             shares = (100 * counts / counts.sum()).tolist()[: len(rows)]
             assert [row["x"] for row in rows] == pytest.approx(shares, rel=1e-5)
             assert all(row["low"] < row["x"] < row["high"] for row in rows)
-
-
-def test_long_and_hidden_tokens_have_short_and_different_names(artefacts):
-    one = recorded(artefacts)[0]
-    long = one.frame.assign(token="a\u202e" + 99 * "b" + one.frame["token"])
-    rows = token_frequencies._rows(dataclasses.replace(one, frame=long), "silenced")
-    names = [row["y"] for row in rows]
-    assert len({*names}) == len(names) > 1
-    assert max(map(len, names)) < 45
-    assert names[0].startswith('"a\\u202ebb')
 
 
 def write_metrics(artefacts, **changed):
