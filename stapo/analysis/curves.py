@@ -35,12 +35,10 @@ def rows_of_size(
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    steps, text = study.training.steps, f"Lines: {smoothing(study.training.steps)}."
+    steps = study.training.steps
     if len(study.run.seeds) > 1:
-        text = f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
-    elif width_of(steps) > 1:
-        text += " Pale behind them: the values of the steps."
-    return text + (f" One of {stride(steps)} steps is drawn." if stride(steps) > 1 else "")
+        return f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
+    return f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
 
 
 def stride(points: int) -> int:

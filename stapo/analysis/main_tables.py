@@ -4,7 +4,7 @@ To add a column, add one entry to the list of its table; to add a number to the 
 `values.of_rows`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo import paths
-from stapo.analysis.against_paper import AgainstPaper, Compared, compare
+from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import Cell, read_scores
 from stapo.analysis.comparison import AVERAGE, Comparison, Headline, MainTable, TableRow, main_table
@@ -65,38 +65,23 @@ RESPONSES: list[Column[TableRow]] = [
     _mean("Grader failed [%]", lambda cell: 100 * cell.share(*FAILURES)),
 ]
 """Columns about the length and form of responses."""
-REVISION: Column[Any] = Column("Revision", lambda row: row.revision, text=True)
-CHANGED: Column[Any] = Column("Changed in the method", lambda row: row.changed, text=True)
 
 
-def _around(value: float, cell: Compared, form: str) -> str:
-    """Return ours, or ours minus the paper's, with the interval of ours around it."""
-    if cell.interval is None:
-        return format(value, f"{form}.2f")
-    low, high = (value + end - cell.ours for end in (cell.interval.low, cell.interval.high))
-    return f"{value:{form}.2f} [{low:{form}.1f}, {high:{form}.1f}]"
+def _around(cell: Compared, minus: float, sign: str) -> str:
+    """Return ours minus a number, with its interval."""
+    value, low, high = (end - minus for end in (cell.ours.value, cell.ours.low, cell.ours.high))
+    return f"{value:{sign}.2f} [{low:{sign}.1f}, {high:{sign}.1f}]"
 
 
 AGAINST_PAPER: list[Column[Compared]] = [
-    REVISION,
+    Column("Revision", lambda row: row.revision, text=True),
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.what, text=True),
-    Column("Ours", lambda cell: _around(cell.ours, cell, ""), css="count"),
+    Column("Ours", lambda cell: _around(cell, 0, ""), css="count"),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: _around(cell.difference, cell, "+"), css="count"),
-    CHANGED,
-]
-
-GAINS_AGAINST_PAPER: list[Column[Compared]] = [
-    REVISION,
-    METHOD,
-    SIZE,
-    Column("Ours", lambda gain: gain.ours, "+.2f"),
-    Column("Paper", lambda gain: gain.paper, "+.2f"),
-    Column("Difference", lambda gain: gain.difference, "+.2f"),
-    Column("Origin of the paper's", lambda gain: gain.what, text=True),
-    CHANGED,
+    Column("Difference", lambda cell: _around(cell, cell.paper, "+"), css="count"),
+    Column("Changed in the method", lambda row: row.changed, text=True),
 ]
 
 
@@ -133,18 +118,16 @@ def comparison_text(table: MainTable, comparison: Comparison) -> str:
     )
 
 
-def render(table: MainTable, against: AgainstPaper) -> str:
+def render(table: MainTable, against: Sequence[Compared]) -> str:
     """Return the table in Markdown, with the comparison with the paper."""
     return template("main.md.j2").render(
         table=table,
-        against=against,
         sources={row.title: row.source for row in table.rows if row.source},
         accuracy=markdown_grid(accuracy(table), table.rows),
         responses=markdown_grid(RESPONSES, table.rows),
         headlines=headline_texts(table),
         comparisons=[comparison_text(table, one) for one in table.comparisons],
-        cells=markdown_grid(AGAINST_PAPER, against.cells),
-        gains=markdown_grid(GAINS_AGAINST_PAPER, against.gains),
+        against=against and markdown_grid(AGAINST_PAPER, against),
     )
 
 

@@ -22,7 +22,6 @@ from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
-from stapo.stages.weights import of_checkpoint
 from stapo.study import Study, TrainingRun
 
 SECTIONS = {
@@ -71,7 +70,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
     numbers = _numbers(artefacts)
     empty = {
         "verdicts": "verdicts" not in grids,
-        "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
+        "paper": not any(numbers["against_paper"]),
         "evidence": not evidence,
     }
     return template("report.html.j2").render(
@@ -110,10 +109,6 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
         "methods": [study.method(name) for name in study.run.methods],
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
-        "fingerprints": {
-            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
-            for checkpoint in filter(study.is_full, study.checkpoints())
-        },
     }
 
 

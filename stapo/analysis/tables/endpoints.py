@@ -34,8 +34,6 @@ EXACT = 10
 class Gap(NamedTuple):
     """Difference of a target and another method, over trainings."""
 
-    target: str
-    """Title of the target."""
     value: Interval
     """Target minus method, with Welch's interval."""
     p_value: float
@@ -54,8 +52,8 @@ class EndpointRow(NamedTuple):
     """Of the method."""
     values: list[float]
     """By seed; nan if it was not measured."""
-    gaps: list[Gap]
-    """Targets minus this method."""
+    gaps: dict[str, Gap]
+    """Title of a target -> it minus this method."""
 
 
 def _mean_reward(artefacts: Artefacts, share: float) -> Values:
@@ -127,15 +125,15 @@ def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
             by_method = {m: [measured[name][run] for run in own] for m, own in runs.items()}
             for method, values in by_method.items():
                 others = [target for target in targets if target != method]
-                gaps = [gap(study.method(one).title, by_method[one], values) for one in others]
-                yield EndpointRow(size, name, study.method(method).title, values, gaps)
+                gaps = {study.title(one): gap(by_method[one], values) for one in others}
+                yield EndpointRow(size, name, study.title(method), values, gaps)
 
 
-def gap(target: str, ours: Sequence[float], theirs: Sequence[float]) -> Gap:
+def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
     """Return the difference of a target and another method, from one value for each training."""
     several = 1 < len(ours) <= EXACT and all(map(isfinite, (*ours, *theirs)))
     p_value = exact_p_value(ours, theirs) if several else nan
-    return Gap(target, difference_between(ours, theirs), p_value, detectable_between(ours, theirs))
+    return Gap(difference_between(ours, theirs), p_value, detectable_between(ours, theirs))
 
 
 def make(artefacts: Artefacts) -> Table:
@@ -177,10 +175,10 @@ def make(artefacts: Artefacts) -> Table:
 def _gaps(row: EndpointRow) -> str:
     """Return the differences of the targets and a method in words."""
     found = []
-    for gap in row.gaps:
+    for target, gap in row.gaps.items():
         value, bounds = gap.value, ""
         if isfinite(value.low):
             bounds = f" [{value.low:+.3g}, {value.high:+.3g}], detectable {gap.detectable:.2g}"
         p_value = f", p = {gap.p_value:.3f}" if isfinite(gap.p_value) else ""
-        found.append(f"{gap.target} minus it {value.value:+.3g}{bounds}{p_value}")
+        found.append(f"{target} minus it {value.value:+.3g}{bounds}{p_value}")
     return "; ".join(found)

@@ -13,7 +13,7 @@ from stapo.evaluation.statistics import detectable_between, difference_between
 
 def test_a_difference_of_trainings_has_welchs_interval_and_an_exact_p_value() -> None:
     ours, theirs = [0.9, 0.8, 0.95, 0.85], [0.2, 0.4, 0.3, 0.1]
-    found = gap("STAPO", ours, theirs)
+    found = gap(ours, theirs)
     welch = stats.ttest_ind(ours, theirs, equal_var=False)
     expected = welch.confidence_interval(0.95)
     assert found.value.value == pytest.approx(0.625)
@@ -26,7 +26,7 @@ def test_a_difference_of_trainings_has_welchs_interval_and_an_exact_p_value() ->
 
 
 def test_one_training_of_each_has_no_interval_and_no_p_value() -> None:
-    found = gap("STAPO", [0.5], [0.25])
+    found = gap([0.5], [0.25])
     assert found.value.value == 0.25
     assert isnan(found.value.low)
     assert isnan(found.p_value)

@@ -11,7 +11,6 @@ from studies import outputs
 from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo import paths
-from stapo.analysis.against_paper import AgainstPaper
 from stapo.analysis.cells import StaleScoreError
 from stapo.analysis.comparison import AVERAGE
 from stapo.analysis.main_tables import print_table, render, write_tables
@@ -24,10 +23,6 @@ DECODING = "t1.0-p1.0"
 def file_of(root, checkpoint, benchmark):
     at = {"study": "demo", "checkpoint": checkpoint, "benchmark": benchmark}
     return root / paths.SCORES.format(**at, decoding=DECODING)
-
-
-def rendered(table):
-    return render(table, AgainstPaper([], [], []))
 
 
 def printed(table, width=200):
@@ -53,7 +48,7 @@ def test_values_are_the_means_of_the_files_and_the_best_is_bold(study, finished)
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
         assert bold == {name for name, value in values.items() if value == max(values.values())}
-    assert "**" in rendered(table)
+    assert "**" in render(table, [])
     assert any("1 training seed" in note for note in table.notes)
 
 
@@ -67,7 +62,7 @@ def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finis
     table = tabulated(finished, study)
     (note,) = [note for note in table.notes if note.startswith("Warning")]
     assert "tiny stapo chain-2 3 timeouts, 1 crashes of 80" in note
-    assert note in rendered(table)
+    assert note in render(table, [])
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
@@ -92,16 +87,16 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
 
 def test_names_are_text_in_every_format(study, finished):
     table = tabulated(finished, study)
-    assert r"G\_R&amp;P\|O &lt;b&gt;" in rendered(table)
+    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table, [])
     assert "G_R&P|O <b>" in printed(table)
     # Three averages; pass@1, 2, 4 and majority@4 of two benchmarks.
     assert len([*of_rows(table)]) == 5 * (3 + 2 * 4)
     title = "![x](//y.z) \u202eab\u200b\x1b[31m"
     table = replace(table, rows=[replace(row, title=title) for row in table.rows])
-    for text in (rendered(table), printed(table)):
+    for text in (render(table, []), printed(table)):
         assert not {"\u202e", "\u200b", "\x1b"} & set(text)
         assert "u202eab" in text
-    assert r"![x\](//y.z)" in rendered(table)
+    assert r"![x\](//y.z)" in render(table, [])
 
 
 @pytest.mark.parametrize("counts", ["rule", "verifier"])
