@@ -92,9 +92,9 @@ def headline_texts(table: MainTable) -> list[str]:
 
 def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
     title = table.titles[target]
-    if found is None or found.interval is None:
+    if found is None:
         return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
-    bounds = found.interval
+    bounds = found.mean
     sizes = ", ".join(
         f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
         for size, gain in found.gains.items()

@@ -71,9 +71,9 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     # All ten gaps have one sign: 2 of 1024 flips are as extreme; three standard errors of 10,000 draws.
     assert found.adjusted_p == pytest.approx(2 / 2**CHANGED, abs=0.0014)
     headline = table.headlines["mine"]
-    theirs = table.values["tiny"]["theirs"]
+    theirs = table.rows[1].cells["Avg"].value
     assert headline.gains == {"tiny": pytest.approx(100 * (6.25 / theirs))}
-    assert headline.interval.low < headline.mean < headline.interval.high
+    assert headline.mean.low < headline.mean.value < headline.mean.high
     # One draw of problems serves every row: the same answers have no difference and no interval of it.
     answer(tmp_path, "tiny/mine/seed0", "chain-2", lambda p: 2)
     found = tabulated(tmp_path, study).comparisons[0].difference
@@ -142,7 +142,7 @@ def test_values_have_both_p_values(study, finished):
         assert stated == pytest.approx(expected, abs=1e-6)
     (overall,) = chosen(rows, metric="relative gain of avg@N", size=None)
     assert overall["reference"] == STRONGEST
-    assert overall["value"] == pytest.approx(table.headlines["stapo"].mean, abs=1e-6)
+    assert overall["value"] == pytest.approx(table.headlines["stapo"].mean.value, abs=1e-6)
     (at,) = chosen(rows, metric="relative gain of avg@N", size="tiny")
     assert at["value"] == pytest.approx(table.headlines["stapo"].gains["tiny"], abs=1e-6)
 
