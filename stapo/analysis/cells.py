@@ -155,11 +155,6 @@ def _lines(errors: Sequence[str], what: str) -> list[str]:
     return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
-def accuracy(tables: Iterable[pa.Table], column: str) -> float:
-    """Return the mean over score files of the share of correct responses."""
-    return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
-
-
 def _problems(
     path: str,
     found: ScoreIdentity,

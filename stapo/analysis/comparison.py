@@ -85,9 +85,8 @@ class Comparison:
 class MainTable:
     """Content of all tables of one decoding."""
 
-    study: str
+    study: Study
     decoding: str
-    title: str
     samples: dict[str, int]
     """Benchmark -> responses per problem."""
     problems: dict[str, int]
@@ -95,8 +94,6 @@ class MainTable:
     headlines: dict[str, Headline | None]
     comparisons: list[Comparison]
     notes: list[str]
-    verifier: bool
-    """Whether a verifier judged the answers that the rules reject."""
     made_by: str
     """Fingerprint of everything that determines this table."""
 
@@ -139,9 +136,8 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         }
     comparisons = _comparisons(pairs, study, scores, found, rng)
     table = MainTable(
-        study=study.name,
+        study=study,
         decoding=decoding,
-        title=study.decodings[decoding].title,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
         problems=_problems(study, scores),
         rows=_rows(study, scores, found),
@@ -152,7 +148,6 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
             *_failure_notes(scores.cells),
             *_overlap_notes(scores.overlap),
         ],
-        verifier=study.evaluation.verifier is not None,
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
     for target in targets:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite, nan
+from statistics import fmean
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from stapo import paths
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
+from stapo.analysis.cells import VERDICT_COLUMNS, read_tables
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
@@ -39,11 +40,6 @@ def lines_of(study: Study) -> str:
     if len(study.run.seeds) > 1:
         return f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
     return f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
-
-
-def stride(points: int) -> int:
-    """Return k if every k-th of so many points of a line is drawn."""
-    return -(-points // LINE_POINTS) or 1
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
@@ -114,7 +110,8 @@ def line_of(
     rows = [
         {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
     ]
-    return [row for i, row in enumerate(rows) if i % stride(len(rows)) == 0 or i == len(rows) - 1]
+    every = -(-len(rows) // LINE_POINTS) or 1
+    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
 
 
 def width_of(steps: int) -> int:
@@ -146,7 +143,7 @@ def shares_of(
     cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
     tables, _ = read_tables(study, decoding, cells, artefacts.root)
     return {
-        checkpoint: accuracy((tables[checkpoint, b] for b in benchmarks), column)
+        checkpoint: fmean(np.mean(tables[checkpoint, b][column].to_numpy()) for b in benchmarks)
         for checkpoint in study.checkpoints()
         if {*benchmarks} <= {*study.answered(checkpoint, decoding)}
     }
@@ -179,18 +176,6 @@ def accuracy_line(
         if name in shares:
             line[step] = 100 * shares[name]
     return line
-
-
-def accuracies(
-    study: Study, size: str, shares: Mapping[Checkpoint, float]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the lines of each method at a size, from the accuracy of checkpoints with scores."""
-    for method in study.run.methods:
-        lines = {}
-        for seed in study.run.seeds:
-            line = accuracy_line(study, TrainingRun(size, method, seed), shares)
-            lines[seed] = line.values()
-        yield from with_mean(lines, [*line], study.method(method).title)
 
 
 def over_steps(

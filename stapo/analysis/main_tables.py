@@ -139,7 +139,7 @@ def tables_of(study: Study, root: Path = Path()) -> list[MainTable]:
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
     """Write the table of one decoding, with the comparison with the paper; return its path."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
-    path = root / paths.MAIN_TABLE.format(study=table.study, decoding=decoding)
+    path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
     with replace_file(path) as stream:
         stream.write(render(table, compare(study, table)))
     return path
@@ -148,7 +148,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
 def print_table(table: MainTable, console: Console) -> None:
     """Print the main table, with headlines and differences below it."""
     sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
-    title = Text(f"{table.study}, {table.title}, in %")
+    title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
     console.print(terminal_table(accuracy(table), sizes, title), crop=False)
     lines = headline_texts(table) + [
         f"  {comparison_text(table, one)}" for one in table.comparisons

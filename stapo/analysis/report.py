@@ -139,7 +139,7 @@ def _cost_table(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table
     rows = [[run.size, study.title(run.method), str(run.seed)] for run in found]
     rows.append(["all", "", ""])
     for field, (_, unit) in COSTS.items():
-        known = [record.get(field) for record in found.values()]
+        known: list[Any] = [record.get(field) for record in found.values()]
         total = None if None in known else sum(known)
         for row, value in zip(rows, [*known, total], strict=True):
             row.append("unmeasured" if value is None else format(unit * value, ",.2f"))

@@ -89,7 +89,7 @@ def _problems(table: MainTable, of: str) -> int:
 
 def _values_of(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
-    about = {"study": table.study, "decoding": table.decoding}
+    about = {"study": table.study.name, "decoding": table.decoding}
     for row, one in of_rows(table):
         at = {"size": row.size or None, "method": row.method}
         yield about | at | one | {"n": _problems(table, one["benchmark"])}
@@ -111,7 +111,7 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
             yield one(name, f"majority@{samples}", 100 * cell.majority)
         yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
-    for row in table.rows if table.verifier else ():
+    for row in table.rows if table.study.evaluation.verifier else ():
         for name, samples in table.samples.items():
             cell = row.responses[name]
             yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
