@@ -185,7 +185,6 @@ def over_steps(
     label: str,
     log: bool = False,
     reference: tuple[float, str] | None = None,
-    more: str = "",
 ) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
 
@@ -196,7 +195,6 @@ def over_steps(
         label: label of the vertical axis, with the unit.
         log: whether that axis is logarithmic.
         reference: height and label of a horizontal line.
-        more: end of the caption.
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
@@ -212,7 +210,6 @@ def over_steps(
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
     if log:
         caption += " A logarithmic axis has no 0: there, a line has a gap."
-    caption += more
     return charts.grid(
         [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],
         caption,

@@ -78,9 +78,9 @@ AGAINST_PAPER: list[Column[Compared]] = [
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.what, text=True),
-    Column("Ours", lambda cell: _around(cell, 0, ""), css="count"),
+    Column("Ours", lambda cell: _around(cell, 0, "")),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: _around(cell, cell.paper, "+"), css="count"),
+    Column("Difference", lambda cell: _around(cell, cell.paper, "+")),
     Column("Changed in the method", lambda row: row.changed, text=True),
 ]
 

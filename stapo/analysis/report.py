@@ -103,10 +103,8 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     }
     return {
         "tables": tables,
-        "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
         "costs": _cost_table(study, found),
-        "methods": [study.method(name) for name in study.run.methods],
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
     }

@@ -51,8 +51,6 @@ class Column(Generic[Row]):
     """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
-    css: str = ""
-    """CSS class of its cells in the report, if not that of text or of numbers."""
 
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""
@@ -94,20 +92,13 @@ METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 def estimated(
     heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
-    """Return a column of values with intervals.
+    """Return a column of values with intervals, in another unit such as 100 for percent."""
 
-    Args:
-        heading: heading of the column.
-        of: function of a row that returns the value with its interval.
-        form: format specification of the numbers.
-        unit: factor of the numbers, such as 100 for percent.
-    """
-    return Column(heading, lambda row: scaled(of(row), unit), form)
+    def scaled(row: Row) -> Estimate:
+        found = of(row)
+        return Estimate(unit * found.value, unit * found.low, unit * found.high)
 
-
-def scaled(found: Interval, unit: float) -> Estimate:
-    """Return a value with its interval in another unit, such as 100 for percent."""
-    return Estimate(unit * found.value, unit * found.low, unit * found.high)
+    return Column(heading, scaled, form)
 
 
 def with_interval(found: Interval, form: str) -> str:
