@@ -22,7 +22,7 @@ def make(artefacts: Artefacts) -> Any:
         shares = shares_of(artefacts, decoding, benchmarks)
         y = charts.y_axis(accuracy_label(study, benchmarks))
         for size in study.run.sizes:
-            rows = []
+            rows: list[dict[str, Any]] = []
             for method in study.run.methods:
                 runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
                 found = {run.seed: accuracy_line(study, run, shares) for run in runs}
