@@ -151,9 +151,7 @@ def colours(groups: Iterable[str]) -> dict[str, Any]:
     return encodings
 
 
-def lines(
-    rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any], **mark: Any
-) -> list[Layer]:
+def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> list[Layer]:
     """Return the layers of lines, with bands where rows have intervals.
 
     Args:
@@ -161,7 +159,6 @@ def lines(
         x: horizontal axis.
         y: vertical axis.
         group: what `colours` returned.
-        mark: further properties of the lines.
     """
     layers = []
     for pale in (True, False):
@@ -179,7 +176,7 @@ def lines(
             style = {"strokeWidth": 1.6}
             if max(Counter(row["group"] for row in part).values()) < MARKED:
                 style["point"] = {"filled": True, "size": 16}
-        layers.append(chart.mark_line(**style, **mark))
+        layers.append(chart.mark_line(**style))
     return layers
 
 

@@ -92,6 +92,11 @@ def test_several_targets_are_one_family(raw_study, tmp_path):
     assert table.headlines["stapo"].baselines == {"tiny": "grpo"}
 
 
+def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines(raw_study):
+    study = parsed(raw_study, ["grpo", "stapo", "stapo-v2", "justrl"])
+    assert study.compared() == (["stapo", "stapo-v2"], ["grpo", "justrl"])
+
+
 def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
     solved = {"one": 1, "two": 2, "three": 2}
     raw_study["models"] |= dict.fromkeys(solved, raw_study["models"]["tiny"])
