@@ -50,21 +50,6 @@ class Cell:
         """Return the share of responses with some verdicts."""
         return float(self.rows["verdict"].isin(verdicts).mean())
 
-    @property
-    def judged(self) -> int:
-        """Number of responses that the verifier judged."""
-        return int((self.rows["verifier"] != "not_asked").sum())
-
-    @property
-    def flips(self) -> int:
-        """Number of responses that the rules reject and the verifier accepts."""
-        return int((self.rows["correct_with_verifier"] & ~self.rows["correct"]).sum())
-
-    @property
-    def cut(self) -> int:
-        """Number of responses of which the verifier read only the end."""
-        return int(self.rows["verifier_cut"].sum())
-
 
 @dataclass
 class Scores:
@@ -122,7 +107,8 @@ def read_tables(
 
     It raises `StaleScoreError` as `read_scores` does.
     """
-    errors, tables, missing, stale = [], {}, {}, {}
+    errors, missing, stale = list[str](), list[str](), list[str]()
+    tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -133,14 +119,14 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
-            missing[path] = f"{path}: missing; run snakemake"
+            missing.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
             errors.append(f"{path}: {error}; {AGAIN}")
             continue
         if identity.get("fingerprint") != expected["fingerprint"]:
             made = f"made by configuration {identity.get('fingerprint')}"
-            stale[path] = f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again"
+            stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
         else:
             errors += _problems(path, identity, expected, provenance, table)
         if table.num_rows != counts.setdefault(benchmark, table.num_rows):
@@ -151,10 +137,11 @@ def read_tables(
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
-    again = "`stapo status` says what changed, and snakemake makes them again"
+    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    about = f"or, if the folder is without its raw data, as in git: read {shown}"
     errors = [
-        *_lines(stale, "were made with other settings or by another version", again),
-        *_lines(missing, "are missing", _remedy(study, decoding, root, bool(tables))),
+        *_lines(stale, "were made with other settings or by another version: run snakemake"),
+        *_lines(missing, f"are missing: run snakemake, {about}"),
         *errors,
     ]
     if errors:
@@ -162,24 +149,10 @@ def read_tables(
     return tables, provenance
 
 
-def _remedy(study: Study, decoding: str, root: Path, some: bool) -> str:
-    """Return what to do where scores are missing; in git all are."""
-    table = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    if some or not (root / table).is_file():
-        return "run snakemake"
-    return f"the folder is without its raw data, as in git: read {table}, or run snakemake to make all again"
-
-
-def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:
+def _lines(errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
-    if len(errors) <= MOST_LINES:
-        return [*errors.values()]
-    return [f"{len(errors)} score files {what}, such as {next(iter(errors))}; {remedy}"]
-
-
-def accuracy(tables: Iterable[pa.Table], column: str) -> float:
-    """Return the mean over score files of the share of correct responses."""
-    return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
+    many = len(errors) > MOST_LINES
+    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
 def _problems(

@@ -1,26 +1,28 @@
-"""The report: one self-contained HTML page with all results."""
+"""The report: one self-contained HTML page with all results, and its security policy."""
 
+import base64
+import hashlib
 import json
+from collections.abc import Iterable
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from stapo import paths
-from stapo.analysis import page
+from stapo.analysis import main_tables
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import chart_of, specification
 from stapo.analysis.comparison import main_table
-from stapo.analysis.costs import COSTS, costs, total
-from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.formats import template
-from stapo.analysis.rows import Comparison, MainTable
-from stapo.analysis.table import Column
+from stapo.analysis.table import TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
-from stapo.evaluation.statistics import Difference
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
-from stapo.files import replace_file
+from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
-from stapo.stages.train import of_checkpoint
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 SECTIONS = {
     "results": "Results",
@@ -38,28 +40,14 @@ OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "
 """Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
-
-
-def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
-    """Return the columns of the differences between methods."""
-    titles = table.titles
-
-    def names(one: Comparison) -> str:
-        return f"{titles[one.target]} minus {titles[one.baseline]}"
-
-    return [
-        Column("Size", lambda one: one.size, text=True),
-        Column("Difference", names, text=True),
-        Column("Avg", lambda one: _points(one.difference), css="count"),
-        Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
-        Column("Questions", lambda one: one.difference.questions, "+.1f"),
-        Column("Detectable [points]", lambda one: 100 * one.difference.detectable, ".2f"),
-    ]
-
-
-def _points(found: Difference) -> str:
-    value, low, high = (100 * number for number in (found.value, found.low, found.high))
-    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+COSTS = {
+    "seconds": ("Wall time [h]", 1 / 3600),
+    "gpu_seconds": ("GPU-hours", 1 / 3600),
+    "joules": ("Energy of the GPUs [kWh]", 1 / 3_600_000),
+}
+"""Field of the record of a training -> heading and unit of its column."""
+MADE = ("commit", "dirty", "processor", "gpus")
+"""What is shown of the environment of a training; its `provenance.json` has all."""
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
@@ -74,7 +62,7 @@ def write_report(study: Study, root: Path = Path()) -> Path:
 def render_report(study: Study, root: Path = Path()) -> str:
     """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
-    scripts = [page.vega(), page.script("report.js")]
+    scripts = [vega(), script("report.js")]
     grids = {
         name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
@@ -82,14 +70,14 @@ def render_report(study: Study, root: Path = Path()) -> str:
     numbers = _numbers(artefacts)
     empty = {
         "verdicts": "verdicts" not in grids,
-        "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
+        "paper": not any(numbers["against_paper"]),
         "evidence": not evidence,
     }
     return template("report.html.j2").render(
         study=study,
         sections={anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)},
-        style=page.script("report.css"),
-        policy=page.policy(scripts),
+        style=script("report.css"),
+        policy=policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
         figures=[_figure(artefacts, name) for name in figure_names(study)],
@@ -97,6 +85,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         evidence=evidence,
         many_rows=MANY_ROWS,
         of_verdicts=OF_VERDICTS,
+        columns=main_tables,
         **numbers,
     )
 
@@ -106,26 +95,18 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     study, found = artefacts.study, costs(artefacts)
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
     tables = [main_table(study, name, one) for name, one in scores.items()]
-    made = {json.dumps(cost.made, sort_keys=True) for cost in found}
+    environments = [record.get("environment", {}) for record in found.values()]
+    made = {json.dumps({k: e.get(k) for k in MADE}, sort_keys=True) for e in environments}
     about = {
         "trainings": [json.loads(one) for one in sorted(made)],
         "scores": next(iter(scores.values())).provenance,
     }
     return {
         "tables": tables,
-        "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
-        "costs": found,
-        "total": total(found),
-        "cost_columns": COSTS,
-        "methods": [study.method(name) for name in study.run.methods],
-        "comparison_columns": _comparison_columns,
+        "costs": _cost_table(study, found),
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
-        "fingerprints": {
-            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
-            for checkpoint in filter(study.is_full, study.checkpoints())
-        },
     }
 
 
@@ -136,7 +117,69 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "name": name,
         "title": FIGURES[name].title,
         "caption": found.get("description", ""),
-        "data": page.json_block(found),
+        "data": json_block(found),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
+
+
+def costs(artefacts: Artefacts) -> dict[TrainingRun, dict[str, Any]]:
+    """Return what each training recorded of itself; empty if it did not."""
+    study, found = artefacts.study, {}
+    for run in study.runs():
+        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+        found[run] = read_json(path) if path.exists() else {}
+    return found
+
+
+def _cost_table(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
+    """Return the table of what each training cost; the last row is their sum, unmeasured if a part is."""
+    rows = [[run.size, study.title(run.method), str(run.seed)] for run in found]
+    rows.append(["all", "", ""])
+    for field, (_, unit) in COSTS.items():
+        known: list[Any] = [record.get(field) for record in found.values()]
+        total = None if None in known else sum(known)
+        for row, value in zip(rows, [*known, total], strict=True):
+            row.append("unmeasured" if value is None else format(unit * value, ",.2f"))
+    headings = ["Size", "Method", "Seed", *(heading for heading, _ in COSTS.values())]
+    columns = [Column(heading, itemgetter(i), text=i < 2) for i, heading in enumerate(headings)]
+    return Table(
+        columns=columns,
+        rows=rows,
+        caption="What each training cost. Time and energy of the evaluations are not recorded.",
+    )
+
+
+def script(name: str) -> Markup:
+    """Return a script of the templates, to stand between script tags."""
+    return Markup((TEMPLATES / name).read_text())
+
+
+@cache
+def vega() -> Markup:
+    """Return Vega, Vega-Lite and vegaEmbed, to stand between script tags."""
+    import vl_convert
+
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """Return the Content-Security-Policy of a page: only these scripts run, and nothing is fetched.
+
+    vegaEmbed sets styles of elements.
+    """
+    hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def json_block(value: Any) -> Markup:
+    """Return a value as JSON to stand between script tags: without `<`, which could end the script."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))

@@ -5,7 +5,7 @@ decimals. Training quantities over steps are not repeated here:
 each training's `metrics.jsonl` has them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ import numpy as np
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import by_rules, mean, powers, with_verifier
-from stapo.analysis.comparison import BOOTSTRAP_SEED, main_table
-from stapo.analysis.formats import csv_text
-from stapo.analysis.rows import AVERAGE, MainTable, TableRow
+from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED, MainTable, TableRow, main_table
+from stapo.analysis.table import csv_text
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -46,19 +44,10 @@ Value = dict[str, Any]
 
 def write_values(study: Study, root: Path = Path()) -> Path:
     """Write the values of a finished study."""
-    return _write(values_of(Artefacts(study, root)), study.name, root)
-
-
-def write_values_of(tables: Sequence[MainTable]) -> Path:
-    """Write the values of tables alone, without those of intermediate checkpoints."""
-    values = [_complete(value) for table in tables for value in _values_of(table)]
-    return _write(values, tables[0].study, Path())
-
-
-def _write(values: Sequence[Value], study: str, root: Path) -> Path:
-    path = root / paths.VALUES.format(study=study)
+    path = root / paths.VALUES.format(study=study.name)
+    rows = [map(_written, one.values()) for one in values_of(Artefacts(study, root))]
     with replace_file(path) as stream:
-        stream.write(csv_text([COLUMNS, *(map(_written, one.values()) for one in values)]))
+        stream.write(csv_text([COLUMNS, *rows]))
     return path
 
 
@@ -100,7 +89,7 @@ def _problems(table: MainTable, of: str) -> int:
 
 def _values_of(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
-    about = {"study": table.study, "decoding": table.decoding}
+    about = {"study": table.study.name, "decoding": table.decoding}
     for row, one in of_rows(table):
         at = {"size": row.size or None, "method": row.method}
         yield about | at | one | {"n": _problems(table, one["benchmark"])}
@@ -118,20 +107,28 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
         for name, samples in table.samples.items():
             cell = row.responses[name]
             yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
-            for k in powers(samples):
+            for k in [2**i for i in range(samples.bit_length())]:
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
             yield one(name, f"majority@{samples}", 100 * cell.majority)
         yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
-    for row in table.rows if table.verifier else ():
+    for row in table.rows if table.study.evaluation.verifier else ():
         for name, samples in table.samples.items():
             cell = row.responses[name]
-            yield one(name, f"avg@{samples} by the rules", 100 * by_rules(cell))
-            yield one(name, f"avg@{samples} with the verifier", 100 * with_verifier(cell))
-            yield one(name, "flips", cell.flips)
-            yield one(name, "judged", cell.judged)
-            yield one(name, "cut", cell.cut)
-        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, by_rules))
-        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, with_verifier))
+            yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
+            both = 100 * cell.mean("correct_with_verifier")
+            yield one(name, f"avg@{samples} with the verifier", both)
+            rows = cell.rows
+            flips = rows["correct_with_verifier"] & ~rows["correct"]
+            yield one(name, "flips", int(flips.sum()))
+            yield one(name, "judged", int((rows["verifier"] != "not_asked").sum()))
+            yield one(name, "cut", int(rows["verifier_cut"].sum()))
+        yield one(AVERAGE, "avg@N by the rules", _mean(row, "correct"))
+        yield one(AVERAGE, "avg@N with the verifier", _mean(row, "correct_with_verifier"))
+
+
+def _mean(row: TableRow, column: str) -> float:
+    """Return the mean of a column over the benchmarks of a row, in percent."""
+    return 100 * float(np.mean([cell.mean(column) for cell in row.responses.values()]))
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
@@ -150,12 +147,12 @@ def _headlines(table: MainTable) -> Iterator[Value]:
     """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
     about = {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
     for target, found in table.headlines.items():
-        if found is None or found.interval is None:
+        if found is None:
             continue
         of = about | {"method": target}
         for size, gain in found.gains.items():
             yield of | {"size": size, "reference": found.baselines[size], "value": gain}
-        yield of | {"reference": STRONGEST} | _numbers(found.interval)
+        yield of | {"reference": STRONGEST} | _numbers(found.mean)
 
 
 def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:

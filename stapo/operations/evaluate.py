@@ -73,20 +73,13 @@ def evaluate(
         stream.write(text)
     for stage in STAGES:
         run(study, stage, "", Resources())
-    from stapo.analysis.cells import read_scores
-    from stapo.analysis.comparison import checkpoint_table
-    from stapo.analysis.main_tables import print_table, write_table
-    from stapo.analysis.values import write_values_of
+    from stapo.analysis.main_tables import print_table, tables_of, write_tables
+    from stapo.analysis.values import write_values
 
-    written = [file]
-    tables = [
-        checkpoint_table(study, decoding, read_scores(study, decoding))
-        for decoding in study.run.decodings
-    ]
-    for table in tables:
+    for table in tables_of(study):
         print_table(table, Console())
-        written.append(write_table(table))
-    return [*written, write_values_of(tables)]
+    written = [write_tables(study, decoding) for decoding in study.run.decodings]
+    return [file, *written, write_values(study)]
 
 
 def checkpoints(texts: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -30,14 +30,6 @@ def _text(name: str) -> str:
     return (FOLDER / name).read_text()
 
 
-def stated_averages(decoding: str) -> dict[str, dict[str, float]]:
-    """Return size -> method -> the average that the paper states, in percent."""
-    return {
-        size: {method: row[-1] for method, row in methods.items()}
-        for size, methods in paper()["table"][decoding].items()
-    }
-
-
 def confidence(letter: str) -> str:
     """Return how sure a number of `paper.yaml` is, in words."""
     return CONFIDENCE[letter]

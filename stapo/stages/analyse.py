@@ -102,7 +102,7 @@ def _figures(of: Jobs) -> Iterator[Job]:
 
 
 def _write_figures(of: Jobs, jobs: list[Job], how: Resources) -> None:
-    from stapo.analysis.draw import write_figure
+    from stapo.analysis.charts import write_figure
 
     for name in figure_names(of.study):
         print(*write_figure(of.study, name))

@@ -240,7 +240,7 @@ class Evaluation(Strict):
 
 
 Endpoint = Literal["reward-last-half", "reward", "accuracy", "curve", "until-collapse"]
-"""What a training is judged by, one number: see `stapo.analysis.endpoints`."""
+"""What a training is judged by, one number: see `stapo.analysis.tables.endpoints`."""
 
 
 class Compare(Strict):

@@ -89,7 +89,7 @@ run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 REAL = """
 from pathlib import Path
 from finished_study import finish
-from stapo.analysis.draw import write_figure
+from stapo.analysis.charts import write_figure
 from stapo.analysis.tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))

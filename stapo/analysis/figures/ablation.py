@@ -5,9 +5,9 @@ from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import accuracies, shown_benchmarks
+from stapo.analysis.comparison import AVERAGE, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label
-from stapo.analysis.stability import ONE_SEED, entropies, spread_of_seeds
+from stapo.analysis.tables.stability import ONE_SEED, entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study.study import Family, families
@@ -64,8 +64,8 @@ def _row(
 
     panels = []
     for decoding in study.run.decodings:
-        known = accuracies(artefacts, decoding, tuple(benchmarks)).values
-        of = {name: known[size, name] for name in study.run.methods}
+        known = accuracies(artefacts, decoding, tuple(benchmarks)).cells
+        of = {name: known[size, name][AVERAGE] for name in study.run.methods}
         panels.append(panel(study.decodings[decoding].title, accuracy, of))
     spreads = {n: spread_of_seeds(entropies(artefacts, size, n)) for n in study.run.methods}
     return [*panels, panel("stability", spread, spreads)]

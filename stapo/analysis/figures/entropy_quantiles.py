@@ -16,7 +16,7 @@ def make(artefacts: Artefacts) -> Any:
     study, stated = artefacts.study, paper()["entropy_quantiles"]
     quantiles = artefacts.of_runs(lambda run: quantiles_of(artefacts, run))
     levels = sorted(set.intersection(*(set(one) for one in quantiles.values())))
-    group, x = charts.colours(artefacts.titles()), charts.step_axis()
+    group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
     y, panels = charts.y_axis("entropy [nats]"), []
     for size in study.run.sizes:
         for level in levels:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.formats import render
-from stapo.analysis.table import Table
+from stapo.analysis.table import Table, render
 from stapo.exhibits import declared
 from stapo.files import replace_file
 from stapo.stages import jobs_of

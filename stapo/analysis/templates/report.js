@@ -40,15 +40,6 @@
     });
   }
 
-  // Words beside the shadow, since a shadow alone is easy to miss.
-  function hintAtScrolling(region) {
-    const hint = element("p", { className: "hint", hidden: true }, "Scroll the table sideways \u2192");
-    region.before(hint);
-    new ResizeObserver(() => {
-      hint.hidden = region.scrollWidth <= region.clientWidth + 1;
-    }).observe(region);
-  }
-
   // ---- Figures --------------------------------------------------------------------------------
 
   const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460;
@@ -155,6 +146,5 @@
   }
 
   document.querySelectorAll("table.sortable").forEach(makeSortable);
-  document.querySelectorAll(".scroll").forEach(hintAtScrolling);
   makeFigures();
 })();

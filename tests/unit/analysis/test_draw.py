@@ -7,7 +7,7 @@ import sys
 from drawn import panels
 
 from stapo.analysis import charts
-from stapo.analysis.draw import image
+from stapo.analysis.charts import image
 
 HOSTILE = "<b>&amp; \u202e\x1b[31m $\\frac$ {{datum.x}} \u4e2d\u2423"
 ROWS = [
@@ -71,14 +71,3 @@ def test_values_have_six_digits_and_intervals_are_bands_and_bars():
     assert points.of("rule")
     assert bars.of("rule")
     assert empty.units[0].rows == [{"text": "no values"}]
-    scale = charts.y_axis("share", log=True, low=0.1, high=10).to_dict()["scale"]
-    assert (scale["type"], scale["domainMin"], scale["domainMax"]) == ("log", 0.1, 10)
-
-
-def test_groups_keep_their_colour_and_those_beyond_the_colours_get_a_dash():
-    groups = [f"G{i}" for i in range(len(charts.COLOURS) + 1)]
-    few = charts.colours(groups[:3], shown=["G2"])
-    assert few["color"]["scale"]["range"] == [charts.COLOURS[2]]
-    many = charts.colours(groups)
-    assert many["color"]["scale"]["range"][-1] == charts.COLOURS[0]
-    assert many["strokeDash"]["scale"]["range"][-1] != many["strokeDash"]["scale"]["range"][0]

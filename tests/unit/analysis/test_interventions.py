@@ -11,7 +11,7 @@ from synthetic_interventions import MOVED, repetition, write_intervention
 
 from stapo.analysis import interventions as effects
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.draw import chart_of
+from stapo.analysis.charts import chart_of
 from stapo.analysis.figures.interventions import scaled
 from stapo.analysis.tables.interventions import make as interventions_table
 from stapo.analysis.tables.silenced_quadrants import make as silenced_quadrants

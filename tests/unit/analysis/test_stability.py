@@ -1,18 +1,23 @@
-"""Stability of trainings whose entropy is known."""
+"""Stability and endpoints of trainings whose numbers are known."""
 
-from math import exp, log
+from math import exp, isnan, log
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.stability import (
+from stapo.analysis.tables.endpoints import gap
+from stapo.analysis.tables.stability import (
     COLLAPSE,
     EXPLOSION,
     entropy_numbers,
 )
-from stapo.analysis.tables.stability import make as table
+from stapo.analysis.tables.stability import (
+    make as table,
+)
+from stapo.evaluation.statistics import detectable_between
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 
@@ -48,19 +53,17 @@ def test_collapse_and_explosion_are_found_whenever_they_happen(parts, collapses)
     assert (found.highest > EXPLOSION) != collapses
 
 
-def several(raw, seeds=3, steps=40, **change):
+def several(raw, root, seeds=3, steps=40):
+    """Return trainings with the entropies of `explodes_in_justrl`."""
     raw["run"] |= {
         "methods": ["justrl", "stapo"], "seeds": [*range(seeds)],
         "benchmarks": ["chain-2", "chain-3"], "decodings": ["t0.7-p0.9"],
     }  # fmt: skip
-    return parse_study(merge(raw, {"training": {"steps": steps}, **change}))
-
-
-def write(study, root, entropy):
-    """Write metrics with the entropies that a function of run and step returns."""
+    study = parse_study(merge(raw, {"training": {"steps": steps}}))
     for run in study.runs():
-        steps = range(1, study.training.steps + 1)
-        records = [{"step": step, "entropy": entropy(run, step)} for step in steps]
+        records = [
+            {"step": step, "entropy": explodes_in_justrl(run, step)} for step in range(1, steps + 1)
+        ]
         write_jsonl(root / paths.METRICS.format(study=study.name, **run.wildcards), records)
     return Artefacts(study, root)
 
@@ -71,10 +74,9 @@ def explodes_in_justrl(run, step):
 
 
 def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
-    grid = table(write(several(raw_study), tmp_path, explodes_in_justrl))
+    grid = table(several(raw_study, tmp_path))
     justrl, stapo = ({c.heading: c.value(row) for c in grid.columns} for row in grid.rows)
     assert (justrl["Exploded"], justrl["Collapsed"]) == ("3 of 3", "0 of 3")
-    assert (stapo["Exploded"], stapo["Collapsed"]) == ("0 of 3", "0 of 3")
     level = stapo["Entropy after warm-up [nats]"]
     assert level.value == pytest.approx(0.41)
     assert level.low == pytest.approx(0.41 - 4.303 * 0.01 / 3**0.5)
@@ -83,13 +85,44 @@ def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     assert highest == pytest.approx(exp(sum(map(log, factors)) / 3), rel=0.01)
     assert stapo["Spread of entropy [%]"].value == pytest.approx(0, abs=0.1)  # the floor of ratios
     assert justrl["Spread of entropy [%]"].low > 0
-    assert not any("One training seed" in note for note in grid.notes)
 
 
 def test_one_seed_has_no_interval_and_decides_nothing(raw_study, tmp_path):
-    grid = table(write(several(raw_study, seeds=1), tmp_path, explodes_in_justrl))
+    grid = table(several(raw_study, tmp_path, seeds=1))
     cells = [(column, column.shown(row)) for column in grid.columns for row in grid.rows]
     estimates = [(column, cell) for column, cell in cells if not isinstance(cell, str)]
     assert estimates
     assert all(column.bounds(cell) is None for column, cell in estimates)
     assert any("no claim about a method" in note for note in grid.notes)
+
+
+# Endpoints
+
+
+def test_a_difference_of_trainings_has_welchs_interval_and_an_exact_p_value() -> None:
+    ours, theirs = [0.9, 0.8, 0.95, 0.85], [0.2, 0.4, 0.3, 0.1]
+    found = gap(ours, theirs)
+    welch = stats.ttest_ind(ours, theirs, equal_var=False)
+    expected = welch.confidence_interval(0.95)
+    assert found.value.value == pytest.approx(0.625)
+    # Degrees of freedom are rounded down, so the interval is a little wider than Welch's own.
+    assert found.value.low <= expected.low < expected.high <= found.value.high
+    assert found.value.high - found.value.low < 1.15 * (expected.high - expected.low)
+    # No exchange of the eight trainings is as extreme but this one and its mirror, of 70.
+    assert found.p_value == pytest.approx(2 / 70)
+    assert found.detectable == detectable_between(ours, theirs) > 0
+
+
+def test_one_training_of_each_has_no_interval_and_no_p_value() -> None:
+    found = gap([0.5], [0.25])
+    assert found.value.value == 0.25
+    assert isnan(found.value.low)
+    assert isnan(found.p_value)
+    assert isnan(found.detectable)
+
+
+def test_a_collapse_is_found_at_its_step():
+    entropy = np.where(np.arange(400) < 300, 1.0, 0.01)
+    # The moving mean over 20 steps is below a tenth once 19 of them are past the fall.
+    assert entropy_numbers(entropy, 8).before_collapse == pytest.approx(309 / 400)
+    assert entropy_numbers(np.ones(400), 8).before_collapse == 1

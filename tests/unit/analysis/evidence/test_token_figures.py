@@ -1,17 +1,15 @@
-"""Figures of recorded tokens and of quantiles hold the numbers of the records."""
+"""Figures and cases of recorded tokens, and of quantiles, hold the numbers of the records."""
 
-import dataclasses
-
+import numpy as np
 import pytest
 from drawn import caption, panels
 from studies import outputs
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import MAX_POINTS
-from stapo.analysis.draw import chart_of, image
+from stapo.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.analysis.figures import token_frequencies
 from stapo.analysis.figures.token_frequencies import SHOWN
+from stapo.analysis.tables.cases import cases, context_of, literal, top_text
 from stapo.files import DamagedFileError, write_jsonl
 
 
@@ -42,16 +40,6 @@ def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
             assert all(row["low"] < row["x"] < row["high"] for row in rows)
 
 
-def test_long_and_hidden_tokens_have_short_and_different_names(artefacts):
-    one = recorded(artefacts)[0]
-    long = one.frame.assign(token="a\u202e" + 99 * "b" + one.frame["token"])
-    rows = token_frequencies._rows(dataclasses.replace(one, frame=long), "silenced")
-    names = [row["y"] for row in rows]
-    assert len({*names}) == len(names) > 1
-    assert max(map(len, names)) < 45
-    assert names[0].startswith('"a\\u202ebb')
-
-
 def write_metrics(artefacts, **changed):
     levels = {"0.5": 0.1, "0.8": 1.0, "0.95": 2.0} | changed
     for path in outputs(artefacts.study, "train", "metrics.jsonl"):
@@ -74,5 +62,24 @@ def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
     assert [y for _, y in next(iter(lines.values()))] == [1.0, 2.0, 3.0, 4.0]
     assert {seed for _, seed in lines} == {*several.study.run.seeds}
     write_metrics(several, **{"0.8": None})
-    with pytest.raises(DamagedFileError, match="entropy_quantiles are not numbers"):
+    with pytest.raises(DamagedFileError, match="no number entropy_quantiles in every step"):
         chart_of(Artefacts(several.study, several.root), "entropy_quantiles")
+
+
+def test_cases_are_the_largest_norms_and_others_at_random(artefacts):
+    for one in recorded(artefacts):
+        rows = list(cases(one))
+        norms = np.sort(one.norm[one.silenced])[::-1]
+        assert [row.norm for row in rows[:3]] == norms[:3].tolist()
+        assert {row.chosen for row in rows[3:]} == {"random"}
+        assert len({(row.step, row.context, row.norm) for row in rows}) == len(rows)
+        assert len(rows) == min(6, one.silenced.sum())
+        assert all(row.probability < 0.002 and row.advantage > 0 for row in rows)
+        assert {row.kept for row in rows} == {one.method == "justrl"}
+
+
+def test_white_space_is_visible():
+    assert literal(" \n\tso ") == "\u2423\u21b5\u21e5so\u2423"
+    assert top_text([" a", "b"], np.array([0.5, 0.251], dtype=np.float32)) == "\u2423a 50, b 25.1"
+    assert top_text(None, None) == ""
+    assert context_of("a" * 61, "x", "\nb") == "\u2026" + "a" * 60 + "\u27e6x\u27e7\u21b5b"
