@@ -200,8 +200,13 @@ def over_steps(
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
     rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
     if log:
+        above = {(size, row["group"]) for size, of in rows.items() for row in of if row["y"] > 0}
         rows = {
-            size: [row | {"y": row["y"] if row["y"] > 0 else nan} for row in of]
+            size: [
+                row | {"y": row["y"] if row["y"] > 0 else nan}
+                for row in of
+                if (size, row["group"]) in above
+            ]
             for size, of in rows.items()
         }
     group = charts.colours(artefacts.titles())

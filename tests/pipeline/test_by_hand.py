@@ -1,6 +1,5 @@
 """What a reviewer does by hand gives what the pipeline has."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -75,8 +74,6 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     assert "generated 200 responses\n" in log.read_text()
     middle = folder / "runs/tiny/stapo/seed0/step4/model.safetensors"
     assert middle.read_bytes() != before[0]
-    table = (folder / "tables/main-t1.0-p1.0.md").read_text()
-    assert re.search(r"\| tiny \| stapo \| 0 \| ", table.split("Best on the test*")[1])
     # Weights of the curve alone answer its benchmark and no other.
     responses = folder / "completions/tiny/stapo/seed0"
     found = {step: {path.stem for path in responses.glob(f"step{step}/*/*")} for step in (2, 4, 6)}

@@ -163,7 +163,7 @@ def test_a_job_on_a_cluster_has_the_study_that_it_was_made_for(edited):
     [
         ([], "snakemake --configfile workflows/studies/smoke.yaml"),
         (["--configfile", "workflows/studies/smoke.yaml", "-n", "--config", "run={seeds: [3, '3']}"],
-         "study: run.seeds: '3' is listed twice; remove one (--config)"),
+         "study: run.seeds: 3 is listed twice; remove one (--config)"),
     ],
 )  # fmt: skip
 def test_bad_arguments_start_nothing_and_name_the_remedy(arguments, said):

@@ -272,7 +272,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a path that leaves the folder": (
         first_run(lambda run: run["outputs"].update({"../../../../../etc/passwd": "0"})), "changed"),
     "a name that writes lines": (
-        lambda f: (f / "tables" / "a\nok       all is well\x1b[2J").write_text(""), r"a\u000aok"),
+        lambda f: (f / "tables" / "a\nok       all is well\x1b[2J").write_text(""), r"a\nok"),
 }  # fmt: skip
 """What a folder holds that is not to be read, and what the line says that names it."""
 
