@@ -266,6 +266,5 @@ def verify(
     Example: stapo verify results/smoke
     """
     from stapo.publication.verify import verify as checked
-    from stapo.publication.verify import verify_document
 
-    tell(as_json, lambda: verify_document(results), lambda: not checked(results, typer.echo))
+    tell(as_json, lambda: checked(results), lambda: bool(checked(results, typer.echo)["failed"]))

@@ -12,9 +12,6 @@ from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from stapo.files import read_json, read_jsonl
 from stapo.paths import RECORD_FILE, TOKENS_FILE
 from stapo.provenance import SUMS, is_hidden
@@ -27,8 +24,6 @@ FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
 LINES_BYTES = 2**28
 """Maximum size of a file of JSON lines."""
-MAX_ROWS, UNPACKED_BYTES = 10**7, 2**30
-"""Maximum rows of a Parquet file without a specific limit, and what its columns may unpack to."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
@@ -161,8 +156,6 @@ def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], 
         # Of weights, and of what does not belong to the study, at most checksums are computed.
         is_read = layout.has(path) and file.suffix != WEIGHTS
         fault = _fault(file, _limit(study, file) if is_read else inf)
-        if fault is None and is_read and file.suffix == ".parquet":
-            fault = _table_fault(study, file, path)
         if fault:
             errors.append(f"{path}: {fault}")
         elif not is_hidden(Path(path)) and path != SUMS:
@@ -185,19 +178,3 @@ def _limit(study: Study, file: Path) -> int:
     if file.name == TOKENS_FILE:
         return FILE_BYTES + study.training.token_records_mb * 10**6
     return LINES_BYTES if file.suffix == ".jsonl" else FILE_BYTES
-
-
-def _table_fault(study: Study, file: Path, path: str) -> str | None:
-    """Return why a Parquet file must not be read: by its metadata, it unpacks to more than it may."""
-    most = MAX_ROWS
-    if path.startswith("scores/"):
-        most = study.problems(file.stem) * study.benchmarks[file.stem].samples
-    try:
-        about = pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        return f"truncated or corrupt: {(str(error).splitlines() or [repr(error)])[0]}"
-    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    if about.num_rows > most:
-        return f"has {about.num_rows} rows, at most {most} are expected"
-    more = f"unpacks to {unpacked} bytes, more than {UNPACKED_BYTES}"
-    return more if unpacked > UNPACKED_BYTES else None

@@ -14,29 +14,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.exhibits import figure_names, table_names
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
+from stapo.publication.checks import (
+    Errors,
+    drawn_errors,
+    earlier,
+    input_errors,
+    origin_errors,
+    record_errors,
+    score_errors,
+    training_errors,
+)
 from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
-from stapo.publication.inputs import input_errors
 from stapo.publication.manifest import WEIGHTS, about_study, layout
-from stapo.publication.resample import is_drawn_again, response_errors
-from stapo.publication.rescore import drawn_errors, identity_errors, score_errors
-from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
 from stapo.text import shorten, visible
 
-Errors = Iterator[str]
-
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
-    SafetensorError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment", "study")
@@ -47,10 +47,10 @@ MAX_LINE = 400
 SHOWN = 20
 """Lines of one kind; more would hide the next kind."""
 LIMITS = (
-    "not found here: trainings with other settings than stated, or edited metrics, token records and "
-    "responses, if checksums, records, tables and figures were made again to agree (only training again "
-    "tells); seeds, sizes, methods, benchmarks or development sets that were run and never named; a base "
-    "model or tokenizer of another origin; what the verifier said; times, hardware"
+    "not found here: trainings with other settings than stated, responses of other weights, or edited "
+    "metrics, token records and responses, if checksums, records, tables and figures were made again to "
+    "agree (only training again tells); seeds, sizes, methods, benchmarks or development sets that were "
+    "run and never named; a base model or tokenizer of another origin; what the verifier said; times, hardware"
 )
 """What somebody can still claim, by accident or on purpose."""
 SUMMARY = (
@@ -60,17 +60,15 @@ SUMMARY = (
 )
 
 
-def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies, and say what is found; return whether all holds.
+def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Check a results folder, wherever it lies, and say what is found, line by line.
+
+    Returns:
+        The document of `stapo verify --json`; `failed` says whether a check found anything.
 
     Raises:
         StudyError: it is no results folder.
     """
-    return not verify_document(folder, say)["failed"]
-
-
-def verify_document(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Return the document of `stapo verify --json`, and say its lines one by one; raises as `verify`."""
     checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
@@ -175,16 +173,6 @@ def provenance_errors(results: Results) -> Errors:
         yield f"provenance.json: names {gpu}, on which no training ran"
 
 
-def origin_errors(results: Results) -> Errors:
-    """Yield a line for each score file that was not made by this study, or not as the others."""
-    for decoding in results.study.run.decodings:
-        try:
-            read_tables(results.study, decoding, results.study.cells(decoding), results.root)
-        except StaleScoreError as error:
-            yield from str(error).splitlines()
-    yield from identity_errors(results)
-
-
 CHECKS: dict[str, Callable[[Results], Errors]] = {
     "files are those of the study and have their checksums": file_errors,
     "trainings are the study's, and their weights and records have these checksums": training_errors,
@@ -196,7 +184,6 @@ RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
     "metrics and interventions agree with the study": record_errors,
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
-    "responses of tiny models are those of their checkpoints": response_errors,
     "tables, figures and report follow from scores and metrics": drawn_errors,
 }
 """The questions that need the raw data, which a summary in git leaves out."""
@@ -221,8 +208,6 @@ def _notes(results: Results) -> Errors:
     else:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
-        if undrawn := sum(not is_drawn_again(results, one) for one in study.checkpoints()):
-            yield f"responses of {undrawn} checkpoints were not drawn again from their weights"
     own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
     for name in [*own, *[study.training.reward] * (":" in study.training.reward)]:
         yield f"{name} is not part of the folder; what it computed is taken as stated"
