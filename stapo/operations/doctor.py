@@ -4,7 +4,9 @@ Only what ends or spoils a run is looked at. Run it where the jobs will run: a l
 compute nodes.
 """
 
+import os
 import shutil
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -15,7 +17,6 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.hub import reason_unreachable
-from stapo.operations import toolchain
 from stapo.operations.fetch import needs
 from stapo.operations.plan import disk_needed
 from stapo.study import Study
@@ -37,8 +38,8 @@ def diagnose(study: Study) -> Iterator[Check]:
     """Yield the checks of this machine and the working directory for a study."""
     vllm = study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
     yield gpus(vllm)
-    for fault in toolchain.compiler_faults() if vllm else ():
-        yield Check("error", *fault)
+    if vllm:
+        yield from compiler_faults()
     yield disk(disk_needed(study) or 0)
     yield hub(study)
 
@@ -90,3 +91,13 @@ def hub(study: Study) -> Check:
         remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
         return Check("warning", reason, remedy)
     return Check("ok", "the Hub answers, or nothing is needed from it")
+
+
+def compiler_faults() -> Iterator[Check]:
+    """Yield what is missing for Triton, which compiles C at run time."""
+    if shutil.which(os.environ.get("CC", "gcc")) is None and shutil.which("clang") is None:
+        yield Check("error", "no C compiler ($CC, gcc, clang)", "install gcc, or load its module")
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    if not headers.is_file():
+        remedy = "install Python's headers (python3-dev), or use a Python that has them"
+        yield Check("error", f"{headers} is missing", remedy)

@@ -50,7 +50,7 @@ LIMITS = (
     "not found here: trainings with other settings than stated, responses of other weights, or edited "
     "metrics, token records and responses, if checksums, records, tables and figures were made again to "
     "agree (only training again tells); seeds, sizes, methods, benchmarks or development sets that were "
-    "run and never named; a base model or tokenizer of another origin; what the verifier said; times, hardware"
+    "run and never named; a base model or tokenizer of another origin; what the verifier said; times"
 )
 """What somebody can still claim, by accident or on purpose."""
 SUMMARY = (

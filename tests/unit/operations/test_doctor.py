@@ -39,7 +39,8 @@ def test_each_error_is_printed_with_its_remedy(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "disk_needed", lambda _: needed)
-    monkeypatch.setattr(doctor.toolchain, "compiler_faults", lambda: [("no compiler", "install")])
+    monkeypatch.setenv("CC", "nothing")
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     raw_study["evaluation"]["backend"] = backend
     stream = io.StringIO()
     failed = print_diagnosis(parse_study(raw_study), Console(file=stream, width=100))
