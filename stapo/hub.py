@@ -20,10 +20,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 """Environment variables by which requests go elsewhere first."""
 CONNECT_SECONDS = 5.0
-REMEDY = (
-    "run `stapo fetch STUDY` where there is internet, with the same HF_HOME, and STAPO_DATA_DIR for the rows "
-    "of benchmarks"
-)
+REMEDY = "run `stapo fetch STUDY` where there is internet, with the same HF_HOME"
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 """Errors of the local disk, which are not retried."""
 PASSING = {0, 408, 429, *range(500, 600)}
@@ -42,21 +39,15 @@ def offline_if_unreachable() -> None:
     """
     if any(os.environ.get(name) for name in (*OFFLINE, *PROXIES)):
         return
-    if reason := reason_unreachable():
-        os.environ.update(dict.fromkeys(OFFLINE, "1"))
-        _say(f"{reason}; only what is in its cache is used")
-
-
-def reason_unreachable() -> str:
-    """Return why no connection to the Hub can be made; empty if one can."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
         parts = urlsplit(endpoint)
         port = parts.port or (80 if parts.scheme == "http" else 443)
         socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
-        return f"{plain(endpoint)} cannot be reached ({plain(str(error))})"
-    return ""
+        reason = f"{plain(endpoint)} cannot be reached ({plain(str(error))})"
+        os.environ.update(dict.fromkeys(OFFLINE, "1"))
+        _say(f"{reason}; only what is in its cache is used")
 
 
 def with_retries(get: Callable[[], T]) -> T:

@@ -25,12 +25,13 @@ from stapo.evaluation.statistics import (
     bootstrap_means,
     holm,
     interval,
+    of_strongest,
     paired_difference,
     percent_interval,
     problem_counts,
+    relative_gain,
     seed_choices,
 )
-from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.stages import jobs_of
 from stapo.study import Study
 
@@ -238,7 +239,7 @@ def _mean(values: list[float]) -> float:
 def _with_interval(
     study: Study, found: Headline, baselines: list[str], scores: Scores, of: Resampled
 ) -> Headline:
-    """Return a headline with the interval of the cross-fitted gain; see `stapo.evaluation.strongest`."""
+    """Return a headline with the interval of the cross-fitted gain; see `stapo.evaluation.statistics`."""
     benchmarks = study.run.benchmarks
     gains = []
     for size in found.gains:

@@ -23,10 +23,11 @@ from stapo.evaluation.statistics import (
     difference_between,
     interval,
     mean_of_seeds,
+    of_strongest,
     ratio_between,
     ratio_of_seeds,
+    relative_gain,
 )
-from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.exhibits import PAPER_SILENCED
 from stapo.files import AGAIN, DamagedFileError
 from stapo.methods import BASELINES, METHODS

@@ -75,20 +75,6 @@ def plan(
 
 
 @app.command()
-def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
-    """Check whether this machine can run a study, and print a remedy for each problem.
-
-    Run it where the jobs will run. Exit code 1 if there is an error.
-
-    Example: stapo doctor workflows/studies/smoke.yaml
-    """
-    from stapo.operations.doctor import doctor_document, print_diagnosis
-
-    found = study_of(study)
-    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
-
-
-@app.command()
 def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the progress of every training and evaluation; it only reads files, also during a run.
 
@@ -120,9 +106,9 @@ def fetch(
 ) -> None:
     """Download everything that a study needs; a second run continues an interrupted download.
 
-    Benchmark rows go to STAPO_DATA_DIR if it is set. Exit code 1 if something is missing.
+    Everything lands in the caches under HF_HOME. Exit code 1 if something is missing.
 
-    Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
+    Example: stapo fetch workflows/studies/mine.yaml
     """
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stapo.evaluation.engines import load_engine
-from stapo.evaluation.sampling import Request, Sampling
+from stapo.evaluation.engines import Request, Sampling, load_engine
 from stapo.evaluation.scores import Judgement, Question
 from stapo.files import read_json
 from stapo.models.loading import load_tokenizer

@@ -338,14 +338,6 @@ def _device_hours(rows: Iterable[CostRow]) -> float:
     return sum(row.hours * row.devices for row in rows)
 
 
-def disk_needed(study: Study) -> int | None:
-    """Return the bytes that a study writes in all; None if a model has an unknown shape."""
-    try:
-        return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
-    except StudyError:
-        return None
-
-
 def plan_document(study: Study, on: Machine) -> dict[str, Any]:
     """Return the document of `stapo plan --json`, with a warning for each doubt that trainings may run."""
     return {

@@ -9,7 +9,7 @@ from stapo.study import Study
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
     "  snakemake --configfile workflows/studies/smoke.yaml",
-    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
 )
 
 

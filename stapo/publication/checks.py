@@ -31,8 +31,7 @@ from stapo.evaluation.scores import (
 )
 from stapo.evaluation.task import are_rows_of, rows_of
 from stapo.files import read_json, read_jsonl
-from stapo.publication.folder import Results, published_study
-from stapo.publication.manifest import WEIGHTS, named_by, place_of
+from stapo.publication.folder import WEIGHTS, Results, named_by, place_of, published_study
 from stapo.records import scores as records
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import ScoreRow, read_identity, read_score_file

@@ -28,8 +28,16 @@ from stapo.publication.checks import (
     score_errors,
     training_errors,
 )
-from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
-from stapo.publication.manifest import WEIGHTS, about_study, layout
+from stapo.publication.folder import (
+    WEIGHTS,
+    Results,
+    about_study,
+    admit,
+    is_raw,
+    is_rendering,
+    layout,
+    read_published_study,
+)
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError

@@ -23,7 +23,7 @@ def jobs(of: Jobs) -> Iterator[Job]:
 
 def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write provenance.json and SHA256SUMS."""
-    from stapo.publication.manifest import write_provenance
+    from stapo.publication.folder import write_provenance
 
     for path in write_provenance(of.study):
         print(path)

@@ -1,6 +1,6 @@
 """Training rewards with TRL's signature: for correct answers, and a penalty for overlong responses.
 
-No large library is imported here, since `stapo check` and `doctor` use this module.
+No large library is imported here, since `stapo check` uses this module.
 """
 
 import math

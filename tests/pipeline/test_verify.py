@@ -18,8 +18,7 @@ from synthetic import leave_out_raw_data
 from stapo.evaluation.scores import score
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
-from stapo.publication.folder import read_published_study
-from stapo.publication.manifest import about_study, layout, write_provenance
+from stapo.publication.folder import about_study, layout, read_published_study, write_provenance
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
 from stapo.records.scores import metadata_of, read_identity
 from stapo.study import StudyError, parse_study

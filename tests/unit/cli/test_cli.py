@@ -12,7 +12,6 @@ import pytest
 from stapo import cli
 from stapo.cli import main
 from stapo.files import DamagedFileError
-from stapo.operations.doctor import Check
 from stapo.repository import ROOT, STUDIES
 
 SMOKE = str(STUDIES / "smoke.yaml")
@@ -108,12 +107,11 @@ def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
         assert found.startswith(f"stapo: {line}")
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "status", "doctor"])
-def test_a_document_has_the_documented_keys(run, monkeypatch, command):
-    monkeypatch.setattr("stapo.operations.doctor.diagnose", lambda _: [Check("error", "w", "r")])
+@pytest.mark.parametrize("command", ["check", "plan", "status"])
+def test_a_document_has_the_documented_keys(run, command):
     code, text, _ = run(command, SMOKE, "--json")
     document, keys = json.loads(text), documented(command)
-    assert code == (command == "doctor")
+    assert code == 0
     assert list(document) == list(keys)
     for key in {"rows", "jobs", "checks"} & document.keys():
         assert set(document[key][0]) <= keys[key]

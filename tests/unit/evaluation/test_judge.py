@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from stapo.evaluation.boxes import final_answer, last_boxed, parts
-from stapo.evaluation.grading import grade_all
+from stapo.evaluation.grading import final_answer, grade_all, last_boxed, parts
 
 # Whose case: a benchmark with such a gold, or an issue of huggingface/Math-Verify.
 DIFFERENT = [

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from stapo.evaluation.statistics import bootstrap_means, problem_counts, seed_choices
-from stapo.evaluation.strongest import of_strongest, relative_gain, strongest
+from stapo.evaluation.statistics import (
+    bootstrap_means,
+    of_strongest,
+    problem_counts,
+    relative_gain,
+    seed_choices,
+    strongest,
+)
 
 SEEDS, PROBLEMS, SAMPLES, RESAMPLES = 4, 60, 4, 400
 

@@ -10,9 +10,8 @@ import yaml
 from lm_eval.tasks import TaskManager
 from replay import regrade
 
-from stapo.evaluation import data, task
-from stapo.evaluation.data import DATA_DIR, normalise
-from stapo.evaluation.task import asked_of, benchmark_questions, benchmark_rows
+from stapo.evaluation import task
+from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
 from stapo.models.worlds import benchmark_problems, is_held_out
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import BENCHMARKS
@@ -100,7 +99,9 @@ def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
 def test_from_the_hub_with_its_revision(monkeypatch):
     asked: list[Any] = []
     monkeypatch.delenv(DATA_DIR, raising=False)
-    monkeypatch.setattr(data, "load_dataset", lambda name, **how: asked.append((name, how)) or ROWS)
+    monkeypatch.setattr(
+        "datasets.load_dataset", lambda name, **how: asked.append((name, how)) or ROWS
+    )
     assert benchmark_rows(SOURCE) == ROWS
     assert asked == [("someone/Some-Set", {"revision": "main", "split": "test"})]
 
