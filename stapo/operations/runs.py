@@ -29,9 +29,9 @@ def first_lines(study: Study, file: str) -> list[str]:
 
 def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
     """Return where the results of a run of a study file are, or how to find out what is left."""
-    from stapo.operations.status import is_finished
+    from stapo.operations.status import progress
 
-    if not succeeded or not is_finished(study):
+    if not succeeded or any(one.state != "done" for one in progress(study)):
         left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
         return [left, "the same command continues"]
     found = {

@@ -86,11 +86,6 @@ def progress(study: Study, root: Path = Path()) -> list[Progress]:
     return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
 
 
-def is_finished(study: Study, root: Path = Path()) -> bool:
-    """Return whether every job is done."""
-    return {one.state for one in progress(study, root)} == {"done"}
-
-
 def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo status --json`."""
     jobs = [asdict(one) for one in progress(study, root)]
@@ -106,14 +101,7 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
         console.print(_training_table(trainings))
     for state, line in _notes(found):
         console.print(Text(line, style=STYLES.get(state, "")))
-    record, states = root / paths.CHECKSUMS.format(study=study.name), {one.state for one in found}
-    if record.is_file() and all(one.state == "waiting" for one in trainings):
-        hint = f"only its record is here, as in git: {record.parent} can be read and verified"
-        console.print(Text(hint))
-    if states & {"failed", "stopped"}:
-        hint = "logs lie in logs/; the same snakemake command continues what stopped or failed"
-        console.print(Text(hint))
-    return "failed" not in states
+    return all(one.state != "failed" for one in found)
 
 
 def outdated_lines(found: Sequence[Progress]) -> list[str]:
@@ -212,11 +200,6 @@ def modified(path: Path) -> float:
     return 0.0
 
 
-def _number(value: Any) -> float | None:
-    """Return a value as a float if it is a number below 1e300 in size, None otherwise."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
-
-
 def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
     """Return state and note by the published files of a job."""
     written = {path: modified(root / path) for path in job.outputs}
@@ -306,17 +289,15 @@ def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
     if not records:
         return replace(own, of=steps)
     last, recent = records[-1], records[-RECENT:]
+
+    def number(value: Any) -> float | None:
+        return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+
     # Several steps share a rollout, and only the first of them records it.
-    spent = sum(_number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
+    spent = sum(number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
     left = None if own.state == "done" else spent / len(recent) * max(steps - last.step, 0)
-    return replace(
-        own,
-        done=last.step,
-        of=steps,
-        reward=_number(last.reward),
-        entropy=_number(last.entropy),
-        seconds_left=left,
-    )
+    numbers = number(last.reward), number(last.entropy), left
+    return Progress(own.stage, own.name, own.state, own.note, last.step, steps, *numbers)
 
 
 def span(seconds: float) -> str:
