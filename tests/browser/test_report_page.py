@@ -154,39 +154,3 @@ def test_axe_finds_nothing_serious(opened, width, scheme):
         if one["impact"] in ("serious", "critical")
     }
     assert serious == {}
-
-
-def test_a_narrow_screen_scrolls_tables_and_says_so(opened):
-    page = opened(390)
-    table = page.locator("main table").first
-    for heading in ("Avg", "p against STAPO"):
-        box = table.locator("thead th", has_text=heading).first.bounding_box()
-        assert box["y"] + box["height"] < 600
-        assert box["x"] + box["width"] <= 390
-    show_all(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    region = page.locator("#results ~ .scroll").first
-    expect(page.locator("#results ~ .hint").first).to_be_visible()
-    region.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("(one) => one.scrollLeft > 0", arg=region.element_handle())
-    # The name of the row stays in view.
-    region.evaluate("(one) => { one.scrollLeft = 300; }")
-    name, box = region.locator("tbody th").first.bounding_box(), region.bounding_box()
-    assert abs(name["x"] - box["x"]) < 2
-    # Panels stand below each other.
-    frames = page.locator("#figure-entropy .plot .mark-line").all()
-    first, second = (one.bounding_box() for one in (frames[0], frames[-1]))
-    assert second["y"] > first["y"] + first["height"]
-
-
-def test_the_keyboard_reaches_the_results_first_and_print_has_every_figure(opened):
-    page = opened()
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("main")).to_be_focused()
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    expect(page.locator(".plot svg")).to_have_count(4)
-    assert not page.locator("nav").is_visible()

@@ -123,15 +123,6 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole(chatml, asked)))) > 3
 
 
-@pytest.mark.parametrize(
-    "response", ["", "It is \\boxed{8}. ", "<|im_en d|> < |", " ü\n\n\t{x} 字\U000f0000"]
-)
-def test_ordinary_text_is_encoded_in_one_piece(chatml, response):
-    asked = Question("  What is {x}?\n", "7", response)
-    expected = chatml.encode(whole(chatml, asked), add_special_tokens=False)
-    assert _prompt(chatml, PROMPT, asked, 2000)[0] == expected
-
-
 WORDING = "Q {question} G {gold_answer} R {llm_response} Letter:"
 TEMPLATE = Template(github="a/b", revision="1" * 40, file="p.py", name="WORDING", sha256="2" * 64)
 
