@@ -15,8 +15,7 @@ from stapo.analysis.equal_weights import SameWeights, same_weights
 from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
-from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
-from stapo.records.verdicts import Verdict
+from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
 from stapo.stages.score import score_identity
 from stapo.study import Checkpoint, Study
 

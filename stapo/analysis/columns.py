@@ -18,7 +18,7 @@ from stapo.analysis.rows import AVERAGE, MainTable, TableRow
 from stapo.analysis.selection import Choice
 from stapo.analysis.table import METHOD, SIZE, Column, Estimate
 from stapo.evaluation.statistics import pass_at_k
-from stapo.records.verdicts import FAILURES
+from stapo.records.scores import FAILURES
 
 
 def _estimate(column: str) -> Callable[[TableRow], Estimate]:

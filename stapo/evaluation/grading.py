@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stapo.bars import bar
-from stapo.records.verdicts import Verdict
+from stapo.records.scores import Verdict
 
 SECONDS = 10.0
 """Limit of processor time per answer; most answers need some hundredths of a second."""
@@ -54,8 +54,6 @@ class Grade:
     verdict: Verdict
     answer: str | None
     """Content of the last box, or of several boxes if the gold answer has several parts."""
-    plain: bool = False
-    """Whether math-verify alone, without our rules, accepts the answer."""
 
     @property
     def correct(self) -> bool:
@@ -88,10 +86,9 @@ def _obvious(gold: str, answer: str) -> Grade | None:
     """Return the grade if no worker is needed: equal texts, whole numbers, texts that are too long."""
     ours, theirs = gold.strip(), answer.strip()
     if ours == theirs:
-        return Grade("correct", answer, plain=True)
+        return Grade("correct", answer)
     if INTEGER.fullmatch(ours) and INTEGER.fullmatch(theirs):
-        same = int(ours) == int(theirs)
-        return Grade("correct" if same else "wrong", answer, plain=same)
+        return Grade("correct" if int(ours) == int(theirs) else "wrong", answer)
     return Grade("unparsable", answer) if len(answer) > LONGEST else None
 
 
@@ -113,9 +110,9 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
     try:
         worker.stdin.write(json.dumps(pair) + "\n")
         worker.stdin.flush()
-        verdict, plain = json.loads(worker.stdout.readline())
+        verdict = json.loads(worker.stdout.readline())
     except (BrokenPipeError, json.JSONDecodeError):
-        verdict, plain = "timeout" if worker.wait() == -signal.SIGPROF else "crash", False
+        verdict = "timeout" if worker.wait() == -signal.SIGPROF else "crash"
         _stop(worker)
     except BaseException:
         # Such as Ctrl-C: an unread verdict would be taken as that of the next request.
@@ -123,7 +120,7 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
         raise
     else:
         _idle.append(worker)
-    return Grade(verdict, pair[1], plain)
+    return Grade(verdict, pair[1])
 
 
 def _start() -> "subprocess.Popen[str]":

@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from latex2sympy2_extended import NormalizationConfig
@@ -22,7 +22,8 @@ from math_verify import LatexExtractionConfig, parse, verify
 from sympy.core.cache import clear_cache
 from sympy.core.random import seed
 
-from stapo.records.verdicts import Verdict
+if TYPE_CHECKING:  # A worker has no need of Parquet.
+    from stapo.records.scores import Verdict
 
 # math-verify warns that its own time limits are off; the worker has one of its own.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
@@ -69,14 +70,12 @@ RELATIVE_TOLERANCE = 1e-4
 tries for minutes to simplify those of large numbers (Minerva 7e37)."""
 
 
-def judge(gold: str, answer: str) -> tuple[Verdict, bool]:
-    """Return our verdict on an answer, and whether math-verify alone accepts it."""
-    plain = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
-    accepted = bool(verify(*plain, timeout_seconds=None))
+def judge(gold: str, answer: str) -> "Verdict":
+    """Return the verdict on an answer."""
     try:
-        return _verdict(_rewritten(gold), _rewritten(answer)), accepted
+        return _verdict(_rewritten(gold), _rewritten(answer))
     except Exception:  # As in math-verify, an error of sympy means that the two are not equal.
-        return "wrong", accepted
+        return "wrong"
 
 
 def _rewritten(text: str) -> str:
@@ -86,7 +85,7 @@ def _rewritten(text: str) -> str:
     return text
 
 
-def _verdict(gold: str, answer: str) -> Verdict:
+def _verdict(gold: str, answer: str) -> "Verdict":
     if AS_TEXT.search(gold):
         return "correct" if _bare(gold) == _bare(answer) else "wrong"
     # An answer without a base has that of the question.
@@ -155,7 +154,7 @@ def _positive(value: Any) -> Any:
 
 
 def main(memory_bytes: int, seconds: float) -> None:
-    """Write the judgement of each pair of gold and answer on standard input as a line of JSON.
+    """Write the verdict on each pair of gold and answer on standard input as a line of JSON.
 
     `memory_bytes` limits the address space, `seconds` the processor time per answer.
     """
@@ -170,7 +169,7 @@ def main(memory_bytes: int, seconds: float) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
-    if {answer: judge("x", answer)[0] for answer in KNOWN} != KNOWN:
+    if {answer: judge("x", answer) for answer in KNOWN} != KNOWN:
         sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
     print("ready", file=verdicts, flush=True)
     for line in sys.stdin:
@@ -178,9 +177,9 @@ def main(memory_bytes: int, seconds: float) -> None:
         clear_cache()
         seed(0)
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        judgement = judge(*json.loads(line))
+        verdict = judge(*json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(judgement), file=verdicts, flush=True)
+        print(json.dumps(verdict), file=verdicts, flush=True)
 
 
 if __name__ == "__main__":

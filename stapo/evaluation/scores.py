@@ -10,8 +10,7 @@ from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.task import rows_of
 from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
-from stapo.records.scores import ScoreIdentity, ScoreRow, write_score_file
-from stapo.records.verdicts import FAILURES, Opinion
+from stapo.records.scores import FAILURES, Opinion, ScoreIdentity, ScoreRow, write_score_file
 
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""
@@ -147,12 +146,9 @@ def score(
     scored = score_rows(problems, grades)
     if judge is not None:
         scored = _judged(scored, problems, task, judge)
-    if differing := sum(grade.correct != grade.plain for grade in grades):
-        about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
-        sys.stderr.write(f"{completions}: {about}\n")
     (engine,) = engines_of(problems)
-    found = {**identity, "differs_from_math_verify": differing, "engine": engine}
-    write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
+    found = {**identity, "engine": engine, "provenance": provenance()}
+    write_score_file(output, scored, cast("ScoreIdentity", found))
     return sum(row.correct for row in scored) / len(scored)
 
 

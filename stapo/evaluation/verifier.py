@@ -17,7 +17,7 @@ from stapo.files import read_json
 from stapo.models.loading import load_tokenizer
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import require_whole
-from stapo.records.verdicts import Opinion
+from stapo.records.scores import Opinion
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, Verifier
 

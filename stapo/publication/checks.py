@@ -34,9 +34,8 @@ from stapo.files import read_json, read_jsonl
 from stapo.publication.folder import WEIGHTS, Results, named_by, place_of, published_study
 from stapo.records import scores as records
 from stapo.records.responses import AnsweredProblem
-from stapo.records.scores import ScoreRow, read_identity, read_score_file
+from stapo.records.scores import OPINIONS, ScoreRow, read_identity, read_score_file
 from stapo.records.step import PHASES
-from stapo.records.verdicts import OPINIONS
 from stapo.stages import Job, Resources, base, intervene, jobs_of, module
 from stapo.stages.score import cell
 from stapo.study import Study, StudyError, TrainingRun
@@ -51,7 +50,7 @@ ROUNDING = 1e-6
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
-"""Of a score file: what only those who made it can say, or what is checked otherwise."""
+"""Of a score file: what only those who made it can say, is checked otherwise, or is of an earlier version."""
 DRAWN = ("tables", "evidence", "figures", "report")
 Grades = dict[tuple[str, str], Grade]
 """Gold answer and response -> grade: equal ones are graded once."""

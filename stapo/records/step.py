@@ -94,7 +94,7 @@ def from_line(line: Mapping[str, Any]) -> StepRecord:
         float: ((float, int), nan), int: ((int,), 0), dict[str, float]: ((dict,), {}),
         float | None: ((float, int), None),
     }  # fmt: skip
-    found = {}
+    found: dict[str, Any] = {}
     for one in fields(StepRecord):
         kinds, otherwise = known.get(one.type, ((dict,), None))
         value = line.get(one.name)
