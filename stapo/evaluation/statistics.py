@@ -290,18 +290,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-@dataclass(frozen=True)
-class Strongest:
-    """What the strongest baseline reaches, without the bias of the choice."""
+def strongest(
+    baselines: Mapping[str, Sequence[Array]], rng: np.random.Generator
+) -> tuple[float, dict[str, float]]:
+    """Return the cross-fitted average of the strongest baseline in percent, without the bias of the choice.
 
-    value: float
-    """Its average on problems and seeds that did not choose it, in percent."""
-    shares: dict[str, float]
-    """Baseline -> share of the halves in which it was the strongest."""
-
-
-def strongest(baselines: Mapping[str, Sequence[Array]], rng: np.random.Generator) -> Strongest:
-    """Return the cross-fitted average of the strongest baseline.
+    Also returned is the share of the halves in which each baseline was the strongest.
 
     If baselines are equal, the expected value is their common one; if one is clearly the strongest, it is
     that one's average. In between a weaker one is chosen in some halves: the value is then too low by less
@@ -321,7 +315,7 @@ def strongest(baselines: Mapping[str, Sequence[Array]], rng: np.random.Generator
     chosen = averages.argmax(axis=0)
     measured = np.take_along_axis(averages[:, ::-1], chosen[None], axis=0)
     counts = np.bincount(chosen.ravel(), minlength=len(names)) / chosen.size
-    return Strongest(float(measured.mean()), dict(zip(names, counts.tolist(), strict=True)))
+    return float(measured.mean()), dict(zip(names, counts.tolist(), strict=True))
 
 
 def _halves(count: int, rng: np.random.Generator) -> Array:
@@ -353,10 +347,10 @@ def of_strongest(
         baselines: name -> verdicts (S, P, N) of each benchmark.
         draws: name -> (resamples,) averages in percent.
     """
-    found = strongest(baselines, np.random.default_rng(SEED))
-    mixed = np.sum([share * draws[name] for name, share in found.shares.items()], axis=0)
+    value, shares = strongest(baselines, np.random.default_rng(SEED))
+    mixed = np.sum([share * draws[name] for name, share in shares.items()], axis=0)
     # Resamples vary about the mixture of the baselines; its level is the cross-fitted one.
-    return found.value, mixed + found.value - mixed.mean()
+    return value, mixed + value - mixed.mean()
 
 
 def relative_gain(ours: Array, theirs: Array) -> Array:

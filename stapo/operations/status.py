@@ -1,5 +1,7 @@
 """How far a study is: the state of every job, from files alone, and why results are made again.
 
+The last functions are what `snakemake` says of a study before the first job and after the last one.
+
 Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
 taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
 """
@@ -7,9 +9,10 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 import json
 import os
 import re
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -56,6 +59,12 @@ SHOWN = 3
 UNKNOWN = "other settings, which are recorded nowhere here"
 BY_SIGNAL = "by Ctrl-C or another signal"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
+
+NO_STUDY = (
+    "none given; the smallest one takes minutes on two CPU cores:",
+    "  snakemake --configfile workflows/studies/smoke.yaml",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
+)
 
 
 @dataclass(frozen=True)
@@ -338,3 +347,28 @@ def _training_table(trainings: Sequence[Progress]) -> Table:
         shown = (size, method, seed.removeprefix("seed"), one.state, f"{one.done} of {one.of}")
         table.add_row(*map(Text, (*shown, *numbers, left)), style=STYLES.get(one.state, ""))
     return table
+
+
+def tell(lines: Iterable[object]) -> None:
+    """Print lines about a run to the standard error, after what Snakemake has printed there."""
+    for line in lines:
+        print(f"study: {line}", file=sys.stderr)  # noqa: T201
+
+
+def first_lines(study: Study, file: str) -> list[str]:
+    """Return what is made again and why, and where the progress of a run of a study file is."""
+    watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
+    return [*outdated_lines(progress(study)), watch]
+
+
+def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
+    """Return where the results of a run of a study file are, or how to find out what is left."""
+    if not succeeded or any(one.state != "done" for one in progress(study)):
+        left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
+        return [left, "the same command continues"]
+    found = {
+        **paths.results_of(study),
+        "show": f"stapo show {file}",
+        "check": f"stapo verify {paths.RESULTS.format(study=study.name)}",
+    }
+    return [f"{study.name} is finished", *(f"  {what:8}{path}" for what, path in found.items())]
