@@ -41,15 +41,9 @@ def test_a_header_sorts_its_table_by_keyboard(opened):
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
     assert rows.evaluate_all(read) == sorted(first, reverse=True)
-    # Numbers, sizes, dates and names are sorted as what they are.
+    # Numbers and sizes are sorted as what they are.
     fill = "(all, texts) => all.forEach((row, i) => { row.cells[0].textContent = texts[i % 4]; })"
-    for ascending in (
-        ["-1.5", "2", "1,024", "30,000"],
-        ["1.7B", "8B", "14B", "tiny"],
-        ["2026-11-09 23:59", "2026-11-10 00:00", "2026-11-10 00:01", "2027-01-01 00:00"],
-        ["1e-06", "0.0003", "0.1", "1"],
-        ["20-Entropy", "GRPO", "JustRL", "STAPO"],
-    ):
+    for ascending in (["-1.5", "2", "1,024", "30,000"], ["1.7B", "8B", "14B", "tiny"]):
         rows.evaluate_all(fill, [ascending[place] for place in (2, 0, 3, 1)])
         head.locator("button").click()
         table.locator("thead button", has_text="Size").click()

@@ -66,9 +66,7 @@ def test_a_step_has_the_same_keys_in_the_same_order_and_comes_back(without) -> N
 def test_what_a_step_does_not_say_is_unknown() -> None:
     found = from_line({"step": True, "reward": "much", "num_tokens": 2.5, "seconds": None, "kl": 1})
     assert (found.step, found.num_tokens, found.seconds, found.mask_scope) == (0, 0, {}, None)
-    assert math.isnan(found.reward)
-    assert math.isnan(found.entropy)
-    assert found.kl == 1
+    assert (math.isnan(found.reward), found.kl) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -174,18 +172,11 @@ def test_token_records_without_a_meaning_are_damage(recorded, tmp_path):
         pq.write_table(with_column(table, name, values), tmp_path / "t")
         with pytest.raises(DamagedFileError, match=reason):
             tokens.read_token_file(tmp_path / "t")
-    for about in (
-        b"junk",
-        b"\xff",
-        b"[1]",
-        b'{"vocab_size": "x"}',
-        b'{"vocab_size": 1}',
-        b"[" * 10**5,
-    ):
+    for about in (b"\xff", b'{"vocab_size": 1}', b"[" * 10**5):
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
         with pytest.raises(DamagedFileError, match="vocabulary"):
             tokens.read_token_file(tmp_path / "t")
-    for s2t in (1, {}, {"tau_p": "x", "quantile": 0.5, "scope": "all"}):
+    for s2t in (1, {"tau_p": "x", "quantile": 0.5, "scope": "all"}):
         about = json.dumps({"vocab_size": V, "s2t": s2t}).encode()
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
         with pytest.raises(DamagedFileError, match="arguments of S2T"):
