@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu bench lint site lock
+.PHONY: help setup venv setup-gpu smoke test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -29,7 +29,7 @@ workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | ven
 
 setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
-	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
+	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo doctor workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
@@ -61,11 +61,7 @@ mutants: setup ## run mutation tests of the objective and the update, at most MI
 gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop, vLLM (9 minutes each)
 	@for name in numerics attention loop vllm; do \
 		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
-	done; echo "pages, where there is a GPU: work/gpu/*.md"
-
-bench: setup ## compare speed with TRL's, and count how often intervals contain the truth
-	python tests/performance/bench_update.py
-	python tests/performance/bench_intervals.py
+	done; echo "pages, where there is a GPU: work/gpu/*.json"
 
 lint: setup ## run ruff, snakefmt and mypy
 	$(RUN) ruff check .

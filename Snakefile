@@ -24,10 +24,9 @@ from stapo import locks, paths, stages
 from stapo.operations import status
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
-from stapo.study.resolved import VARIABLE, read_resolved, resolved_path, write_resolved
+from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
 from stapo.study import Checkpoint, StudyError, read_study
 from stapo.training.launch import NOTICE
-from stapo.training.prompts import check_own_overlap
 
 min_version("9.27")
 
@@ -41,7 +40,6 @@ try:
         STUDY = read_study(
             *workflow.overwrite_configfiles, changes=workflow.config_settings.config
         )
-        check_own_overlap(STUDY)
     else:
         # A job that starts Snakemake again, on a cluster: its study is the one that it was made for,
         # whatever the files say by now.
@@ -77,7 +75,7 @@ wildcard_constraints:
     seed=r"\d+",
     checkpoint=one_of(STUDY.checkpoints()),
     decoding=one_of(RUN.decodings),
-    benchmark=one_of(STUDY.evaluated()),
+    benchmark=one_of(STUDY.run.benchmarks),
 
 
 include: "workflows/rules/prepare.smk"

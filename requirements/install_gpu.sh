@@ -4,8 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 . requirements/python.sh
 # Compiler and headers, before 4 GB are downloaded.
-command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null || { echo "install: no C compiler; install gcc, or load its module" >&2; exit 2; }
-"$python" -Ic 'import os, sys, sysconfig as s; h = s.get_path("include") + "/Python.h"; os.path.isfile(h) or sys.exit(f"install: {h} is missing; install python3-dev")'
+"$python" -I stapo/operations/toolchain.py
 requirements/install.sh cuda
 stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)
 [ "$(cat .venv/gpu-stamp 2>/dev/null || true)" = "$stamp" ] && exit 0

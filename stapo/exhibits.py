@@ -17,21 +17,37 @@ PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
 Need = Literal[
-    "vllm", "checkpoints", "interventions", "quadrant-interventions", "full-mask", "ablation"
+    "vllm", "checkpoints", "interventions", "quadrant-interventions", "marks", "ablation"
 ]
-"""What not every study has: rollouts with vLLM, intermediate checkpoints, interventions, the methods justrl
-and full-mask, methods that differ from each other only in one argument of their token selection."""
-
-
+"""What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
     "interventions": "interventions (interventions.checkpoints)",
+    "marks": "a world with known truth (data.builder: marked-chains)",
     "quadrant-interventions": "interventions with random tokens (interventions.controls)",
-    "full-mask": "the methods justrl and full-mask (run.methods)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
 """What a study must have, in words, with the settings that add it."""
+
+
+FORMER = {
+    "figures": ("entropy_change", "full_mask", "gradient_bounds", "silenced_by_position"),
+    "tables": ("ablation", "taxonomy", "taxonomy_v2", "token_frequencies"),
+}
+"""Folder -> figures and tables that earlier versions made."""
+
+
+def is_former(path: str) -> bool:
+    """Return whether an earlier version made a file of a results folder that this one does not make."""
+    folder, _, file = path.rpartition("/")
+    name, _, suffix = file.rpartition(".")
+    other_form = folder == "tables" and (suffix == "tex" or (suffix, name[:5]) == ("csv", "main-"))
+    return (
+        path in ("references.bib", "tables/values.parquet")
+        or name in FORMER.get(folder, ())
+        or other_form
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +91,15 @@ def table_names(study: "Study") -> list[str]:
 
 
 def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
-    from stapo.study.families import families
+    from stapo.study.study import families
 
     has: dict[Need | None, bool] = {
         None: True,
         "vllm": study.training.rollouts != "transformers",
         "checkpoints": bool(study.kept_steps()),
-        "full-mask": {"justrl", "full-mask"} <= {*study.run.methods},
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
+        "marks": getattr(study.data, "builder", "") == "marked-chains",
         "quadrant-interventions": bool(study.intervened())
         and "random" in study.interventions.controls,
     }

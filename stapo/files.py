@@ -1,9 +1,10 @@
-"""Reading files, and writing them so that a kill at any time loses nothing.
+"""Reading files, writing them so that a kill at any time loses nothing, and fingerprints of values.
 
 Published files and directories are written atomically, by one rename; logs of steps are append-only.
 Truncated or corrupt files raise an error.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -84,6 +85,29 @@ def write_json(path: Path, value: Any) -> None:
     """Write a value atomically as indented JSON with sorted keys."""
     with replace_file(path) as stream:
         stream.write(json_text(value))
+
+
+def canonical(value: Any) -> str:
+    """Return a value as canonical JSON: sorted keys, no white space."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """Return 16 hex digits of the SHA-256 of the canonical JSON of a value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their places, such as `training.learning_rate`.
+
+    Lists, and mappings without keys, are values.
+    """
+    if not isinstance(value, dict) or not value:
+        return {place: value}
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        found |= leaves(inner, f"{place}.{key}" if place else str(key))
+    return found
 
 
 def json_text(value: Any) -> str:

@@ -39,15 +39,21 @@ def offline_if_unreachable() -> None:
     """
     if any(os.environ.get(name) for name in (*OFFLINE, *PROXIES)):
         return
+    if reason := reason_unreachable():
+        os.environ.update(dict.fromkeys(OFFLINE, "1"))
+        _say(f"{reason}; only what is in its cache is used")
+
+
+def reason_unreachable() -> str:
+    """Return why no connection to the Hub can be made; empty if one can."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
         parts = urlsplit(endpoint)
         port = parts.port or (80 if parts.scheme == "http" else 443)
         socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
-        reason = f"{plain(endpoint)} cannot be reached ({plain(str(error))})"
-        os.environ.update(dict.fromkeys(OFFLINE, "1"))
-        _say(f"{reason}; only what is in its cache is used")
+        return f"{plain(endpoint)} cannot be reached ({plain(str(error))})"
+    return ""
 
 
 def with_retries(get: Callable[[], T]) -> T:

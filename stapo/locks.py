@@ -1,21 +1,22 @@
-"""File locks: one process per work directory, one Snakemake per study at a time.
+"""File locks: one process per work directory, one Snakemake per study at a time, one job per GPU.
 
 Snakemake's own lock is a list of files, which must be removed by hand after a kill. The locks here are
 kernel locks (flock), which end with their process, so the profiles turn Snakemake's off. A killed Snakemake
 leaves its jobs running. A second one would write the same files as these jobs, so it waits for them.
+Snakemake counts GPUs but does not assign them to jobs, which lease them here.
 """
 
 import fcntl
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stapo.canonical import canonical
-from stapo.files import read_json, write_json
+from stapo.files import canonical, read_json, write_json
 
 STUDY_LOCK = "work/{study}/snakemake.lock"
 JOBS_LOCK = "work/{study}/jobs.lock"
@@ -27,7 +28,7 @@ _held: list[int] = []
 
 
 class BusyError(RuntimeError):
-    """Another process uses the same work directory, or another Snakemake runs the same study."""
+    """Another process uses the same work directory, study or GPUs."""
 
 
 class ForeignDirectoryError(RuntimeError):
@@ -121,6 +122,66 @@ def holders(inode: int) -> list[tuple[int, str]]:
     fields = [line.split() for line in lines]
     here = [f for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")]
     return [(int(f[4]), f[5].rpartition(":")[0]) for f in here]
+
+
+def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:
+    """Wait for free devices and lock them until this process ends; exec keeps the locks.
+
+    All jobs that share the devices have the same directory of lock files.
+
+    Raises:
+        BusyError: there are fewer devices.
+    """
+    if count > len(devices):
+        remedy = "request fewer in the profile's resources"
+        raise BusyError(f"--gpus {count}: only {len(devices)} available; {remedy}")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (held := _locked(count, devices, directory)) is None:
+        _say(f"waiting for {count} of the GPUs {', '.join(devices)}")
+    while held is None:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        held = _locked(count, devices, directory)
+    for lock in held.values():
+        os.set_inheritable(lock, True)
+    return list(held)
+
+
+def _locked(count: int, devices: Sequence[str], directory: Path) -> dict[str, int] | None:
+    """Lock exactly `count` devices or none: two jobs with half of their devices each would deadlock."""
+    held: dict[str, int] = {}
+    for device in devices:
+        if len(held) == count:
+            break
+        path = directory / f"{device.replace('/', '_')}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            held[device] = lock
+    if len(held) == count:
+        return held
+    for lock in held.values():
+        os.close(lock)
+    return None
+
+
+def take_gpus(count: int | None) -> None:
+    """Lease `count` GPUs for this job and hide all others from this process; None leaves them as they are."""
+    if count is None:
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if count and visible is None:
+        import torch
+
+        visible = ",".join(map(str, range(torch.cuda.device_count())))
+    named = (device.strip() for device in (visible or "").split(","))
+    devices = list(dict.fromkeys(device for device in named if device))
+    # Two Slurm jobs may both have a device 0.
+    job = os.environ.get("SLURM_JOB_ID", "here")
+    directory = Path(tempfile.gettempdir()) / f"stapo-gpus-{os.getuid()}-{job}"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(lease(count, devices, directory))
 
 
 def _say(line: str) -> None:

@@ -126,8 +126,6 @@ class Method:
     aggregation: AggregationName
     source: str
     """Paper, table or equation, and the changes to it."""
-    bibtex: str = ""
-    """BibTeX entry of the source, if `stapo/reference` has none."""
     revision: str = ""
     """Revision of the paper, if its revisions define the method differently."""
     selection: str = "keep_all"

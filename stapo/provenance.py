@@ -30,23 +30,26 @@ def provenance() -> dict[str, Any]:
         "commit": _git("rev-parse", "HEAD"),
         # Results are no code: a study that git has is written while it runs.
         "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),
         "processor": processor(),
     }
 
 
-def version(package: str) -> str:
-    """Return the version of a package; a training, for example, needs none for evaluation."""
+def _version(package: str) -> str:
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
+    except metadata.PackageNotFoundError:  # A training needs none for evaluation.
         return "not installed"
 
 
 def environment() -> dict[str, Any]:
     """Return the record of a run or a study: `provenance`, all packages, lock file, GPUs and driver."""
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    driver = _asked_of_nvml(lambda nvml: str(nvml.nvmlSystemGetDriverVersion())) if names else None
     installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
     return {
         **provenance(),
@@ -54,17 +57,10 @@ def environment() -> dict[str, Any]:
         "lock": file_sha256(LOCK) if LOCK.exists() else None,
         "host": platform.node(),
         "platform": platform.platform(),
-        **accelerators(),
+        "gpus": names,
+        "driver": driver,
+        "cuda": torch.version.cuda,
     }
-
-
-def accelerators() -> dict[str, Any]:
-    """Return the names and the driver of the GPUs that this process sees; empty and None without GPUs."""
-    import torch
-
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    driver = _asked_of_nvml(lambda nvml: str(nvml.nvmlSystemGetDriverVersion())) if names else None
-    return {"gpus": names, "driver": driver, "cuda": torch.version.cuda}
 
 
 def energy_joules() -> float | None:

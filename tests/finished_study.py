@@ -7,10 +7,8 @@ from studies import outputs
 from synthetic import write_score
 from synthetic_tokens import population, write_tokens
 
-from stapo import paths
 from stapo.exhibits import FIGURES
 from stapo.files import write_jsonl
-from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import Study
 
 HOSTILE = (
@@ -24,14 +22,6 @@ def finish(study: Study, tmp_path: Path) -> Path:
     for checkpoint in study.checkpoints():
         for benchmark in study.run.benchmarks:
             write_score(tmp_path, study, checkpoint, benchmark)
-            for decoding in study.run.decodings:
-                path = paths.COMPLETIONS.format(
-                    study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-                )
-                shown = "What <i>is</i> 7?\u202e"
-                texts = [HOSTILE] * 4
-                answered = AnsweredProblem(0, shown, "7", texts, [9] * 4, [False] * 4, ["e"])
-                write_responses(tmp_path / path, [answered])
     for i, metrics in enumerate(outputs(study, "train", "metrics.jsonl")):
         records = [
             {

@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import main_table
-from stapo.analysis.rows import MainTable
+from stapo.analysis.comparison import MainTable, main_table
 from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file
-from stapo.stages.score import score_identity
+from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}

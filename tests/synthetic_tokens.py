@@ -5,6 +5,7 @@ five most likely tokens, exact gradient norm and bounds are computed.
 """
 
 import json
+from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo import paths
-from stapo.records.tokens import METADATA_KEY, SCHEMA, TOP, VERSION
+from stapo.records.tokens import MARK, METADATA_KEY, SCHEMA, TOP, VERSION
 from stapo.study import Study
 
 VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
@@ -134,15 +135,20 @@ def drawn(
 
 def write_tokens(path: Path, frame: pd.DataFrame) -> None:
     """Write records in the real format."""
-    rows = frame.reindex(columns=SCHEMA.names).to_dict("list")
-    arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in SCHEMA]
+    schema = SCHEMA.append(MARK) if "mark" in frame else SCHEMA
+    rows = frame.reindex(columns=schema.names).to_dict("list")
+    arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in schema]
     about = json.dumps({"version": VERSION, "vocab_size": V}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(arrays, schema=SCHEMA.with_metadata({METADATA_KEY: about})), path)
+    pq.write_table(pa.table(arrays, schema=schema.with_metadata({METADATA_KEY: about})), path)
 
 
 def write_study(
-    root: Path, study: Study, budget: dict[str, int] = BUDGET, **settings: float
+    root: Path,
+    study: Study,
+    budget: dict[str, int] = BUDGET,
+    marks: Sequence[str] = (),
+    **settings: float,
 ) -> dict[str, pd.DataFrame]:
     """Write the token records of every training of a study.
 
@@ -154,6 +160,8 @@ def write_study(
         rng = np.random.default_rng(i)
         everything = population(rng, steps=study.training.steps, **settings)
         everything["kept"] |= run.method != "stapo"
+        if marks:
+            everything["mark"] = rng.choice(marks, size=len(everything))
         path = paths.TOKENS.format(study=study.name, **run.wildcards)
         write_tokens(root / path, drawn(everything, rng, budget))
         truth[path] = everything

@@ -46,8 +46,7 @@ def job_in(
         "base": world / "base",
         "prompts": world / "prompts.jsonl",
         "work": out / "work",
-        "model_path": out / "model",
-        "metrics_path": out / "metrics.jsonl",
+        "out": out,
     }
     return TrainingJob(**given | changes)
 

@@ -21,7 +21,7 @@ import yaml
 
 from stapo import paths
 from stapo.analysis.curves import moving_mean, width_of
-from stapo.analysis.stability import entropy_numbers, warm_up_steps
+from stapo.analysis.tables.stability import entropy_numbers, warm_up_steps
 from stapo.files import replace_file
 from stapo.records.step import PHASES
 from stapo.repository import ROOT

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stapo import paths
-from stapo.analysis.values import CSV
 from stapo.exhibits import FIGURES, NEEDS, TABLES, Exhibit
 from stapo.repository import ROOT
 
@@ -131,8 +130,6 @@ def _entry(field: FieldOfRecord) -> str:
 
 def _names(constant: str) -> list[str]:
     """Return what stands in place of the braces: tables and figures by name."""
-    if constant == "MAIN_TABLE":
-        return [f"Columns of the CSV: {', '.join(f'`{one}`' for one in CSV)}.\n"]
     exhibits = {"FIGURE": FIGURES, "TABLE": TABLES}.get(constant, {})
     lines = [f"- `{name}`: {one.title}{_condition(one)}" for name, one in exhibits.items()]
     about = "[What the paper shows](../paper.md) and [evidence](../evidence.md) explain them.\n"

@@ -24,7 +24,7 @@ API = {
     "stapo.training.rewards": (
         "stapo.training.rewards",
         "training rewards",
-        "{members: [boxed_reward, dapo_reward]}",
+        "{members: [boxed_reward]}",
     ),
 }
 """Module that others import -> what mkdocstrings shows, what it is, options."""

@@ -1,58 +1,48 @@
-"""Comparison with the paper's numbers: those of each revision with our results of that revision's method."""
+"""Comparison with the paper's table: its cells beside ours of the same revision's method.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+Its stated gains are claims: see `stapo.analysis.tables.verdicts`.
+"""
 
-from stapo.analysis.comparison import headline
-from stapo.analysis.paper_audit import said, stated_headline
-from stapo.analysis.rows import AVERAGE, MainTable
+from typing import NamedTuple
+
+from stapo.analysis.comparison import AVERAGE, MainTable
 from stapo.evaluation.statistics import Interval
-from stapo.methods import BASELINES, METHODS, TARGETS
+from stapo.methods import METHODS
 from stapo.reference import paper
 from stapo.study import Study
 from stapo.study.sources import HubModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """A cell of the main table or a gain over the strongest baseline, here and in the paper, in percent."""
+class Compared(NamedTuple):
+    """A cell of the main table, here and in the paper, in percent."""
 
     revision: str
     """Revision of the paper."""
     size: str
-    """Size, or `mean` for the mean over the sizes."""
     title: str
     """Title of the method."""
     what: str
-    """Column of the table; of a gain, whether the paper states it or it is computed from stated averages."""
-    ours: float
+    """Column of the table."""
+    ours: Interval
+    """With its 95 % interval; the paper states none."""
     paper: float
     changed: str
-    """The study's changes of the compared methods; empty without changes."""
-    interval: Interval | None = None
-    """95 % interval of ours; None where only the value is known. The paper states none."""
-
-    @property
-    def difference(self) -> float:
-        """Ours minus the paper's."""
-        return self.ours - self.paper
+    """The study's changes of the method; empty without changes."""
 
 
-@dataclass(frozen=True)
-class AgainstPaper:
-    """The comparison with the paper that is printed with the table of one decoding."""
-
-    cells: list[Compared]
-    gains: list[Compared]
-    claims: list[str]
-    """The paper's claims about settings that this study varies."""
-    notes: list[str]
-
-
-def compare(study: Study, table: MainTable) -> AgainstPaper:
-    """Return the paper's numbers for the cells and gains of a table."""
-    cells, gains = list(_cells(study, table)), list(_gains(study, table))
-    return AgainstPaper(cells, gains, claims_of(study), list(_notes(study, table)))
+def compare(study: Study, table: MainTable) -> list[Compared]:
+    """Return the cells of a table that the paper's table has too."""
+    reference, found = paper()["table"], []
+    for row in table.rows:
+        stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
+        if stated is None or not is_papers(study, row.size):
+            continue
+        for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
+            if column in row.cells and (column != AVERAGE or has_papers_average(study)):
+                about = (reference["revision"], row.size, row.title, column)
+                own = changed(study, row.method)
+                found.append(Compared(*about, row.cells[column], value, own))
+    return found
 
 
 def is_papers(study: Study, size: str) -> bool:
@@ -70,89 +60,3 @@ def changed(study: Study, name: str) -> str:
     """Return the study's changes of a method of the paper, as text of its source; empty without changes."""
     known, own = METHODS[name].source, study.method(name).source
     return own.removeprefix(known).removeprefix("; ")
-
-
-def _cells(study: Study, table: MainTable) -> Iterator[Compared]:
-    reference = paper()["table"]
-    for row in table.rows:
-        stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
-        if stated is None or not is_papers(study, row.size):
-            continue
-        for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
-            if column in row.cells and (column != AVERAGE or has_papers_average(study)):
-                yield Compared(
-                    revision=reference["revision"],
-                    size=row.size,
-                    title=row.title,
-                    what=column,
-                    ours=row.cells[column].value,
-                    paper=value,
-                    changed=changed(study, row.method),
-                    interval=row.cells[column],
-                )
-
-
-def _gains(study: Study, table: MainTable) -> Iterator[Compared]:
-    """Yield the gains of each revision's method over the paper's three baselines."""
-    run, sizes = study.run, [size for size in study.run.sizes if is_papers(study, size)]
-    if not has_papers_average(study) or not set(BASELINES) <= set(run.methods):
-        return
-    for revision, stated in paper()["headline"].items():
-        method, means = stated["method"], stated["means"]
-        if method not in run.methods or table.decoding not in means:
-            continue
-        if not (ours := headline({size: table.values[size] for size in sizes}, method, BASELINES)):
-            continue
-        basis, gains = "stated", stated.get("gains", {}).get(table.decoding, {})
-        if not gains and (from_table := stated_headline(revision, table.decoding)):
-            basis, gains = "from the stated averages", from_table.gains
-        found = [(size, ours.gains[size], gains[size], basis) for size in sizes if size in gains]
-        if set(sizes) == set(paper()["models"]):
-            found.append(("mean", ours.mean, means[table.decoding], "stated"))
-        changes = {name: changed(study, name) for name in (method, *BASELINES)}
-        about = "; ".join(f"{table.titles[name]} {what}" for name, what in changes.items() if what)
-        for size, our, their, origin in found:
-            yield Compared(
-                revision=revision,
-                size=size,
-                title=table.titles[method],
-                what=origin,
-                ours=our,
-                paper=their,
-                changed=about,
-            )
-
-
-def claims_of(study: Study) -> list[str]:
-    """Return the paper's claims about settings that a study varies.
-
-    A study varies the selection if it also runs another selection of rare tokens than that of the revision's
-    method. It varies a setting if it also runs the same selection with another value. The method of the
-    other revision does not count as a variation.
-    """
-    found = []
-    for one in paper()["claims"]:
-        name, varied = paper()["headline"][one["revision"]]["method"], one["varies"]
-        if name not in study.run.methods:
-            continue
-        own, strangers = study.method(name), {*TARGETS} - {name}
-        names = [other for other in study.run.methods if study.origin_of(other) not in strangers]
-        others = [study.method(other) for other in names]
-        if varied == "selection":
-            values = {str(m.selection) for m in others if "tau_p" in m.selection_args}
-        else:
-            alike = [m for m in others if m.selection == own.selection]
-            values = {str(m.selection_args.get(varied)) for m in alike}
-        if len(values) > 1:
-            found.append(said(one))
-    return found
-
-
-def _notes(study: Study, table: MainTable) -> Iterator[str]:
-    """Yield why a method of the paper has no cells to compare with."""
-    if not any(is_papers(study, size) for size in study.run.sizes):
-        return
-    for revision, stated in paper()["headline"].items():
-        if revision != paper()["table"]["revision"] and stated["method"] in study.run.methods:
-            title = table.titles[stated["method"]]
-            yield f"{title}: the table of {revision} is not known, only its gains are."

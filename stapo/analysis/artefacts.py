@@ -48,15 +48,7 @@ class Artefacts:
 
     def of_runs(self, read: Callable[[TrainingRun], Read]) -> dict[TrainingRun, Read]:
         """Return what is read for each training."""
-        found, errors = {}, []
-        for run in self.study.runs():
-            try:
-                found[run] = read(run)
-            except DamagedFileError as error:
-                errors.append(str(error))
-        if errors:
-            raise DamagedFileError("\n".join(errors))
-        return found
+        return {run: read(run) for run in self.study.runs()}
 
     def titles(self) -> list[str]:
         """Return the titles of the study's methods, in order: the `groups` of a chart."""

@@ -11,12 +11,10 @@ import pandas as pd
 import pyarrow as pa
 
 from stapo import paths
-from stapo.analysis.equal_weights import SameWeights, same_weights
-from stapo.analysis.selection import Choice, select
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
 from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
-from stapo.stages.score import score_identity
+from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study
 
 SAME_EVERYWHERE = ("processor", "machine", "engine")
@@ -51,21 +49,6 @@ class Cell:
         """Return the share of responses with some verdicts."""
         return float(self.rows["verdict"].isin(verdicts).mean())
 
-    @property
-    def judged(self) -> int:
-        """Number of responses that the verifier judged."""
-        return int((self.rows["verifier"] != "not_asked").sum())
-
-    @property
-    def flips(self) -> int:
-        """Number of responses that the rules reject and the verifier accepts."""
-        return int((self.rows["correct_with_verifier"] & ~self.rows["correct"]).sum())
-
-    @property
-    def cut(self) -> int:
-        """Number of responses of which the verifier read only the end."""
-        return int(self.rows["verifier_cut"].sum())
-
 
 @dataclass
 class Scores:
@@ -74,12 +57,8 @@ class Scores:
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
     """(size, method or `base`, benchmark) -> responses."""
     provenance: dict[str, Any] = field(default_factory=dict)
-    choices: list[Choice] = field(default_factory=list)
-    """Choice of the checkpoint of each training."""
     overlap: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
-    same_weights: list[SameWeights] = field(default_factory=list)
-    """Methods whose rows show the same weights."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -96,31 +75,28 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
             raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
         overlap = {kind: found[kind] for kind in kinds}
-    choices, cells = chosen_cells(study, tables)
-    return Scores(cells, provenance, choices, overlap, same_weights(study, choices, root))
+    return Scores(chosen_cells(study, tables), provenance, overlap)
 
 
 def chosen_cells(
     study: Study, tables: Mapping[tuple[Checkpoint, str], pa.Table]
-) -> tuple[list[Choice], dict[tuple[str, str, str], Cell]]:
-    """Return the choice of the checkpoint of each training, and the responses of each row and benchmark.
+) -> dict[tuple[str, str, str], Cell]:
+    """Return the responses of each row and benchmark, of the last weights of each training.
 
     The score files are of all cells of a decoding's table, complete and of the same problems.
     """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    choices = [_choice(study, *run, tables, column) for run in study.runs()]
     chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
-    for choice in choices:
-        run = study.checkpoint(choice.size, choice.method, choice.seed, choice.selected)
-        chosen.setdefault((choice.size, choice.method), []).append(run)
-    cells = {
+    for run in study.runs():
+        last = study.checkpoint(*run, study.training.steps)
+        chosen.setdefault((run.size, run.method), []).append(last)
+    return {
         (*row, name): _cell(
             [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
         )
         for row, checkpoints in chosen.items()
         for name in study.run.benchmarks
     }
-    return choices, cells
 
 
 def read_tables(
@@ -130,7 +106,8 @@ def read_tables(
 
     It raises `StaleScoreError` as `read_scores` does.
     """
-    errors, tables, missing, stale = [], {}, {}, {}
+    errors, missing, stale = list[str](), list[str](), list[str]()
+    tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
@@ -141,14 +118,14 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
-            missing[path] = f"{path}: missing; run snakemake"
+            missing.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
             errors.append(f"{path}: {error}; {AGAIN}")
             continue
         if identity.get("fingerprint") != expected["fingerprint"]:
             made = f"made by configuration {identity.get('fingerprint')}"
-            stale[path] = f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again"
+            stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
         else:
             errors += _problems(path, identity, expected, provenance, table)
         if table.num_rows != counts.setdefault(benchmark, table.num_rows):
@@ -159,10 +136,11 @@ def read_tables(
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
-    again = "`stapo status` says what changed, and snakemake makes them again"
+    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    about = f"or, if the folder is without its raw data, as in git: read {shown}"
     errors = [
-        *_lines(stale, "were made with other settings or by another version", again),
-        *_lines(missing, "are missing", _remedy(study, decoding, root, bool(tables))),
+        *_lines(stale, "were made with other settings or by another version: run snakemake"),
+        *_lines(missing, f"are missing: run snakemake, {about}"),
         *errors,
     ]
     if errors:
@@ -170,50 +148,10 @@ def read_tables(
     return tables, provenance
 
 
-def _remedy(study: Study, decoding: str, root: Path, some: bool) -> str:
-    """Return what to do where scores are missing; in git all are."""
-    table = paths.MAIN_TABLE.format(study=study.name, decoding=decoding, suffix="md")
-    if some or not (root / table).is_file():
-        return "run snakemake"
-    return f"the folder is without its raw data, as in git: read {table}, or run snakemake to make all again"
-
-
-def _lines(errors: Mapping[str, str], what: str, remedy: str) -> list[str]:
+def _lines(errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
-    if len(errors) <= MOST_LINES:
-        return [*errors.values()]
-    return [f"{len(errors)} score files {what}, such as {next(iter(errors))}; {remedy}"]
-
-
-def accuracy(tables: Iterable[pa.Table], column: str) -> float:
-    """Return the mean over score files of the share of correct responses."""
-    return float(np.mean([np.mean(table[column].to_numpy()) for table in tables]))
-
-
-def _choice(
-    study: Study,
-    size: str,
-    method: str,
-    seed: int,
-    tables: Mapping[tuple[Checkpoint, str], pa.Table],
-    column: str,
-) -> Choice:
-    """Return the averages of the checkpoints of a training, and the one that the study's rule chooses."""
-    kept = {
-        step: study.checkpoint(size, method, seed, step)
-        for step in [*study.full_steps(), study.training.steps]
-    }
-
-    def averages(benchmarks: list[str]) -> dict[int, float]:
-        return {
-            step: accuracy((tables[one, b] for b in benchmarks), column)
-            for step, one in kept.items()
-            if benchmarks
-        }
-
-    development = averages(study.evaluation.development)
-    selected = select(study.evaluation.select, [*kept], development)
-    return Choice(size, method, seed, averages(study.run.benchmarks), development, selected)
+    many = len(errors) > MOST_LINES
+    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
 def _problems(

@@ -1,6 +1,6 @@
-"""Parts of our figures, as Altair charts (Vega-Lite).
+"""Parts of our figures, as Altair charts (Vega-Lite), and their writing as SVG, PDF and PNG by vl-convert.
 
-A figure is one Altair chart, from which `draw` makes files and the report its page. Its `description` is
+A figure is one Altair chart, of which `image` makes files and the report its page. Its `description` is
 the caption: what the reader sees and how it was computed. Ours are panels of lines, points or bars; all of
 them take rows with the fields
 
@@ -12,18 +12,32 @@ them take rows with the fields
     text        what is shown at a point that the pointer touches
 
 Except for the first three, all may be missing.
+
+Files are the same bytes on every machine: only the fonts inside vl-convert are used, never those of the
+machine; texts have one font in one weight, because the order of several in a PDF is random; and so is the
+order of the resources of a PDF, which is why they are sorted.
 """
 
+import json
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from stapo.analysis.table import Interval
-from stapo.text import visible
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.evaluation.statistics import Interval
+from stapo.files import replace_file
+from stapo.study import Study
+from stapo.text import escape, visible
 
 alt.data_transformers.enable("default", max_rows=None)
 Row = Mapping[str, Any]
@@ -42,6 +56,31 @@ MAX_POINTS = 4000
 DIGITS = 6
 """Significant digits of numbers, so that equal results give equal files on other machines too."""
 GREY = "#57606a"
+FONT = "Liberation Sans"
+COVERED = "\x20-\x7e\xa0-\u017f\u0386-\u03ce\u0400-\u045f\u2010-\u2022\u2026\u2030\u2039\u203a\u2190-\u2195"
+UNCOVERED = re.compile(f"[^{COVERED}\u2212\u221a\u221e\u2248\u2260\u2264\u2265]")
+"""What the font has no sign for; in files it is escaped."""
+RESOURCES = re.compile(rb"(?:\n *\/\w+ \d+ 0 R)+")
+"""Of a PDF: the names in one dictionary of resources."""
+COORDINATES = re.compile(r'(?<= d=")[^"]*|translate\([^()]*\)')
+LONG = re.compile(r"\d+\.\d{3,}(?:e-?\d+)?")
+"""A number with more digits than an eye, or another processor, tells apart."""
+FONTS = Path(__file__).parent / "templates" / "fonts.conf"
+PIXELS = 2.0
+"""Of a PNG, per pixel of the chart."""
+_TEXT = {"labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "background": "white",
+    # Of thousands of points, each would be described in the SVG.
+    "aria": False,
+    "mark": {"tooltip": {"content": "data"}},
+    "axis": {**_TEXT, "gridColor": "#e4e8ec", "labelLimit": 220, "titleLimit": 320},
+    "header": _TEXT,
+    "legend": {**_TEXT, "orient": "bottom", "columns": 4, "labelLimit": 300, "symbolOpacity": 1},
+    "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "limit": 400},
+    "view": {"stroke": None},
+}
 
 
 def cell(value: Any) -> str | float | int | None:
@@ -81,11 +120,6 @@ def y_axis(label: str, **options: Any) -> alt.Y:
     return alt.Y("y:Q", title=visible(label), **_scaled(**options))
 
 
-def step_axis() -> alt.X:
-    """Return the horizontal axis of optimiser steps."""
-    return x_axis("optimiser step", whole=True)
-
-
 def _scaled(
     log: bool = False, low: float | None = None, high: float | None = None, whole: bool = False
 ) -> dict[str, Any]:
@@ -98,30 +132,26 @@ def _scaled(
     return {"scale": scale, "axis": alt.Axis(tickMinStep=1, format=",d") if whole else alt.Axis()}
 
 
-def colours(groups: Iterable[str], shown: Iterable[str] | None = None) -> dict[str, Any]:
+def colours(groups: Iterable[str]) -> dict[str, Any]:
     """Return the encodings of the groups of a figure: a colour each, and a dash if there are many.
 
     Args:
         groups: all groups in the order of their colours, such as the titles of the study's methods.
-        shown: those that the figure contains; None for all.
     """
     names = [*dict.fromkeys(map(visible, groups))]
-    wanted = {*names} if shown is None else {*map(visible, shown)}
-    places = {name: place for place, name in enumerate(names) if name in wanted}
+    places = range(len(names))
 
-    def by_group(channel: Any, values: Sequence[Any], width: int) -> Any:
-        found = [values[place // width % len(values)] for place in places.values()]
-        return channel("group:N", title=None, scale=alt.Scale(domain=[*places], range=found))
+    def by_group(channel: Any, values: Sequence[Any]) -> Any:
+        return channel("group:N", title=None, scale=alt.Scale(domain=names, range=values))
 
-    encodings = {"color": by_group(alt.Color, COLOURS, 1)}
+    encodings = {"color": by_group(alt.Color, [COLOURS[i % len(COLOURS)] for i in places])}
     if len(names) > len(COLOURS):
-        encodings["strokeDash"] = by_group(alt.StrokeDash, DASHES, len(COLOURS))
+        dashes = [DASHES[i // len(COLOURS) % len(DASHES)] for i in places]
+        encodings["strokeDash"] = by_group(alt.StrokeDash, dashes)
     return encodings
 
 
-def lines(
-    rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any], **mark: Any
-) -> list[Layer]:
+def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> list[Layer]:
     """Return the layers of lines, with bands where rows have intervals.
 
     Args:
@@ -129,14 +159,13 @@ def lines(
         x: horizontal axis.
         y: vertical axis.
         group: what `colours` returned.
-        mark: further properties of the lines.
     """
     layers = []
     for pale in (True, False):
         part = [row for row in rows if bool(row.get("pale")) == pale]
         if not part:
             continue
-        chart = _chart(part, x, y).encode(**group)
+        chart = alt.Chart(data(part)).encode(x=x, y=y, **group)
         if any("seed" in row for row in part):
             chart = chart.encode(detail="seed:N")
         if _has_intervals(part):
@@ -147,7 +176,7 @@ def lines(
             style = {"strokeWidth": 1.6}
             if max(Counter(row["group"] for row in part).values()) < MARKED:
                 style["point"] = {"filled": True, "size": 16}
-        layers.append(chart.mark_line(**style, **mark))
+        layers.append(chart.mark_line(**style))
     return layers
 
 
@@ -157,7 +186,7 @@ def points(
     """Return the layers of points, with bars where rows have intervals; arguments as of `lines`."""
     if not rows:
         return []
-    chart = _chart(rows, x, y).encode(color=group["color"])
+    chart = alt.Chart(data(rows)).encode(x=x, y=y, color=group["color"])
     bars = [chart.mark_rule().encode(_ends(y), y2="high:Q")] if _has_intervals(rows) else []
     return [*bars, chart.mark_point(filled=True, size=size, opacity=1)]
 
@@ -178,7 +207,7 @@ def bars(
     x = alt.X("x:Q", title=visible(label))
     names = [*dict.fromkeys(visible(row["y"]) for row in rows)]
     y = alt.Y("y:N", title=None, sort=names, axis=alt.Axis(labelLimit=220))
-    chart = _chart(rows, x, y)
+    chart = alt.Chart(data(rows)).encode(x=x, y=y)
     if several:
         order = group["color"]["scale"]["domain"]
         chart = chart.encode(yOffset=alt.YOffset("group:N", sort=order))
@@ -187,24 +216,6 @@ def bars(
         ends = alt.X("low:Q", title=x["title"])
         drawn.append(chart.mark_rule(color="#333").encode(ends, x2="high:Q"))
     return drawn
-
-
-def _chart(rows: Sequence[Row], x: Any, y: Any) -> alt.Chart:
-    """Return a chart without a mark that tells the fields of a row where the pointer touches it."""
-    titles = {
-        "text": "text", "group": "group", "seed": "seed", "x": x["title"] or "x", "y": y["title"] or "y",
-        "low": "from", "high": "to",
-    }  # fmt: skip
-    fields = {name: value for row in rows for name, value in row.items() if name in titles}
-    named = {name for name, value in fields.items() if isinstance(value, str) or name == "seed"}
-    tooltip = [
-        alt.Tooltip(f"{name}:N", title=title)
-        if name in named
-        else alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
-        for name, title in titles.items()
-        if name in fields
-    ]
-    return alt.Chart(data(rows)).encode(x=x, y=y, tooltip=tooltip)
 
 
 def _has_intervals(rows: Iterable[Row]) -> bool:
@@ -255,12 +266,55 @@ def grid(
     )
 
 
-def layered(layers: Sequence[Layer]) -> Any:
-    """Return layers as one, which may have a vertical axis of its own in its panel."""
-    return alt.layer(*layers) if layers else alt.LayerChart(layer=[])
+def chart_of(artefacts: Artefacts, name: str) -> Any:
+    """Return the chart of a figure of `stapo/analysis/figures`."""
+    return import_module(f"stapo.analysis.figures.{name}").make(artefacts)
 
 
-def labels(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> Layer:
-    """Return a text beside the place of each row."""
-    chart = alt.Chart(data(rows)).mark_text(align="left", fontSize=10)
-    return chart.encode(x=x, y=y, text="text:N", color=group["color"])
+def specification(chart: Any) -> dict[str, Any]:
+    """Return a chart in Vega-Lite's language; a chart is of Altair, or already such a specification."""
+    found: dict[str, Any] = chart if isinstance(chart, dict) else chart.to_dict()
+    return {**found, "config": CONFIG | found.get("config", {})}
+
+
+def image(chart: Any) -> dict[str, bytes]:
+    """Return a chart as files: suffix to content."""
+    text = json.dumps(specification(chart), ensure_ascii=False)
+    escaped = UNCOVERED.sub(lambda found: json.dumps(escape(found[0]))[1:-1], text)
+    convert = _converter()
+    svg = COORDINATES.sub(
+        lambda found: LONG.sub(lambda number: f"{float(number[0]):.2f}", found[0]),
+        convert.vegalite_to_svg(escaped, allowed_base_urls=[]),
+    )
+    pdf = RESOURCES.sub(
+        lambda found: b"".join(sorted(re.findall(rb"\n[^\n]+", found[0]))), convert.svg_to_pdf(svg)
+    )
+    return {"svg": svg.encode(), "pdf": pdf, "png": convert.svg_to_png(svg, scale=PIXELS)}
+
+
+@cache
+def _converter() -> Any:
+    """Return vl-convert, which reads its fonts once: not those of the machine."""
+    import vl_convert
+
+    variable = "FONTCONFIG_FILE"
+    before = os.environ.get(variable)
+    os.environ[variable] = str(FONTS)
+    try:
+        vl_convert.svg_to_png('<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
+    finally:
+        os.environ.pop(variable)
+        if before is not None:
+            os.environ[variable] = before
+    return vl_convert
+
+
+def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
+    """Write one figure of a study in all formats."""
+    written = []
+    for suffix, content in image(chart_of(Artefacts(study, root), name)).items():
+        path = root / paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
+        with replace_file(path, "wb") as stream:
+            stream.write(content)
+        written.append(path)
+    return written

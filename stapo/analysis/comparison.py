@@ -1,25 +1,18 @@
 """Computation of the paper-style table of one decoding: values, intervals, differences, headlines."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis import notes
-from stapo.analysis.cells import Scores
-from stapo.analysis.rows import (
-    AVERAGE,
-    CONTROL,
-    WITHOUT,
-    Comparison,
-    Headline,
-    MainTable,
-    TableRow,
-)
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.cells import Cell, Scores
 from stapo.evaluation.statistics import (
     Array,
+    Difference,
     Interval,
     average_at_n,
     bootstrap_means,
@@ -33,11 +26,82 @@ from stapo.evaluation.statistics import (
     seed_choices,
 )
 from stapo.stages import jobs_of
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
+AVERAGE = "Avg"
+SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
+FEW_SEEDS = 5
 Row = tuple[str, str]
 """Size and method of a row."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The relative gain of a method's average over the strongest baseline's, in percent."""
+
+    target: str
+    gains: dict[str, float]
+    """Size -> relative gain."""
+    baselines: dict[str, str]
+    """Size -> strongest baseline."""
+    mean: Interval
+    """Mean gain over the sizes; its interval is that of the cross-fitted gain."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row of every table of a decoding: a method at a size."""
+
+    size: str
+    method: str
+    title: str
+    source: str
+    """Source of the method and the study's changes of it; empty for the base model."""
+    cells: dict[str, Interval]
+    """Benchmark, then Avg -> accuracy in percent."""
+    best: frozenset[str]
+    """Columns in which no other row of the size is better."""
+    responses: dict[str, Cell]
+
+    @property
+    def seeds(self) -> int:
+        """Number of training seeds, over which values are averaged."""
+        return len(next(iter(self.responses.values())).correct)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of Avg between a target and a baseline at one size, in shares of 1."""
+
+    size: str
+    """Empty if the two rows are checkpoints, of whatever size."""
+    target: str
+    baseline: str
+    difference: Difference
+    adjusted_p: float
+
+
+@dataclass(frozen=True)
+class MainTable:
+    """Content of all tables of one decoding."""
+
+    study: Study
+    decoding: str
+    samples: dict[str, int]
+    """Benchmark -> responses per problem."""
+    problems: dict[str, int]
+    rows: list[TableRow]
+    headlines: dict[str, Headline | None]
+    comparisons: list[Comparison]
+    notes: list[str]
+    made_by: str
+    """Fingerprint of everything that determines this table."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Method -> title."""
+        return {row.method: row.title for row in self.rows}
 
 
 class Resampled(NamedTuple):
@@ -48,44 +112,15 @@ class Resampled(NamedTuple):
     """
 
     cells: dict[Row, dict[str, Interval]]
-    """Row -> benchmark or average -> accuracy."""
-    draws: dict[Row, dict[str, Array]]
-    """Row -> average -> its resamples."""
-
-
-def headline(
-    averages: Mapping[str, Mapping[str, float]], target: str, baselines: Iterable[str]
-) -> Headline | None:
-    """Return the mean over sizes of 100 (target / strongest baseline - 1).
-
-    Args:
-        averages: size -> method -> average over the benchmarks. The strongest baseline of a size is
-            the one with the highest average.
-        target: method whose gain is computed.
-        baselines: methods to compare with; the target itself is ignored.
-
-    Returns:
-        None if a size lacks the target or all baselines, or if its strongest baseline is at 0.
-
-    Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
-    """
-    gains, strongest = {}, {}
-    for size, row in averages.items():
-        present = [name for name in baselines if name in row and name != target]
-        if target not in row or not present:
-            return None
-        strongest[size] = max(present, key=lambda name: row[name])
-        if row[strongest[size]] <= 0:
-            return None
-        gains[size] = 100 * (row[target] / row[strongest[size]] - 1)
-    return Headline(target, gains, strongest, _mean([*gains.values()])) if gains else None
+    """Row -> benchmark or `AVERAGE` -> accuracy; intervals are over problems and seeds."""
+    draws: dict[Row, Array]
+    """Row -> resamples of the average."""
 
 
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    averages = averages_of(study.run.benchmarks)
-    found = resampled(study, scores, averages, rng)
+    found = resampled(study, scores, study.run.benchmarks, rng)
     targets, baselines = study.compared()
     pairs = {
         (size, target, baseline): ((size, target), (size, baseline))
@@ -94,84 +129,37 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         for baseline in baselines
         if target != baseline
     }
+    if not study.run.methods:
+        # Checkpoints from anywhere, each minus every earlier one: a base model comes first.
+        pairs = {
+            ("", later, earlier): ((later, "base"), (earlier, "base"))
+            for earlier, later in combinations(study.run.sizes, 2)
+        }
     comparisons = _comparisons(pairs, study, scores, found, rng)
-    differing = {c.target for c in comparisons if c.adjusted_p < notes.SIGNIFICANT}
     table = MainTable(
-        study=study.name,
+        study=study,
         decoding=decoding,
-        title=study.decodings[decoding].title,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
-        averages=averages,
         problems=_problems(study, scores),
-        rows=_rows(study, scores, found, comparisons),
+        rows=_rows(study, scores, found),
         headlines={},
         comparisons=comparisons,
-        choices=scores.choices if study.full_steps() else [],
         notes=[
-            *notes.notes(study, differing),
-            *notes.weights_notes(study, scores.same_weights),
-            *notes.failure_notes(scores.cells),
-            *notes.overlap_notes(scores.overlap),
+            *_notes(study, bool(pairs)),
+            *_failure_notes(scores.cells),
+            *_overlap_notes(scores.overlap),
         ],
-        verifier=study.evaluation.verifier is not None,
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
     for target in targets:
-        one = headline(table.values, target, baselines)
-        table.headlines[target] = one and _with_interval(study, one, baselines, scores, found)
+        table.headlines[target] = _headline(study, target, baselines, scores, found)
     return table
 
 
-def checkpoint_table(study: Study, decoding: str, scores: Scores) -> MainTable:
-    """Return the table of the sizes of a study, checkpoints from anywhere: each minus every earlier one."""
-    table = main_table(study, decoding, scores)
-    cells = [row.cells for row in table.rows]
-    found = resampled(study, scores, table.averages)
-    # Later rows minus earlier ones: a base model comes first.
-    pairs = {
-        ("", later, earlier): ((later, "base"), (earlier, "base"))
-        for earlier, later in combinations(study.run.sizes, 2)
-    }
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    failed = {("", size, name): cell for (size, _, name), cell in scores.cells.items()}
-    return replace(
-        table,
-        rows=[
-            replace(row, size="", method=row.size, title=row.size, best=_best(row.cells, cells))
-            for row in table.rows
-        ],
-        comparisons=_comparisons(pairs, study, scores, found, rng),
-        notes=[
-            *notes.accuracy_notes(study),
-            *[notes.compared_note(1)] * bool(pairs),
-            *notes.failure_notes(failed),
-        ],
-        checkpoints=True,
-    )
-
-
-def averages_of(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return Avg, and the average without AIME24 if there are others, with the benchmarks of each."""
-    others = [name for name in benchmarks if name != CONTROL]
-    further = {WITHOUT: others} if 0 < len(others) < len(benchmarks) else {}
-    return {AVERAGE: [*benchmarks], **further}
-
-
 def resampled(
-    study: Study,
-    scores: Scores,
-    averages: Mapping[str, list[str]],
-    rng: np.random.Generator | None = None,
+    study: Study, scores: Scores, averaged: Sequence[str], rng: np.random.Generator
 ) -> Resampled:
-    """Return the accuracies of all rows on all benchmarks, and some averages of them.
-
-    Args:
-        study: the study.
-        scores: scores of one decoding.
-        averages: name of an average -> its benchmarks.
-        rng: by default a new generator, which draws the resamples of the main table.
-    """
-    rng = rng or np.random.default_rng(BOOTSTRAP_SEED)
+    """Return the accuracies of all rows under one decoding, on all benchmarks and averaged over some."""
     counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
     found = Resampled({}, {})
     for size in study.run.sizes:
@@ -180,15 +168,12 @@ def resampled(
             seeds = seed_choices(len(next(iter(cells.values()))), rng)
             drawn = {b: 100 * bootstrap_means(cells[b], counts[b], seeds) for b in cells}
             values = {b: 100 * average_at_n(cells[b]) for b in cells}
-            means: dict[str, Array] = {
-                name: np.mean([drawn[b] for b in part], axis=0) for name, part in averages.items()
+            drawn[AVERAGE] = np.mean([drawn[b] for b in averaged], axis=0)
+            values[AVERAGE] = _mean([values[b] for b in averaged])
+            found.cells[size, method] = {
+                name: percent_interval(value, drawn[name]) for name, value in values.items()
             }
-            of_averages = {
-                name: _mean([values[b] for b in part]) for name, part in averages.items()
-            }
-            every = {**drawn, **means}
-            row = {n: percent_interval(v, every[n]) for n, v in {**values, **of_averages}.items()}
-            found.cells[size, method], found.draws[size, method] = row, means
+            found.draws[size, method] = drawn[AVERAGE]
     return found
 
 
@@ -197,13 +182,7 @@ def _problems(study: Study, scores: Scores) -> dict[str, int]:
     return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
-def _rows(
-    study: Study, scores: Scores, found: Resampled, comparisons: list[Comparison]
-) -> list[TableRow]:
-    differs = {
-        (c.size, c.target, c.baseline) for c in comparisons if c.adjusted_p < notes.SIGNIFICANT
-    }
-    targets, _ = study.compared()
+def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
     return [
         TableRow(
             size=size,
@@ -212,9 +191,6 @@ def _rows(
             source="" if method == "base" else study.method(method).source,
             cells=cells,
             best=_best(cells, [row for (other, _), row in found.cells.items() if other == size]),
-            marks="".join(
-                notes.mark(i) for i, name in enumerate(targets) if (size, name, method) in differs
-            ),
             responses={b: scores.cells[size, method, b] for b in study.run.benchmarks},
         )
         for (size, method), cells in found.cells.items()
@@ -233,21 +209,42 @@ def _best(
 
 
 def _mean(values: list[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
+    return float(np.mean(values))
 
 
-def _with_interval(
-    study: Study, found: Headline, baselines: list[str], scores: Scores, of: Resampled
-) -> Headline:
-    """Return a headline with the interval of the cross-fitted gain; see `stapo.evaluation.statistics`."""
-    benchmarks = study.run.benchmarks
-    gains = []
-    for size in found.gains:
-        others = [name for name in baselines if name != found.target]
-        cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in others}
-        _, drawn = of_strongest(cells, {name: of.draws[size, name][AVERAGE] for name in others})
-        gains.append(relative_gain(of.draws[size, found.target][AVERAGE], drawn))
-    return replace(found, interval=interval(found.mean, np.mean(gains, axis=0)))
+def _headline(
+    study: Study, target: str, baselines: Sequence[str], scores: Scores, of: Resampled
+) -> Headline | None:
+    """Return the mean over sizes of 100 (target / strongest baseline - 1); None without a baseline above 0.
+
+    The strongest baseline of a size is the one with the highest average.
+    Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
+    """
+    others = [name for name in baselines if name != target]
+    gains, strongest, draws = {}, {}, []
+    for size in study.run.sizes:
+        values = {name: of.cells[size, name][AVERAGE].value for name in [target, *others]}
+        if max([values[name] for name in others], default=0) <= 0:
+            return None
+        strongest[size] = max(others, key=lambda name: values[name])
+        gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
+        row, benchmarks = (size, target), study.run.benchmarks
+        draws.append(over_strongest(scores, of, row, others, benchmarks)[1])
+    mean = interval(_mean([*gains.values()]), np.mean(draws, axis=0))
+    return Headline(target, gains, strongest, mean)
+
+
+def over_strongest(
+    scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
+) -> tuple[float, Array]:
+    """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
+
+    See `stapo.evaluation.statistics`.
+    """
+    size, _ = row
+    cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in baselines}
+    strongest, drawn = of_strongest(cells, {name: of.draws[size, name] for name in baselines})
+    return strongest, relative_gain(of.draws[row], drawn)
 
 
 def _comparisons(
@@ -266,15 +263,109 @@ def _comparisons(
         ours, theirs = (
             [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
         )
-        gaps = {
-            name: (drawn - of.draws[rows[1]][name]) / 100
-            for name, drawn in of.draws[rows[0]].items()
-        }
-        further = {}
-        for name in gaps.keys() - {AVERAGE}:
-            one, other = (of.cells[row][name].value for row in rows)
-            further[name.removeprefix(f"{AVERAGE} ")] = interval((one - other) / 100, gaps[name])
-        difference = paired_difference(ours, theirs, gaps[AVERAGE], rng)
-        found.append(Comparison(*pair, difference, 1.0, further))
+        gap = (of.draws[rows[0]] - of.draws[rows[1]]) / 100
+        found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
     adjusted = holm([one.difference.p_value for one in found])
     return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def shown_benchmarks(study: Study) -> list[str]:
+    """Return AIME24, whose accuracy the paper shows in figures, or all benchmarks of a study without it."""
+    return [SHOWN] if SHOWN in study.run.benchmarks else [*study.run.benchmarks]
+
+
+@lru_cache(maxsize=16)
+def accuracies(artefacts: Artefacts, decoding: str, averaged: tuple[str, ...]) -> Resampled:
+    """Return the accuracies of the main table's rows with the average over some benchmarks."""
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    return resampled(artefacts.study, artefacts.scores(decoding), averaged, rng)
+
+
+def of_trainings(
+    artefacts: Artefacts, decoding: str, benchmarks: Sequence[str]
+) -> dict[TrainingRun, Interval]:
+    """Return the accuracy of each training in percent; intervals are over problems."""
+    study, cells = artefacts.study, artefacts.scores(decoding).cells
+    rng, counts = np.random.default_rng(BOOTSTRAP_SEED), {}
+    for name in benchmarks:
+        problems = cells[study.run.sizes[0], "base", name].correct.shape[1]
+        counts[name] = problem_counts(problems, rng)
+    found = {}
+    for run in study.runs():
+        place = study.run.seeds.index(run.seed)
+        parts = {b: cells[run.size, run.method, b].correct[place : place + 1] for b in benchmarks}
+        value = np.mean([average_at_n(part) for part in parts.values()])
+        alone = np.zeros((len(counts[benchmarks[0]]), 1), dtype=np.int64)
+        draws = np.mean(
+            [bootstrap_means(part, counts[b], alone) for b, part in parts.items()], axis=0
+        )
+        found[run] = interval(100 * float(value), 100 * draws)
+    return found
+
+
+def _notes(study: Study, compares: bool) -> list[str]:
+    """Return the notes of a table, and on its differences if it has any."""
+    seeds = len(study.run.seeds)
+    over = "problems" if seeds == 1 else "problems and training seeds"
+    lines = [
+        f"Mean over samples, then problems; 95 % intervals by bootstrap over {over}.",
+        "Avg is the plain mean of the benchmarks.",
+    ]
+    if compares:
+        how = "by sign flips" if seeds == 1 else "from the resamples of the intervals"
+        lines[-1] += (
+            f" Differences are paired by problem; p-values {how}, adjusted by Holm over all "
+            "differences of this table. Questions are summed over the benchmarks. "
+            "Detectable: the smallest difference found with a chance of 80 %."
+        )
+    if study.full_steps():
+        lines.append("Checkpoint of each training: the last.")
+    lines += _verifier_notes(study)
+    if 1 < seeds < FEW_SEEDS:
+        lines.append(
+            f"{seeds} training seeds: their spread is uncertain, which makes the intervals wide."
+        )
+    if seeds == 1 and study.run.methods:
+        lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
+    return lines
+
+
+def _verifier_notes(study: Study) -> list[str]:
+    """Return a note on the verifier, its prompt template, and whether its verdicts count."""
+    verifier = study.evaluation.verifier
+    if verifier is None:
+        return []
+    counted = "count" if study.evaluation.verdict == "verifier" else "are not counted here, also"
+    own = verifier.template
+    words = "own words" if own == "own" else f"{own.name} of {own.github} at {own.revision[:8]}"
+    return [
+        f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
+        f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
+    ]
+
+
+def _failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
+    """Return a note on the cells with answers on which the grader failed; empty without failures."""
+    found = []
+    for place, cell in cells.items():
+        timeouts, crashes = ((cell.rows["verdict"] == name).sum() for name in ("timeout", "crash"))
+        if timeouts or crashes:
+            what = f"{timeouts} timeouts, {crashes} crashes of {cell.correct.size}"
+            found.append(f"{' '.join(filter(None, place))} {what}")
+    text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
+    return [text] if found else []
+
+
+def _overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a note on benchmark problems that overlap with training prompts; empty without trainings."""
+
+    def counted(kind: str) -> str:
+        found = [f"{name} {count}" for name, count in overlap[kind].items() if count]
+        return ", ".join(found) or "none"
+
+    if not overlap:
+        return []
+    return [
+        f"Problems that are training prompts: {counted('shared')}; "
+        f"with 13 words in a row in common with one: {counted('sharing_13_words')}."
+    ]

@@ -1,8 +1,9 @@
 """Lines over the optimiser steps of every training: quantities of the metrics, and accuracy."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from math import nan
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite, nan
+from statistics import fmean
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from stapo import paths
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import VERDICT_COLUMNS, accuracy, read_tables
+from stapo.analysis.cells import VERDICT_COLUMNS, read_tables
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
 Values = NDArray[np.float64]
+Number = TypeVar("Number")
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
 LINE_POINTS = 200
@@ -24,52 +26,54 @@ SCALES = {"silenced_fraction": 100.0}
 
 
 def rows_of_size(
-    study: Study, size: str, values: Mapping[TrainingRun, Values], positive: bool = False
+    study: Study, size: str, values: Mapping[TrainingRun, Values]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the lines of each method at a size, as `smoothed`.
-
-    Args:
-        study: the study.
-        size: the size.
-        values: training -> (steps,) values.
-        positive: whether values of 0 have no place on the axis.
-    """
+    """Yield the rows of the lines of each method at a size, from the (steps,) values of the trainings."""
     for method in study.run.methods:
-        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-        found = {run.seed: values[run] for run in runs if run in values}
-        for row in smoothed(found, study.method(method).title):
-            yield row | {"y": nan} if positive and not row["y"] > 0 else row
+        found = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+        yield from smoothed(found, study.method(method).title)
 
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    steps, text = study.training.steps, f"Lines: {smoothing(study.training.steps)}."
+    steps = study.training.steps
     if len(study.run.seeds) > 1:
-        text = f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
-    elif width_of(steps) > 1:
-        text += " Pale behind them: the values of the steps."
-    return text + (f" One of {stride(steps)} steps is drawn." if stride(steps) > 1 else "")
-
-
-def stride(points: int) -> int:
-    """Return k if every k-th of so many points of a line is drawn."""
-    return -(-points // LINE_POINTS) or 1
+        return f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
+    return f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
     """Return the (steps,) values of a quantity of the metrics in a training."""
-    records = artefacts.metrics(run)
-    path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-    for number, record in enumerate(records, start=1):
-        if name not in record:
-            raise DamagedFileError(f"{path}:{number}: no {name}; {AGAIN}")
-    try:
-        found = SCALES.get(name, 1) * np.array([float(record[name]) for record in records])
-        if not np.isfinite(found).all():
+
+    def number(value: Any) -> float:
+        if not isfinite(found := float(value)):
             raise ValueError("not finite")
         return found
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DamagedFileError(f"{path}: {name} is not a number everywhere; {AGAIN}") from error
+
+    return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, number))
+
+
+def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
+    """Return level -> (steps,) quantile of the entropies in a training, of the levels of all steps."""
+
+    def numbers(quantiles: Any) -> dict[float, float]:
+        return {float(level): float(value) for level, value in quantiles.items()}
+
+    found = _read(artefacts, run, "entropy_quantiles", numbers)
+    levels = set.intersection(*map(set, found))
+    return {level: np.array([one[level] for one in found]) for level in levels}
+
+
+def _read(
+    artefacts: Artefacts, run: TrainingRun, name: str, number: Callable[[Any], Number]
+) -> list[Number]:
+    """Return a quantity of the metrics of each step."""
+    records = artefacts.metrics(run)
+    try:
+        return [number(record[name]) for record in records]
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        raise DamagedFileError(f"{path}: no number {name} in every step; {AGAIN}") from error
 
 
 def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any]]:
@@ -78,8 +82,6 @@ def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any
     Of several trainings, the moving mean of each is pale, behind their mean. Of one, its values are pale,
     behind their moving mean; there is only one line if both are the same.
     """
-    if not values:
-        return
     steps = range(1, len(next(iter(values.values()))) + 1)
     width = width_of(len(steps))
     if len(values) == 1 and width > 1:
@@ -108,7 +110,8 @@ def line_of(
     rows = [
         {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
     ]
-    return [row for i, row in enumerate(rows) if i % stride(len(rows)) == 0 or i == len(rows) - 1]
+    every = -(-len(rows) // LINE_POINTS) or 1
+    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
 
 
 def width_of(steps: int) -> int:
@@ -140,7 +143,7 @@ def shares_of(
     cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
     tables, _ = read_tables(study, decoding, cells, artefacts.root)
     return {
-        checkpoint: accuracy((tables[checkpoint, b] for b in benchmarks), column)
+        checkpoint: fmean(np.mean(tables[checkpoint, b][column].to_numpy()) for b in benchmarks)
         for checkpoint in study.checkpoints()
         if {*benchmarks} <= {*study.answered(checkpoint, decoding)}
     }
@@ -175,18 +178,6 @@ def accuracy_line(
     return line
 
 
-def accuracies(
-    study: Study, size: str, shares: Mapping[Checkpoint, float]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the lines of each method at a size, from the accuracy of checkpoints with scores."""
-    for method in study.run.methods:
-        lines = {}
-        for seed in study.run.seeds:
-            line = accuracy_line(study, TrainingRun(size, method, seed), shares)
-            lines[seed] = line.values()
-        yield from with_mean(lines, [*line], study.method(method).title)
-
-
 def over_steps(
     artefacts: Artefacts,
     name: str,
@@ -194,11 +185,8 @@ def over_steps(
     label: str,
     log: bool = False,
     reference: tuple[float, str] | None = None,
-    more: str = "",
 ) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
-
-    On a logarithmic axis, methods whose values are all 0 are left out.
 
     Args:
         artefacts: the files of the study.
@@ -207,22 +195,21 @@ def over_steps(
         label: label of the vertical axis, with the unit.
         log: whether that axis is logarithmic.
         reference: height and label of a horizontal line.
-        more: end of the caption.
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
-    shown = {run: found for run, found in values.items() if not log or (found > 0).any()}
-    rows = {size: [*rows_of_size(study, size, shown, positive=log)] for size in study.run.sizes}
-    group = charts.colours(artefacts.titles(), (row["group"] for of in rows.values() for row in of))
-    x, y = charts.step_axis(), charts.y_axis(label, log=log)
+    rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
+    if log:
+        rows = {
+            size: [row | {"y": row["y"] if row["y"] > 0 else nan} for row in of]
+            for size, of in rows.items()
+        }
+    group = charts.colours(artefacts.titles())
+    x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
-    if log and any((found == 0).any() for found in values.values()):
-        caption += (
-            " A logarithmic axis has no 0: where a value is 0, its line has a gap, and a method in which "
-            "all are 0 is left out."
-        )
-    caption += more
+    if log:
+        caption += " A logarithmic axis has no 0: there, a line has a gap."
     return charts.grid(
         [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],
         caption,

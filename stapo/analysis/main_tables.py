@@ -1,112 +1,165 @@
-"""Writing and printing of main tables (`stapo show`), and the audit of the paper's table (`stapo paper`)."""
+"""Main tables: their columns, sentences, writing and printing (`stapo show`).
 
-from collections.abc import Iterable
+To add a column, add one entry to the list of its table; to add a number to the CSV, a line to
+`values.of_rows`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from stapo import paths
-from stapo.analysis import columns
-from stapo.analysis.against_paper import AgainstPaper, compare
+from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import main_table
-from stapo.analysis.formats import latex_table, template, terminal_table
-from stapo.analysis.notes import comparison_text, headline_texts
-from stapo.analysis.paper_audit import audit_rows, audit_text, statements
-from stapo.analysis.rows import AVERAGE, MainTable
-from stapo.analysis.table import Table
-from stapo.analysis.values import main_csv, values_table
+from stapo.analysis.cells import Cell, read_scores
+from stapo.analysis.comparison import AVERAGE, Comparison, Headline, MainTable, TableRow, main_table
+from stapo.analysis.table import (
+    METHOD,
+    SIZE,
+    Column,
+    Estimate,
+    markdown_grid,
+    template,
+    terminal_table,
+)
+from stapo.analysis.values import values_of
 from stapo.files import replace_file
-from stapo.reference import paper
+from stapo.records.scores import FAILURES
 from stapo.study import Study
 from stapo.text import visible
 
 
-def render(table: MainTable, suffix: str, against: AgainstPaper | None = None) -> str:
-    """Return the table as `md`, `tex` or `csv`; only Markdown contains the comparison with the paper."""
-    if suffix == "csv":
-        return main_csv(table)
-    sources = {row.title: row.source for row in table.rows if row.source}
-    if suffix == "tex":
-        conditions = f"{table.study}, {table.title}"
-        found = Table(
-            columns=columns.accuracy(table),
-            rows=table.rows,
-            caption=f"{conditions}: accuracy in %, {table.best_of} in bold, 95 % intervals below.",
-            notes=[
-                *(f"{title}: {source}." for title, source in sources.items()),
-                *headline_texts(table),
-                # Of a study, only the headlines: it may have many comparisons.
-                *(f"{comparison_text(table, c)}." for c in table.comparisons if table.checkpoints),
-                *table.notes,
-            ],
-        )
-        label = (table.study, table.decoding)
-        return latex_table(label, found, table.made_by, f"{conditions}: accuracy")
-    return template(f"main.{suffix}.j2").render(table=table, sources=sources, against=against)
+def _estimate(column: str) -> Callable[[TableRow], Estimate]:
+    def of(row: TableRow) -> Estimate:
+        cell = row.cells[column]
+        return Estimate(cell.value, cell.low, cell.high, column in row.best)
+
+    return of
 
 
-def write_tables(study: Study, decoding: str, root: Path = Path()) -> list[Path]:
-    """Write the table of one decoding in its three formats."""
+def _mean(heading: str, of: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
+    """Return a column of the mean of a number over the benchmarks of a row."""
+    return Column(heading, lambda row: float(np.mean([*map(of, row.responses.values())])), form)
+
+
+def accuracy(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table."""
+    headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
+    headings |= {AVERAGE: AVERAGE}
+    return [SIZE, METHOD, *(Column(text, _estimate(name)) for name, text in headings.items())]
+
+
+RESPONSES: list[Column[TableRow]] = [
+    SIZE,
+    METHOD,
+    Column("Training seeds", lambda row: row.seeds),
+    _mean("Mean tokens", lambda cell: cell.mean("num_tokens"), ".1f"),
+    _mean("Truncated [%]", lambda cell: 100 * cell.mean("truncated")),
+    _mean("No box [%]", lambda cell: 100 * cell.share("no_box")),
+    _mean("Duplicate [%]", lambda cell: 100 * cell.mean("duplicate")),
+    _mean("Grader failed [%]", lambda cell: 100 * cell.share(*FAILURES)),
+]
+"""Columns about the length and form of responses."""
+
+
+def _around(cell: Compared, minus: float, sign: str) -> str:
+    """Return ours minus a number, with its interval."""
+    value, low, high = (end - minus for end in (cell.ours.value, cell.ours.low, cell.ours.high))
+    return f"{value:{sign}.2f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+
+
+AGAINST_PAPER: list[Column[Compared]] = [
+    Column("Revision", lambda row: row.revision, text=True),
+    SIZE,
+    METHOD,
+    Column("Benchmark", lambda cell: cell.what, text=True),
+    Column("Ours", lambda cell: _around(cell, 0, "")),
+    Column("Paper", lambda cell: cell.paper, ".2f"),
+    Column("Difference", lambda cell: _around(cell, cell.paper, "+")),
+    Column("Changed in the method", lambda row: row.changed, text=True),
+]
+
+
+def headline_texts(table: MainTable) -> list[str]:
+    """Return the headline of each target as one sentence."""
+    return [_headline_text(table, target, found) for target, found in table.headlines.items()]
+
+
+def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
+    title = table.titles[target]
+    if found is None:
+        return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
+    bounds = found.mean
+    sizes = ", ".join(
+        f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
+        for size, gain in found.gains.items()
+    )
+    return (
+        f"Relative gain of {title}'s Avg over the strongest baseline's, mean over sizes: "
+        f"{bounds.value:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}] ({sizes})."
+    )
+
+
+def comparison_text(table: MainTable, comparison: Comparison) -> str:
+    """Return a paired difference as one sentence."""
+    d = comparison.difference
+    size = f"{comparison.size}: " if comparison.size else ""
+    names = (comparison.target, comparison.baseline)
+    target, baseline = (table.titles.get(name, name) for name in names)
+    return (
+        f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
+        f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
+        f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
+    )
+
+
+def render(table: MainTable, against: Sequence[Compared]) -> str:
+    """Return the table in Markdown, with the comparison with the paper."""
+    return template("main.md.j2").render(
+        table=table,
+        sources={row.title: row.source for row in table.rows if row.source},
+        accuracy=markdown_grid(accuracy(table), table.rows),
+        responses=markdown_grid(RESPONSES, table.rows),
+        headlines=headline_texts(table),
+        comparisons=[comparison_text(table, one) for one in table.comparisons],
+        against=against and markdown_grid(AGAINST_PAPER, against),
+    )
+
+
+def tables_of(study: Study, root: Path = Path()) -> list[MainTable]:
+    """Return the main table of each decoding."""
+    return [main_table(study, d, read_scores(study, d, root)) for d in study.run.decodings]
+
+
+def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
+    """Write the table of one decoding, with the comparison with the paper; return its path."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
-    return write_table(table, compare(study, table), root)
-
-
-def write_table(
-    table: MainTable, against: AgainstPaper | None = None, root: Path = Path()
-) -> list[Path]:
-    """Write a table in its three formats; only Markdown contains the comparison with the paper."""
-    written = []
-    for suffix in paths.SUFFIXES:
-        at = {"study": table.study, "decoding": table.decoding, "suffix": suffix}
-        written.append(root / paths.MAIN_TABLE.format(**at))
-        with replace_file(written[-1]) as stream:
-            stream.write(render(table, suffix, against))
-    return written
+    path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    with replace_file(path) as stream:
+        stream.write(render(table, compare(study, table)))
+    return path
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with further averages, headlines and differences below it."""
-    further = [name for name in table.averages if name != AVERAGE]
-    shown = [column for column in columns.accuracy(table) if column.heading not in further]
-    sizes = {size: [*rows] for size, rows in groupby(table.rows, lambda row: row.size)}
-    title = Text(f"{table.study}, {table.title}, in %")
-    console.print(terminal_table(shown, sizes.values(), title), crop=False)
-    lines = []
-    for heading in further:
-        for size, rows in sizes.items():
-            values = ", ".join(f"{row.title} {row.cells[heading].value:.2f}" for row in rows)
-            lines.append(f"{heading}, {size}: {values}")
-    lines += headline_texts(table)
-    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    """Print the main table, with headlines and differences below it."""
+    sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
+    title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
+    console.print(terminal_table(accuracy(table), sizes, title), crop=False)
+    lines = headline_texts(table) + [
+        f"  {comparison_text(table, one)}" for one in table.comparisons
+    ]
     for line in lines:
         console.print(Text(visible(line)))
 
 
-def print_audit(console: Console) -> None:
-    """Print the audit of the paper's table, with claims, notes and results of others."""
-    title = f"The paper's averages ({paper()['table']['revision']}), recomputed"
-    odd = terminal_table(
-        columns.AUDIT,
-        [audit_rows()],
-        Text(title),
-        style=lambda row: "" if row.follows else "bold red",
-    )
-    console.print(odd, crop=False)
-    console.print(Text(audit_text()))
-    for heading, found in statements().items():
-        console.print(Text(f"\n{heading}", style="bold"))
-        for line in found:
-            console.print(Text(f"- {line}"))
-
-
 def show_study(study: Study, root: Path = Path()) -> None:
     """Print the main tables and the paths of tables, figures and report."""
-    console, tables = Console(), _tables(study, root)
+    console, tables = Console(), tables_of(study, root)
     for table in tables:
         print_table(table, console)
     for note in _notes(tables):
@@ -119,13 +172,9 @@ def show_study(study: Study, root: Path = Path()) -> None:
 
 def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    values = values_table(Artefacts(study, root)).to_pylist()
-    notes = _notes(_tables(study, root))
+    values = values_of(Artefacts(study, root))
+    notes = _notes(tables_of(study, root))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
-
-
-def _tables(study: Study, root: Path) -> list[MainTable]:
-    return [main_table(study, d, read_scores(study, d, root)) for d in study.run.decodings]
 
 
 def _notes(tables: Iterable[MainTable]) -> list[str]:

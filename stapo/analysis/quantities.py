@@ -7,38 +7,35 @@ from math import ceil, fsum, nan
 
 import numpy as np
 
-from stapo import paths
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import Accuracies, accuracies, shown_benchmarks
-from stapo.analysis.curves import accuracy_label, values_of
-from stapo.analysis.evidence.bounds import ROUNDING, distance_outside
+from stapo.analysis.comparison import AVERAGE, accuracies, over_strongest, shown_benchmarks
+from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import masks
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
-from stapo.analysis.stability import entropies
-from stapo.analysis.table import Interval, scaled, with_interval
+from stapo.analysis.table import with_interval
+from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
     Array,
+    Interval,
     difference_between,
     interval,
     mean_of_seeds,
-    of_strongest,
     ratio_between,
     ratio_of_seeds,
-    relative_gain,
 )
 from stapo.exhibits import PAPER_SILENCED
-from stapo.files import AGAIN, DamagedFileError
 from stapo.methods import BASELINES, METHODS
 from stapo.reference import paper
 from stapo.study import Study, TrainingRun
-from stapo.study.families import families
+from stapo.study.study import families
 
-POOLED = 100_000
-"""Tokens of which a share of 0.01 % is measured: ten of them."""
 LATE = 0.1
 """Share of the steps that are the end of a training."""
+ROUNDING = 1e-5
+"""Share of (ratio * A)^2 by which a squared norm may lie outside its bounds: where p is nearly 1, all are
+differences of numbers near 1 in single precision (our choice, ten times the rounding error of an entropy)."""
 DIGITS_AND_SIGNS = frozenset("0123456789$x")
 
 
@@ -87,7 +84,7 @@ def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterato
     """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
     for name in which:
-        what = f"{name} entropy of {artefacts.study.method(method).title} [ratio]"
+        what = f"{name} entropy of {artefacts.study.title(method)} [ratio]"
         for size in artefacts.study.run.sizes:
             values = [getattr(one, name) for one in entropies(artefacts, size, method)]
             # The limit of a collapse is 0.1.
@@ -104,26 +101,20 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Meas
             for name in (method, *BASELINES)
         )
         for name, spreads in zip(BASELINES, theirs, strict=True):
-            what = f"spread of entropy, {study.method(method).title} / {study.method(name).title}"
+            what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
             yield Measured(size, what, ratio_between(ours, spreads))
 
 
 def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
-    """Yield the highest quantile of the tokens' entropies up to 80 %, divided by the highest one of all.
-
-    Both are means over the last tenth of the steps.
-    """
+    """Yield the highest quantile of the entropies up to 80 % divided by the highest one, late in training."""
     study = artefacts.study
     _need(study, [method])
     for size in study.run.sizes:
-        late = [
-            _late_quantiles(artefacts, TrainingRun(size, method, seed)) for seed in study.run.seeds
-        ]
-        levels = set.intersection(*(set(one) for one in late))
-        if not min(levels, default=1.0) <= PERCENTILE < max(levels, default=0.0):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
-        high, low = max(levels), max(level for level in levels if level <= PERCENTILE)
-        what = f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.method(method).title}"
+        late = _late_quantiles(artefacts, size, method)
+        (*_, low), high = _levels(late)
+        what = (
+            f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.title(method)}"
+        )
         ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
@@ -136,124 +127,80 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for size in study.run.sizes:
-        by_method = {
-            name: [
-                _late_quantiles(artefacts, TrainingRun(size, name, seed))
-                for seed in study.run.seeds
-            ]
-            for name in (method, *BASELINES)
-        }
-        levels = sorted(set.intersection(*(set(one) for of in by_method.values() for one in of)))
-        levels = levels[-1:] if top else [level for level in levels if level <= PERCENTILE]
-        if not levels or (top and levels[-1] <= PERCENTILE):
-            raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+        ours = _late_quantiles(artefacts, size, method)
         for name in BASELINES:
-            gaps = [
-                difference_between(*([one[level] for one in by_method[m]] for m in (method, name)))
-                for level in levels
-            ]
-            place, largest = max(enumerate(gaps), key=lambda one: one[1].value)
-            titles = " minus ".join(study.method(one).title for one in (method, name))
-            what = f"entropy at the {100 * levels[place]:g} % quantile, {titles} [nats]"
+            theirs = _late_quantiles(artefacts, size, name)
+            below, highest = _levels([*ours, *theirs])
+            gaps = {
+                level: difference_between([one[level] for one in ours], [o[level] for o in theirs])
+                for level in ([highest] if top else below)
+            }
+            level, largest = max(gaps.items(), key=lambda one: one[1].value)
+            titles = " minus ".join(study.title(one) for one in (method, name))
+            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
             yield Measured(size, what, largest, "+.3f")
 
 
-def _late_quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[float, float]:
-    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps.
+def _levels(found: Iterable[dict[float, float]]) -> tuple[list[float], float]:
+    """Return the levels up to 80 % that all trainings recorded, in order, and the highest, which is above."""
+    levels = sorted(set.intersection(*map(set, found)))
+    below = [level for level in levels if level <= PERCENTILE]
+    if not below or levels[-1] <= PERCENTILE:
+        raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+    return below, levels[-1]
 
-    Raises:
-        DamagedFileError: the metrics have no such quantiles.
-    """
-    records = artefacts.metrics(run)
-    try:
-        late = [one["entropy_quantiles"] for one in records[-ceil(LATE * len(records)) :]]
-        return {float(level): fsum(one[level] for one in late) / len(late) for level in late[0]}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(f"{path}: no quantiles of entropies; {AGAIN}") from error
+
+def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
+    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
+    study = artefacts.study
+    last = ceil(LATE * study.training.steps)
+    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+    found = [quantiles_of(artefacts, run) for run in runs]
+    return [{level: fsum(own[-last:]) / last for level, own in one.items()} for one in found]
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
-    """Return the share of the steps in which less than 0.01 % of the tokens are silenced.
-
-    Small steps are pooled: where a step has 1,000 tokens, one silenced token is 0.1 %.
-    """
+    """Yield the share of the steps in which less than 0.01 % of the tokens are silenced."""
     study = artefacts.study
     _need(study, [method])
     what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
     for size in study.run.sizes:
-        shares = []
-        for seed in study.run.seeds:
-            run = TrainingRun(size, method, seed)
-            percent = pooled(
-                values_of(artefacts, run, "silenced_fraction"),
-                values_of(artefacts, run, "num_tokens"),
-            )
-            shares.append(100.0 * float((percent < PAPER_SILENCED).mean()))
-        yield Measured(size, what, mean_of_seeds(shares), ".1f")
-
-
-def pooled(shares: Array, tokens: Array) -> Array:
-    """Return the share in each step, or in successive steps of about `POOLED` tokens where steps are smaller.
-
-    Args:
-        shares: (T,) a share of the tokens of each step.
-        tokens: (T,) number of tokens of each step.
-    """
-    # What is left at the end belongs to the last pool.
-    last = max(tokens.sum() // POOLED - 1, 0)
-    pools = np.minimum((tokens.cumsum() - tokens) // POOLED, last)
-    _, pools = np.unique(pools, return_inverse=True)
-    found: Array = np.bincount(pools, shares * tokens) / np.maximum(np.bincount(pools, tokens), 1)
-    return found
+        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+        shares = [values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED for run in runs]
+        found = mean_of_seeds([100.0 * float(one.mean()) for one in shares])
+        yield Measured(size, what, found, ".1f")
 
 
 # Accuracy
 
 
-def _baselines(artefacts: Artefacts, method: str, decoding: str) -> Accuracies:
-    _need(artefacts.study, [method, *BASELINES], [decoding])
-    return accuracies(artefacts, decoding, tuple(artefacts.study.run.benchmarks))
+def _gain(
+    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
+) -> tuple[float, Array]:
+    """Return the mean over sizes of 100 (Avg / that of the strongest baseline - 1), and its resamples.
 
-
-def _strongest(artefacts: Artefacts, decoding: str, size: str) -> tuple[float, Array]:
-    """Return the unbiased average of the strongest baseline at a size, and its resamples."""
-    study, cells = artefacts.study, artefacts.scores(decoding).cells
-    known = accuracies(artefacts, decoding, tuple(study.run.benchmarks))
-    verdicts = {
-        name: [cells[size, name, b].correct for b in study.run.benchmarks] for name in BASELINES
-    }
-    return of_strongest(verdicts, {name: known.draws[size, name] for name in BASELINES})
+    The strongest baseline is cross-fitted: see `stapo.evaluation.statistics`.
+    """
+    study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
+    _need(study, [method, *BASELINES], [decoding])
+    known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
+    values, draws = [], []
+    for size in sizes:
+        strongest, drawn = over_strongest(scores, known, (size, method), BASELINES, benchmarks)
+        if strongest <= 0:
+            raise UnmeasuredError("the strongest baseline is at 0")
+        values.append(100 * (known.cells[size, method][AVERAGE].value / strongest - 1))
+        draws.append(drawn)
+    mean: Array = np.mean(draws, axis=0)
+    return float(np.mean(values)), mean
 
 
 def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
-    """Yield Avg of a method minus that of the strongest baseline, in points."""
-    study, known = artefacts.study, _baselines(artefacts, method, decoding)
+    """Yield the relative gain of a method over the strongest baseline, in percent, at each size."""
+    study = artefacts.study
     for size in study.run.sizes:
-        value, draws = _strongest(artefacts, decoding, size)
-        best = max(BASELINES, key=lambda name: known.values[size, name].value)
-        what = (
-            f"{study.method(method).title} minus the strongest baseline, {study.method(best).title} "
-            "[points of Avg]"
-        )
-        gained = known.values[size, method].value - value
-        yield Measured(size, what, interval(gained, known.draws[size, method] - draws), "+.2f")
-
-
-def _relative(
-    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
-) -> tuple[float, Array]:
-    """Return the mean over sizes of 100 (Avg / that of the strongest baseline - 1), and its resamples."""
-    known = _baselines(artefacts, method, decoding)
-    values, draws = [], []
-    for size in sizes:
-        strongest, drawn = _strongest(artefacts, decoding, size)
-        if strongest <= 0:
-            raise UnmeasuredError("the strongest baseline is at 0")
-        values.append(100 * (known.values[size, method].value / strongest - 1))
-        draws.append(relative_gain(known.draws[size, method], drawn))
-    mean: Array = np.mean(draws, axis=0)
-    return float(np.mean(values)), mean
+        found = interval(*_gain(artefacts, method, decoding, [size]))
+        yield Measured(size, f"relative gain of {study.title(method)} [%]", found, "+.2f")
 
 
 def gain_between_decodings(
@@ -262,12 +209,10 @@ def gain_between_decodings(
     """Yield the relative gain under a decoding minus that under another, means over the study's sizes."""
     study = artefacts.study
     _need(study, decodings=[decoding, other])
-    first, second = (
-        _relative(artefacts, method, name, study.run.sizes) for name in (decoding, other)
-    )
+    first, second = (_gain(artefacts, method, name, study.run.sizes) for name in (decoding, other))
     value = interval(first[0] - second[0], first[1] - second[1])
     here, there = (study.decodings[name].title for name in (decoding, other))
-    what = f"relative gain of {study.method(method).title} at {here} minus at {there} [%]"
+    what = f"relative gain of {study.title(method)} at {here} minus at {there} [%]"
     yield Measured(_all(study.run.sizes), what, value, "+.2f")
 
 
@@ -283,8 +228,8 @@ def headline(
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
-    found = interval(*_relative(artefacts, method, decoding, sizes))
-    what = f"relative gain of {study.method(method).title} [%]"
+    found = interval(*_gain(artefacts, method, decoding, sizes))
+    what = f"relative gain of {study.title(method)} [%]"
     yield Measured(_all(sizes), what, found, "+.2f")
 
 
@@ -347,15 +292,12 @@ def _differences(
     for size in study.run.sizes:
         for ours, theirs in pairs:
             what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
-            yield Measured(size, what, known.difference(size, ours, theirs), "+.2f")
+            value, other = (known.cells[size, one][AVERAGE].value for one in (ours, theirs))
+            draws = known.draws[size, ours] - known.draws[size, theirs]
+            yield Measured(size, what, interval(value - other, draws), "+.2f")
 
 
 # Token records
-
-
-def _recorded(artefacts: Artefacts, method: str) -> list[Recorded]:
-    _need(artefacts.study, [method])
-    return [one for one in recorded(artefacts) if one.method == method]
 
 
 def spurious_gradient(
@@ -369,8 +311,8 @@ def spurious_gradient(
     _need(artefacts.study, [method])
     if size is not None:
         _need_papers(artefacts.study, [size])
-    for one in _recorded(artefacts, method):
-        if size in (None, one.size):
+    for one in recorded(artefacts):
+        if one.method == method and size in (None, one.size):
             spurious, *_, high = masks(one)
             if scope == "all":
                 low = one.numbers("entropy") < percentile(one.frame)
@@ -386,17 +328,8 @@ def spurious_gradient(
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
     """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
-    distance = distance_outside(one)
+    distance = one.outside_bounds
     return distance <= ROUNDING, ~np.isnan(distance)
-
-
-def _digits(text: str) -> bool:
-    return bool(text) and {*text} <= DIGITS_AND_SIGNS
-
-
-def _word(text: str) -> bool:
-    """Return whether a text has two letters or more, and nothing else."""
-    return len(text) > 1 and text.isalpha()
 
 
 def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
@@ -407,11 +340,15 @@ def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
 ) -> Iterator[Measured]:
     """Yield the share of a class of tokens in another, in percent."""
-    for one in _recorded(artefacts, method):
+    _need(artefacts.study, [method])
+    for one in recorded(artefacts):
+        if one.method != method:
+            continue
         part, whole = classes(one)
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        percent = scaled(share(one.sample, part & whole, whole), 100)
+        found = share(one.sample, part & whole, whole)
+        percent = Interval(*(100 * end for end in (found.value, found.low, found.high)))
         yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
 
 
@@ -434,12 +371,19 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "silenced_digits": partial(
         _share,
         what='silenced tokens that are digits, "$" or "x"',
-        classes=lambda one: (_texts(one, _digits), one.silenced),
+        classes=lambda one: (
+            _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS),
+            one.silenced,
+        ),
     ),
     "retained_words": partial(
         _share,
         what="retained rare tokens that are words",
-        classes=lambda one: (_texts(one, _word), one.retained),
+        # A word has two letters or more, and nothing else.
+        classes=lambda one: (
+            _texts(one, lambda text: len(text) > 1 and text.isalpha()),
+            one.retained,
+        ),
     ),
 }
 """Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

@@ -1,33 +1,28 @@
-"""The report: one self-contained HTML page with all results."""
+"""The report: one self-contained HTML page with all results, and its security policy."""
 
+import base64
+import hashlib
 import json
-from functools import partial
-from math import nan
+from collections.abc import Iterable
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from stapo import paths
-from stapo.analysis import columns
+from stapo.analysis import main_tables
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.charts import chart_of, specification
 from stapo.analysis.comparison import main_table
-from stapo.analysis.draw import chart_of, specification
-from stapo.analysis.evidence.tokens import token_rows
-from stapo.analysis.evidence_tables import evidence_table
-from stapo.analysis.formats import template
-from stapo.analysis.page import document, setting
-from stapo.analysis.page.responses import response_choice
-from stapo.analysis.paper_audit import audit_rows, audit_text, statements
-from stapo.analysis.rows import AVERAGE, Comparison, MainTable, TableRow
-from stapo.analysis.table import UNMEASURED, Column
-from stapo.evaluation.statistics import Difference, Interval
+from stapo.analysis.table import TEMPLATES, Column, Table, template
+from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
-from stapo.files import replace_file
-from stapo.methods import Method
+from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
-from stapo.stages.weights import of_checkpoint
-from stapo.study import Study
-from stapo.study.code import named
+from stapo.study import Study, TrainingRun
 
 SECTIONS = {
     "results": "Results",
@@ -35,12 +30,8 @@ SECTIONS = {
     "paper": "Against the paper",
     "figures": "Figures",
     "evidence": "Tables of evidence",
-    "tokens-heading": "Tokens",
-    "responses-heading": "Responses",
-    "setting": "Setting",
-    "methods": "Methods",
+    "setting": "Setting and methods",
     "cost": "Cost and provenance",
-    "audit": "The paper's own numbers",
 }
 """Anchor of a section -> its heading, in the order of the page."""
 ELSEWHERE = ("verdicts", "hyperparameters")
@@ -49,108 +40,44 @@ OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "
 """Columns of the table of verdicts that fit on the page; the others are in its files."""
 MANY_ROWS = 24
 """Longer tables of evidence are folded."""
-
-
-def _selection(method: Method) -> str:
-    words = named(method.selection) if method.is_own else method.selection.replace("_", " ")
-    arguments = ", ".join(f"{name} {value}" for name, value in method.selection_args.items())
-    return f"{words}: {arguments}" if arguments else words
-
-
-METHODS: list[Column[Method]] = [
-    Column("Method", lambda method: method.title, text=True),
-    Column("Tokens", _selection, text=True),
-    Column("Mean over", lambda method: method.aggregation.replace("_", " "), text=True),
-    Column("Clip", lambda method: f"{method.clip_low} / {method.clip_high}"),
-    Column("KL", lambda method: method.kl_coefficient, "g"),
-    Column("Source", lambda method: method.source, text=True),
-]
-
-
-def _result_columns(table: MainTable) -> list[Column[TableRow]]:
-    """Return the columns of the main table, with the average first and its comparisons beside it."""
-    found, names = columns.accuracy(table), len(columns.named(table))
-    average = next(column for column in found if column.heading == AVERAGE)
-    known = {(one.target, one.size, one.baseline): one for one in table.comparisons}
-    tests: list[Column[TableRow]] = []
-    for target in dict.fromkeys(one.target for one in table.comparisons):
-
-        def compared(row: TableRow, target: str = target) -> Comparison | None:
-            return known.get((target, row.size, row.method))
-
-        def difference(row: TableRow, of: Any = compared) -> str:
-            return _points(one.difference) if (one := of(row)) else UNMEASURED
-
-        def p_value(row: TableRow, of: Any = compared) -> float:
-            return one.adjusted_p if (one := of(row)) else nan
-
-        title = table.titles[target]
-        tests.append(Column(f"p against {title}", p_value, ".4f"))
-        tests.append(Column(f"{title} minus this [points]", difference, css="count"))
-    rest = [column for column in found if column is not average]
-    return [*rest[:names], average, *tests, *rest[names:]]
-
-
-def _comparison_columns(table: MainTable) -> list[Column[Comparison]]:
-    """Return the columns of the differences between methods."""
-    titles = table.titles
-
-    def names(one: Comparison) -> str:
-        return f"{titles[one.target]} minus {titles[one.baseline]}"
-
-    def further(one: Comparison, name: str) -> str:
-        return _points(one.further[name])
-
-    return [
-        Column("Size", lambda one: one.size, text=True),
-        Column("Difference", names, text=True),
-        Column("Avg", lambda one: _points(one.difference), css="count"),
-        *(
-            Column[Comparison](f"Avg {name}", partial(further, name=name), css="count")
-            for name in (table.comparisons[0].further if table.comparisons else ())
-        ),
-        Column("p (Holm)", lambda one: one.adjusted_p, ".4f"),
-        Column("Questions", lambda one: one.difference.questions, "+.1f"),
-        Column("Detectable [points]", lambda one: 100 * one.difference.detectable, ".2f"),
-    ]
-
-
-def _points(found: Difference | Interval) -> str:
-    value, low, high = (100 * number for number in (found.value, found.low, found.high))
-    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+COSTS = {
+    "seconds": ("Wall time [h]", 1 / 3600),
+    "gpu_seconds": ("GPU-hours", 1 / 3600),
+    "joules": ("Energy of the GPUs [kWh]", 1 / 3_600_000),
+}
+"""Field of the record of a training -> heading and unit of its column."""
+MADE = ("commit", "dirty", "processor", "gpus")
+"""What is shown of the environment of a training; its `provenance.json` has all."""
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
     """Write the report of a finished study."""
-    page = render_report(study, root)
+    text = render_report(study, root)
     path = root / paths.REPORT.format(study=study.name)
     with replace_file(path) as stream:
-        stream.write(page)
+        stream.write(text)
     return path
 
 
 def render_report(study: Study, root: Path = Path()) -> str:
     """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
-    scripts = [document.vega(), document.script("report.js")]
+    scripts = [vega(), script("report.js")]
     grids = {
-        name: (TABLES[name].title, evidence_table(artefacts, name).noted())
-        for name in table_names(study)
+        name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
     evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
-    tokens, numbers = token_rows(artefacts), _numbers(artefacts)
-    responses, rule = response_choice(artefacts)
+    numbers = _numbers(artefacts)
     empty = {
         "verdicts": "verdicts" not in grids,
-        "paper": not any(one.cells or one.gains for one in numbers["against_paper"]),
+        "paper": not any(numbers["against_paper"]),
         "evidence": not evidence,
-        "tokens-heading": not tokens,
     }
     return template("report.html.j2").render(
         study=study,
         sections={anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)},
-        style=document.script("report.css"),
-        policy=document.policy(scripts),
+        style=script("report.css"),
+        policy=policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
         figures=[_figure(artefacts, name) for name in figure_names(study)],
@@ -158,41 +85,28 @@ def render_report(study: Study, root: Path = Path()) -> str:
         evidence=evidence,
         many_rows=MANY_ROWS,
         of_verdicts=OF_VERDICTS,
-        tokens=document.json_block(tokens) if tokens else None,
-        responses=document.json_block(responses),
-        responses_rule=rule,
-        audit=audit_rows(),
-        audit_text=audit_text(),
-        said=statements(),
+        columns=main_tables,
         **numbers,
     )
 
 
 def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     """Return tables, setting, cost and provenance."""
-    study = artefacts.study
+    study, found = artefacts.study, costs(artefacts)
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
-    tables = [main_table(study, name, found) for name, found in scores.items()]
-    first, costs = next(iter(scores.values())), setting.costs(artefacts)
+    tables = [main_table(study, name, one) for name, one in scores.items()]
+    environments = [record.get("environment", {}) for record in found.values()]
+    made = {json.dumps({k: e.get(k) for k in MADE}, sort_keys=True) for e in environments}
+    about = {
+        "trainings": [json.loads(one) for one in sorted(made)],
+        "scores": next(iter(scores.values())).provenance,
+    }
     return {
         "tables": tables,
-        "shared_notes": [n for n in tables[0].notes if all(n in one.notes for one in tables)],
         "against_paper": [compare(study, table) for table in tables],
-        "command": setting.command(study),
-        "made": setting.made(costs, first),
-        "costs": costs,
-        "total": setting.total(costs),
-        "cost_columns": setting.COSTS,
-        "methods": [study.method(name) for name in study.run.methods],
-        "method_columns": METHODS,
-        "result_columns": _result_columns,
-        "comparison_columns": _comparison_columns,
+        "costs": _cost_table(study, found),
         "made_by": jobs_of(study).one("report", "").fingerprint,
-        "provenance": json.dumps(first.provenance, indent=1, sort_keys=True),
-        "fingerprints": {
-            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
-            for checkpoint in filter(study.is_full, study.checkpoints())
-        },
+        "provenance": json.dumps(about, indent=1, sort_keys=True),
     }
 
 
@@ -203,7 +117,69 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "name": name,
         "title": FIGURES[name].title,
         "caption": found.get("description", ""),
-        "data": document.json_block(document.packed(found)),
+        "data": json_block(found),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
+
+
+def costs(artefacts: Artefacts) -> dict[TrainingRun, dict[str, Any]]:
+    """Return what each training recorded of itself; empty if it did not."""
+    study, found = artefacts.study, {}
+    for run in study.runs():
+        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+        found[run] = read_json(path) if path.exists() else {}
+    return found
+
+
+def _cost_table(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
+    """Return the table of what each training cost; the last row is their sum, unmeasured if a part is."""
+    rows = [[run.size, study.title(run.method), str(run.seed)] for run in found]
+    rows.append(["all", "", ""])
+    for field, (_, unit) in COSTS.items():
+        known: list[Any] = [record.get(field) for record in found.values()]
+        total = None if None in known else sum(known)
+        for row, value in zip(rows, [*known, total], strict=True):
+            row.append("unmeasured" if value is None else format(unit * value, ",.2f"))
+    headings = ["Size", "Method", "Seed", *(heading for heading, _ in COSTS.values())]
+    columns = [Column(heading, itemgetter(i), text=i < 2) for i, heading in enumerate(headings)]
+    return Table(
+        columns=columns,
+        rows=rows,
+        caption="What each training cost. Time and energy of the evaluations are not recorded.",
+    )
+
+
+def script(name: str) -> Markup:
+    """Return a script of the templates, to stand between script tags."""
+    return Markup((TEMPLATES / name).read_text())
+
+
+@cache
+def vega() -> Markup:
+    """Return Vega, Vega-Lite and vegaEmbed, to stand between script tags."""
+    import vl_convert
+
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """Return the Content-Security-Policy of a page: only these scripts run, and nothing is fetched.
+
+    vegaEmbed sets styles of elements.
+    """
+    hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def json_block(value: Any) -> Markup:
+    """Return a value as JSON to stand between script tags: without `<`, which could end the script."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))

@@ -1,34 +1,34 @@
-"""A table as data, for Markdown, LaTeX, CSV, HTML and the terminal: `formats` renders it.
+"""A table as data, and as Markdown, CSV and in the terminal; the report is HTML by a template."""
 
-The declarations of `stapo.analysis.tables` import this module, and Snakemake imports those: no numpy here.
-"""
-
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import jinja2
+from markupsafe import Markup
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from stapo.evaluation.statistics import Interval
+from stapo.text import markdown, visible
 
 Row = TypeVar("Row")
+TEMPLATES = Path(__file__).parent / "templates"
+DIGITS = ".8g"
+"""Digits of a number in the CSV."""
+FORMULA = re.compile(r"[=+@\t\r-]")
+NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
+"""A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
+NARROW = 10
+"""Characters of a column of text in the terminal, at least."""
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
-FORMATS = ("md", "tex", "html")
-"""Formats that `Column.formats` may name; the terminal shows what Markdown shows."""
-
-
-class Interval(Protocol):
-    """A value with the bounds of its interval, such as those of `evaluation.statistics`; nan without one."""
-
-    @property
-    def value(self) -> float:
-        """The value."""
-
-    @property
-    def low(self) -> float:
-        """Lower bound."""
-
-    @property
-    def high(self) -> float:
-        """Upper bound."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class Estimate:
     low: float = nan
     high: float = nan
     best: bool = False
-    marks: str = ""
-    """Marks of the targets that differ from it."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,6 @@ class Column(Generic[Row]):
     """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
-    footnote: str = ""
-    """Mark of a footnote after the heading."""
-    css: str = ""
-    """CSS class of its cells in the report, if not that of text or of numbers."""
-    formats: Collection[str] = FORMATS
-    """Formats that show it."""
 
     def shown(self, row: Row) -> str | Estimate:
         """Return the cell of a row."""
@@ -92,14 +84,6 @@ class Table:
     notes: Sequence[str] = ()
     """Sentences below the table."""
 
-    def noted(self) -> "Table":
-        """Return the table with a note on the sign for numbers that were not measured, if it has any."""
-        cells = [column.shown(row) for row in self.rows for column in self.columns]
-        numbers = [cell.value for cell in cells if isinstance(cell, Estimate)]
-        if UNMEASURED in cells or not all(map(isfinite, numbers)):
-            return replace(self, notes=[*self.notes, f"{UNMEASURED}: not measured."])
-        return self
-
 
 SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
 METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
@@ -108,20 +92,13 @@ METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 def estimated(
     heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
-    """Return a column of values with intervals.
+    """Return a column of values with intervals, in another unit such as 100 for percent."""
 
-    Args:
-        heading: heading of the column.
-        of: function of a row that returns the value with its interval.
-        form: format specification of the numbers.
-        unit: factor of the numbers, such as 100 for percent.
-    """
-    return Column(heading, lambda row: scaled(of(row), unit), form)
+    def scaled(row: Row) -> Estimate:
+        found = of(row)
+        return Estimate(unit * found.value, unit * found.low, unit * found.high)
 
-
-def scaled(found: Interval, unit: float) -> Estimate:
-    """Return a value with its interval in another unit, such as 100 for percent."""
-    return Estimate(unit * found.value, unit * found.low, unit * found.high)
+    return Column(heading, scaled, form)
 
 
 def with_interval(found: Interval, form: str) -> str:
@@ -130,3 +107,115 @@ def with_interval(found: Interval, form: str) -> str:
         return ""
     value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
     return f"{value} [{low}, {high}]" if isfinite(found.low) else value
+
+
+def template(name: str) -> jinja2.Template:
+    """Return a template; the second part of its name is its format, such as md in `main.md.j2`."""
+    suffix = name.split(".")[1]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=suffix != "html",
+        autoescape=suffix == "html",
+        finalize=_visible if suffix == "html" else None,
+    )
+    environment.filters["md"] = lambda value: markdown(str(value))
+    environment.globals["counted"] = lambda number, what: f"{number} {what}{'s' * (number != 1)}"
+    return environment.get_template(name)
+
+
+def _visible(value: Any) -> Any:
+    """Return a value as the report shows it: with escapes for hidden characters in text."""
+    text = isinstance(value, str) and not isinstance(value, Markup)
+    return visible(value, keep="\n") if text else value
+
+
+def render(table: Table, suffix: str, title: str, made_by: str) -> str:
+    """Return a table of evidence as `md` or `csv`."""
+    if suffix == "csv":
+        return csv_text(_csv_lines(table))
+    found = table
+    texts = [
+        f"# {markdown(title)}",
+        markdown(found.caption),
+        markdown_grid(found.columns, found.rows),
+    ]
+    return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
+
+
+def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
+    """Return the lines of a table in Markdown."""
+    lines = [[markdown(column.heading) for column in found]]
+    lines += [[_markdown_cell(column, column.shown(row)) for column in found] for row in rows]
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, f"|{'---|' * len(found)}", *body])
+
+
+def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
+    if isinstance(cell, str):
+        return markdown(cell)
+    number, bounds = column.number(cell), column.bounds(cell)
+    interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
+    return (f"**{number}**" if cell.best else number) + interval
+
+
+def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
+    """Return lines of cells as CSV, in which no text is a formula of a spreadsheet."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([_no_formula(str(cell)) for cell in line] for line in lines)
+    return stream.getvalue()
+
+
+def _no_formula(cell: str) -> str:
+    return f"'{cell}" if FORMULA.match(cell) and not NUMBERS.fullmatch(cell) else cell
+
+
+def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
+    """Yield heading and rows: numbers with all digits, and two columns more for the bounds of estimates."""
+    found = []
+    for column in table.columns:
+        values = [column.value(row) for row in table.rows]
+        plain = [value.value if isinstance(value, Estimate) else value for value in values]
+        found.append([column.heading, *map(_plain, plain)])
+        if any(isinstance(value, Estimate) for value in values):
+            for end in ("low", "high"):
+                ends = [_plain(getattr(value, end, nan)) for value in values]
+                found.append([f"{column.heading}, {end}", *ends])
+    yield from zip(*found, strict=True)
+
+
+def _plain(value: str | float) -> str:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, int):
+        return str(value)
+    return format(value, DIGITS) if isfinite(value) else ""
+
+
+def terminal_table(
+    found: Sequence[Column[Row]], groups: Iterable[Iterable[Row]], title: Text
+) -> RichTable:
+    """Return a table for the terminal, whose text is not interpreted as markup.
+
+    Numbers are never cut: print it with `crop=False`. Groups of rows are separated from each other.
+    """
+    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in found:
+        justify: Literal["left", "right"] = "left" if column.text else "right"
+        widest = NARROW if column.text else len("100.00")
+        table.add_column(Text(column.heading), justify=justify, overflow="fold", min_width=widest)
+    for rows in groups:
+        for row in rows:
+            table.add_row(*(_text(column, row) for column in found))
+        table.add_section()
+    return table
+
+
+def _text(column: Column[Row], row: Row) -> Text:
+    cell = column.shown(row)
+    if isinstance(cell, str):
+        return Text(visible(cell))
+    return Text(f"{cell.value:.2f}", style="bold" if cell.best else "")

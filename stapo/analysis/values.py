@@ -1,26 +1,22 @@
-"""The CSV of a main table, and tidy data of all tables and of every checkpoint: one row per value.
+"""Tidy data of all main tables and of every checkpoint: one row per value.
 
 Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
-decimals, so that CSV and Parquet hold the same ones. Training quantities over steps are not repeated here:
+decimals. Training quantities over steps are not repeated here:
 each training's `metrics.jsonl` has them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.columns import by_rules, mean, powers, with_verifier
-from stapo.analysis.comparison import BOOTSTRAP_SEED, main_table
-from stapo.analysis.formats import csv_text
-from stapo.analysis.rows import AVERAGE, MainTable, TableRow
+from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED, MainTable, TableRow, main_table
+from stapo.analysis.table import csv_text
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -37,96 +33,63 @@ from stapo.study import Study
 DECIMALS = 6
 STRONGEST = "strongest baseline"
 """Reference of a headline over several sizes, which may have several strongest baselines."""
-_TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
-SCHEMA = pa.schema(
-    {
-        "study": _TEXT, "size": _TEXT, "method": _TEXT, "reference": _TEXT, "seed": _WHOLE, "step": _WHOLE,
-        "decoding": _TEXT, "benchmark": _TEXT, "metric": _TEXT, "value": _NUMBER, "low": _NUMBER,
-        "high": _NUMBER, "n": _WHOLE, "p_value": _NUMBER, "p_holm": _NUMBER,
-    }
+COLUMNS = (
+    "study", "size", "method", "reference", "seed", "step", "decoding", "benchmark", "metric", "value", "low",
+    "high", "n", "p_value", "p_holm",
 )  # fmt: skip
-"""Columns of the Parquet file and the CSV, described in docs/authors.md; null where one does not apply."""
-CSV = (
-    "size", "method", "benchmark", "metric", "value", "low", "high", "problems", "samples", "seeds", "source",
-)  # fmt: skip
-"""Headings of the CSV of a main table."""
+"""Columns of the CSV, described in docs/authors.md."""
 Value = dict[str, Any]
-"""One value: column of `SCHEMA` -> its cell, where one applies."""
+"""One value: column -> its cell; None where one does not apply."""
 
 
-def write_values(study: Study, root: Path = Path()) -> list[Path]:
-    """Write the values of a finished study as CSV and Parquet."""
-    return _write(values_table(Artefacts(study, root)), study.name, root)
-
-
-def write_values_of(tables: Sequence[MainTable]) -> list[Path]:
-    """Write the values of tables alone, without those of intermediate checkpoints, as CSV and Parquet."""
-    values = [value for table in tables for value in _values_of(table)]
-    return _write(_as_table(values), tables[0].study, Path())
-
-
-def _write(table: pa.Table, study: str, root: Path) -> list[Path]:
-    path = {s: root / paths.VALUES.format(study=study, suffix=s) for s in paths.VALUE_SUFFIXES}
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    with replace_file(path["csv"]) as text:
-        text.write(csv_text([table.column_names, *(map(_written, row) for row in rows)]))
-    with replace_file(path["parquet"], "wb") as binary:
-        pq.write_table(table, binary)
-    return [*path.values()]
+def write_values(study: Study, root: Path = Path()) -> Path:
+    """Write the values of a finished study."""
+    path = root / paths.VALUES.format(study=study.name)
+    rows = [map(_written, one.values()) for one in values_of(Artefacts(study, root))]
+    with replace_file(path) as stream:
+        stream.write(csv_text([COLUMNS, *rows]))
+    return path
 
 
 def _written(cell: str | float | None) -> str:
-    """Return a cell of the CSV, empty where a column is null."""
+    """Return a cell of the CSV, empty where there is none."""
     if isinstance(cell, float):
         return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
     return "" if cell is None else str(cell)
 
 
-def values_table(artefacts: Artefacts) -> pa.Table:
-    """Return the values of a study; equal scores give equal values."""
+def values_of(artefacts: Artefacts) -> list[Value]:
+    """Return the values of a study, each with all columns; equal scores give equal values."""
     study = artefacts.study
     found: list[Value] = []
     for decoding in study.run.decodings:
         found += _values_of(main_table(study, decoding, artefacts.scores(decoding)))
         found += _checkpoints(artefacts, decoding)
-    return _as_table(found)
+    return [*map(_complete, found)]
 
 
-def _as_table(values: Iterable[Value]) -> pa.Table:
-    def stored(cell: str | float | None) -> str | float | None:
+def _complete(value: Value) -> Value:
+    def rounded(cell: str | float | None) -> str | float | None:
         if isinstance(cell, float):
             # Without the sign of a negative zero.
             return round(cell, DECIMALS) + 0.0 if isfinite(cell) else None
         return cell
 
-    rows = [{name: stored(cell) for name, cell in value.items()} for value in values]
-    return pa.Table.from_pylist(rows, SCHEMA)
+    return {name: rounded(value.get(name)) for name in COLUMNS}
 
 
 def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
     return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
 
 
-def main_csv(table: MainTable) -> str:
-    """Return the CSV of a main table."""
-    lines: list[Sequence[str | int]] = [CSV]
-    for row, value in of_rows(table):
-        ends = [value.get(end, "") for end in ("value", "low", "high")]
-        numbers = [f"{end:.6f}" if isinstance(end, float) else end for end in ends]
-        of = value["benchmark"]
-        about = [_problems(table, of), table.samples.get(of, ""), row.seeds, row.source]
-        lines.append([row.size, row.method, of, value["metric"], *numbers, *about])
-    return csv_text(lines)
-
-
 def _problems(table: MainTable, of: str) -> int:
-    """Return the number of problems of a benchmark, or of all benchmarks of an average."""
-    return sum(table.problems[name] for name in table.averages.get(of, [of]))
+    """Return the number of problems of a benchmark, or of all of Avg."""
+    return table.problems[of] if of in table.problems else sum(table.problems.values())
 
 
 def _values_of(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
-    about = {"study": table.study, "decoding": table.decoding}
+    about = {"study": table.study.name, "decoding": table.decoding}
     for row, one in of_rows(table):
         at = {"size": row.size or None, "method": row.method}
         yield about | at | one | {"n": _problems(table, one["benchmark"])}
@@ -144,47 +107,52 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
         for name, samples in table.samples.items():
             cell = row.responses[name]
             yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
-            for k in powers(samples):
+            for k in [2**i for i in range(samples.bit_length())]:
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
             yield one(name, f"majority@{samples}", 100 * cell.majority)
-        for name in table.averages:
-            yield row, {"benchmark": name, "metric": "avg@N", **_numbers(row.cells[name])}
-    for row in table.rows if table.verifier else ():
+        yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
+    for row in table.rows if table.study.evaluation.verifier else ():
         for name, samples in table.samples.items():
             cell = row.responses[name]
-            yield one(name, f"avg@{samples} by the rules", 100 * by_rules(cell))
-            yield one(name, f"avg@{samples} with the verifier", 100 * with_verifier(cell))
-            yield one(name, "flips", cell.flips)
-            yield one(name, "judged", cell.judged)
-            yield one(name, "cut", cell.cut)
-        yield one(AVERAGE, "avg@N by the rules", 100 * mean(row, by_rules))
-        yield one(AVERAGE, "avg@N with the verifier", 100 * mean(row, with_verifier))
+            yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
+            both = 100 * cell.mean("correct_with_verifier")
+            yield one(name, f"avg@{samples} with the verifier", both)
+            rows = cell.rows
+            flips = rows["correct_with_verifier"] & ~rows["correct"]
+            yield one(name, "flips", int(flips.sum()))
+            yield one(name, "judged", int((rows["verifier"] != "not_asked").sum()))
+            yield one(name, "cut", int(rows["verifier_cut"].sum()))
+        yield one(AVERAGE, "avg@N by the rules", _mean(row, "correct"))
+        yield one(AVERAGE, "avg@N with the verifier", _mean(row, "correct_with_verifier"))
+
+
+def _mean(row: TableRow, column: str) -> float:
+    """Return the mean of a column over the benchmarks of a row, in percent."""
+    return 100 * float(np.mean([cell.mean(column) for cell in row.responses.values()]))
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for one in table.comparisons:
-        found, further = one.difference, one.further.items()
+        found = one.difference
         about = {"size": one.size or None, "method": one.target, "reference": one.baseline}
         average, metric = about | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
         tests = {"p_value": found.p_value, "p_holm": one.adjusted_p}
         yield average | metric | _numbers(found, 100) | tests
         yield average | {"metric": "difference in questions", "value": found.questions}
         yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
-        for name, other in further:
-            yield about | metric | {"benchmark": f"{AVERAGE} {name}"} | _numbers(other, 100)
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
     """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
     about = {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
     for target, found in table.headlines.items():
-        if found is None or found.interval is None:
+        if found is None:
             continue
         of = about | {"method": target}
         for size, gain in found.gains.items():
             yield of | {"size": size, "reference": found.baselines[size], "value": gain}
-        yield of | {"reference": STRONGEST} | _numbers(found.interval)
+        yield of | {"reference": STRONGEST} | _numbers(found.mean)
 
 
 def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:

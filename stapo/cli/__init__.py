@@ -11,8 +11,7 @@ from stapo.text import visible
 try:
     from safetensors import SafetensorError
 
-    from stapo.cli import tools
-    from stapo.cli.common import BAD_INPUT, INTERRUPTED, app, print_json
+    from stapo.cli.tools import app, print_json
     from stapo.locks import BusyError, ForeignDirectoryError, join_jobs
 except ModuleNotFoundError as absent:
     if (absent.name or "stapo").partition(".")[0] == "stapo":
@@ -21,8 +20,10 @@ except ModuleNotFoundError as absent:
     print(f"stapo: {absent.name} is not installed: pip install 'stapo[suite]'", file=sys.stderr)  # noqa: T201
     raise SystemExit(2) from None
 
-__all__ = ["app", "main", "tools"]
+__all__ = ["app", "main"]
 
+BAD_INPUT, INTERRUPTED = 2, 130
+"""Exit codes for errors in the input, and after Ctrl-C."""
 STOPPED = "stopped; run the same command to resume from the last checkpoint"
 FULL = "no space left (disk, quota or ulimit); free some and run the same command again"
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,8 +69,7 @@ def _is_full_disk(error: BaseException | None) -> bool:
     """Return whether an error, or one of its causes, comes from a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
-            # The message of `require_space` says how much is needed; keep it.
-            return error.strerror == os.strerror(error.errno)
+            return True
         if any(words in str(error) for words in FULL_DISK_WORDS):
             return True
         error = error.__cause__ or error.__context__
@@ -77,7 +77,7 @@ def _is_full_disk(error: BaseException | None) -> bool:
 
 
 def _fail(lines: list[str], code: int) -> NoReturn:
-    with suppress(OSError):  # The log may be on the full disk.
+    with suppress(OSError):  # The log may be on a full disk.
         if "--json" in sys.argv:
             print_json({"errors": [visible(line) for line in lines]})
         for line in lines:

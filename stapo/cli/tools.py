@@ -2,22 +2,93 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stapo.cli.common import (
-    JsonOption,
-    StudyFile,
-    StudyOption,
-    app,
-    console,
-    study_of,
-    tell,
-)
 from stapo.methods import CONFORMANCE_METHODS
+
+if TYPE_CHECKING:
+    from stapo.study import Study
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Reproduce, check and extend STAPO (arXiv 2602.15620). The whole study in one command: "
+    "make smoke, or snakemake --configfile workflows/studies/STUDY.yaml.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"stapo {version('stapo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version")
+    ] = False,
+) -> None:
+    """Take the options of the program itself."""
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print the document of a command with `--json`."""
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def tell(
+    as_json: bool, document: Callable[[], dict[str, Any]], shown: Callable[[], bool | None]
+) -> None:
+    """Print a document, or what people read; exit code 1 if it says that something failed.
+
+    Args:
+        as_json: which of the two.
+        document: returns the document, perhaps with the key `failed`.
+        shown: prints what people read; returns whether something failed.
+    """
+    if as_json:
+        found = document()
+        print_json(found)
+        failed = found.get("failed")
+    else:
+        failed = shown()
+    if failed:
+        raise typer.Exit(1)
+
+
+def console() -> Any:
+    """Return rich's console on the standard output."""
+    from rich.console import Console
+
+    return Console()
+
+
+StudyOption = Annotated[
+    Path,
+    typer.Option(
+        "--study", help="Study file, or the resolved one that Snakemake writes under work/"
+    ),
+]
+StudyFile = Annotated[Path, typer.Argument(help="Study file")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document; docs/command-line.md has its keys")
+]
+
+
+def study_of(path: Path) -> "Study":
+    """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
+    from stapo.study.reading import read_resolved, read_study
+
+    return read_resolved(path) if path.suffix == ".json" else read_study(path)
 
 
 @app.command()
@@ -46,10 +117,8 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     Example: stapo check workflows/studies/smoke.yaml
     """
     from stapo.operations.check import check_document, print_check
-    from stapo.training.prompts import check_own_overlap
 
     found = study_of(study)
-    check_own_overlap(found)
     tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
 
 
@@ -72,6 +141,20 @@ def plan(
     found = study_of(study)
     on = machine(found, gpu, gpus, total_gpus)
     tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
+
+
+@app.command()
+def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
+    """Check whether this machine can run a study, and print a remedy for each problem.
+
+    Run it where the jobs will run. Exit code 1 if there is an error.
+
+    Example: stapo doctor workflows/studies/smoke.yaml
+    """
+    from stapo.operations.doctor import doctor_document, print_diagnosis
+
+    found = study_of(study)
+    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
 
 
 @app.command()
@@ -163,9 +246,7 @@ def evaluate(
 def conformance(
     trainer: Annotated[
         str,
-        typer.Option(
-            help="ours, one of TRL's such as trl-dapo (an unknown name lists all), or package.module:function"
-        ),
+        typer.Option(help="ours, trl-dapo (TRL's loss of that name), or package.module:function"),
     ] = "ours",
     method: Annotated[
         str | None,
@@ -178,7 +259,7 @@ def conformance(
 
     Example: stapo conformance --trainer trl-dapo --method justrl
     """
-    from stapo.conformance.report import find_trainer, report
+    from stapo.conformance.kit import find_trainer, report
     from stapo.study import StudyError
 
     try:
@@ -189,17 +270,6 @@ def conformance(
     typer.echo("\n".join(lines))
     if not holds:
         raise typer.Exit(1)
-
-
-@app.command()
-def paper() -> None:
-    """Print the paper's averages and headlines next to values computed from its table, and other results.
-
-    Example: stapo paper
-    """
-    from stapo.analysis.main_tables import print_audit
-
-    print_audit(console())
 
 
 @app.command()

@@ -1,20 +1,14 @@
-"""Comparison of any trainer's update with the paper's, on a CPU in seconds.
+"""Comparison of any trainer's update with the paper's, on a CPU in seconds; torch alone is needed.
 
 A trainer under test is a function of a mini-batch and a layout (the rows in each micro-batch of each rank)
 that returns loss and gradient. `run_checks` reports whether they are those of a method, `conventions` which
-thresholds and divisors the trainer uses.
+thresholds and divisors the trainer uses, and `report` both as lines of text.
 """
 
-import warnings
-
-# Without NumPy, which nothing here needs, torch warns when it makes its first tensor.
-warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-
-# ruff: noqa: E402
 from stapo.conformance.batches import Fixture, Layout, MiniBatch, Trainer, Update, fixtures
-from stapo.conformance.kit import Check, run_checks
-from stapo.conformance.recognition import conventions
+from stapo.conformance.kit import Check, conventions, report, run_checks
 
 __all__ = [
-    "Check", "Fixture", "Layout", "MiniBatch", "Trainer", "Update", "conventions", "fixtures", "run_checks",
+    "Check", "Fixture", "Layout", "MiniBatch", "Trainer", "Update", "conventions", "fixtures", "report",
+    "run_checks",
 ]  # fmt: skip

@@ -9,8 +9,8 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from typing import Any
+from functools import cache
+from typing import Any, Self
 
 import torch
 from accelerate.utils import DistributedType
@@ -29,33 +29,36 @@ PATIENCE = 20.0
 """Maximum time that a rank waits for the others, in seconds."""
 
 
-class Exchange:
-    """Exchange of values between the ranks of one update, which are threads."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.slots = size, [None] * size
-        self.barrier = threading.Barrier(size, timeout=PATIENCE)
-
-    def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Return the values of all ranks; every rank must call this."""
-        self.slots[rank] = value
-        self.barrier.wait()
-        values = list(self.slots)
-        self.barrier.wait()
-        return values
-
-
 class RankAccelerator:
-    """The methods of an Accelerator that the losses use, for one rank in a thread."""
+    """The methods of an Accelerator that the losses use, for one rank in a thread.
+
+    Args:
+        rank: index of the rank.
+        slots: list of a value of each rank, which the ranks share.
+        barrier: barrier of the ranks.
+    """
 
     device = torch.device("cpu")
     distributed_type = DistributedType.NO
     sync_gradients = True
 
-    def __init__(self, ranks: Exchange, rank: int) -> None:
-        self.process_index, self.num_processes = rank, ranks.size
+    def __init__(self, rank: int, slots: list[Any], barrier: threading.Barrier) -> None:
+        self.process_index, self.num_processes = rank, len(slots)
         self.is_main_process = rank == 0
-        self.exchange = partial(ranks.exchange, rank)
+        self.slots, self.barrier = slots, barrier
+
+    @classmethod
+    def alone(cls) -> Self:
+        """Return the only rank."""
+        return cls(0, [None], threading.Barrier(1))
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Return the values of all ranks; every rank must call this."""
+        self.slots[self.process_index] = value
+        self.barrier.wait()
+        values = list(self.slots)
+        self.barrier.wait()
+        return values
 
     def gather(self, value: Tensor) -> Tensor:
         """Return the rows of all ranks, in the order of the ranks."""
@@ -77,23 +80,20 @@ class RankAccelerator:
         torch.autograd.backward(loss)
 
 
-def on_ranks(layout: Layout, run: Callable[[int, RankAccelerator], Update]) -> Update:
+def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
-    ranks = Exchange(len(layout))
+    slots: list[Any] = [None] * len(layout)
+    barrier = threading.Barrier(len(layout), timeout=PATIENCE)
 
     def one(rank: int) -> Update:
         try:
-            return run(rank, RankAccelerator(ranks, rank))
+            return run(RankAccelerator(rank, slots, barrier))
         except BaseException:
-            ranks.barrier.abort()  # The others need not wait for it.
+            barrier.abort()  # The others need not wait for it.
             raise
 
     with ThreadPoolExecutor(len(layout)) as pool:
-        calls = [pool.submit(one, rank) for rank in range(len(layout))]
-    errors = [error for call in calls if (error := call.exception())]
-    if errors:  # Raise the error of the rank that failed, not of those that waited for it.
-        raise min(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError))
-    updates = [call.result() for call in calls]
+        updates = list(pool.map(one, range(len(layout))))
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
     return Update(sum(update.loss for update in updates) / len(updates), gradient)
 
@@ -114,8 +114,8 @@ def _inputs(batch: MiniBatch) -> dict[str, Tensor]:
 
 
 @cache
-def _shell(kind: str) -> Any:
-    """Return TRL's trainer with a loss, and a model whose forward pass is never called."""
+def _shell() -> Any:
+    """Return TRL's trainer, and a model whose forward pass is never called."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=64, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
@@ -125,9 +125,7 @@ def _shell(kind: str) -> Any:
     config = GRPOConfig(
         tempfile.mkdtemp(), per_device_train_batch_size=4, num_generations=4, steps_per_generation=1,
         use_cpu=True, bf16=False, report_to="none",
-        loss_type="dapo" if kind == "entropy" else kind,
-        top_entropy_quantile=0.2 if kind == "entropy" else 1.0,
-        use_bias_correction_kl=False,  # TRL's default would multiply GRPO's KL by the ratio.
+        loss_type="dapo",
     )  # fmt: skip
     trainer = GRPOTrainer(
         model=model,
@@ -152,7 +150,7 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """
     tokens = max(len(rows) for rank in layout for rows in rank) * batch.mask.shape[1]
 
-    def run(rank: int, accelerator: RankAccelerator) -> Update:
+    def run(accelerator: RankAccelerator) -> Update:
         leaf = batch.logps.clone().requires_grad_()
 
         def forward(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,24 +165,23 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return on_ranks(layout, run)
 
 
-def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """Run TRL's `_compute_loss` for each micro-batch, with clip and KL coefficient of the method.
 
-    TRL 1.16 computes on each rank: with "dapo", the sum of a micro-batch divided by (response tokens of all
-    ranks / number of ranks); with "grpo", the mean over the responses of a micro-batch divided by the number
-    of micro-batches. The entropy threshold is computed on the corresponding micro-batches of all ranks.
+    TRL 1.16 divides the sum of a micro-batch by (response tokens of all ranks / number of ranks).
     """
     inputs = _inputs(batch)
 
-    def run(rank: int, accelerator: RankAccelerator) -> Update:
-        trainer, leaf = copy.copy(_shell(kind)), batch.logps.clone().requires_grad_()
+    def run(accelerator: RankAccelerator) -> Update:
+        own = layout[accelerator.process_index]
+        trainer, leaf = copy.copy(_shell()), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
         trainer.args = copy.copy(trainer.args)
-        trainer.current_gradient_accumulation_steps = len(layout[rank])
-        trainer.args.steps_per_generation = len(layout[rank])
+        trainer.current_gradient_accumulation_steps = len(own)
+        trainer.args.steps_per_generation = len(own)
         total = 0.0
-        for rows in layout[rank]:
+        for rows in own:
             tables = leaf[rows], batch.entropies[rows], None
             trainer._get_per_token_logps_and_entropies = lambda *_, t=tables, **__: t
             part = {k: v if v.dim() == 0 else v[rows] for k, v in inputs.items()}
@@ -198,8 +195,6 @@ def _trl(kind: str, batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 TRAINERS: dict[str, tuple[Trainer, str]] = {
     "ours": (_ours, "stapo"),
-    "trl-dapo": (partial(_trl, "dapo"), "justrl"),
-    "trl-grpo": (partial(_trl, "grpo"), "grpo"),
-    "trl-top-entropy": (partial(_trl, "entropy"), "20-entropy"),
+    "trl-dapo": (_trl, "justrl"),
 }
 """Name -> trainer and the method that it is meant to implement."""

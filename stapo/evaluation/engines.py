@@ -26,7 +26,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from stapo.canonical import canonical, fingerprint
+from stapo.files import canonical, fingerprint
 from stapo.models.decoding import decode, has_full_attention
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import processor
@@ -118,9 +118,13 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]
         scores = self.warpers(input_ids, scores.float())
         width = scores.shape[1]
         uniform = torch.stack([torch.rand(width, generator=g) for g in self.generators])
-        # rand() may be 0; its next larger value is 2^-24.
-        noise = -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
-        return scores + noise.to(scores.device)
+        return scores + gumbel_noise(uniform).to(scores.device)
+
+
+def gumbel_noise(uniform: Tensor) -> Tensor:
+    """Return Gumbel noise; the maximum of scores plus noise is a sample of the scores' softmax."""
+    # rand() may be 0; its next larger value is 2^-24.
+    return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
 
 
 def load_engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Engine:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stapo.bars import bar, only_ours
-from stapo.canonical import fingerprint
 from stapo.evaluation.engines import Prompter, Request, label, load_engine, sample_seed
 from stapo.evaluation.task import asked_of, benchmark_rows
-from stapo.files import DamagedFileError
+from stapo.files import DamagedFileError, fingerprint
 from stapo.locks import work_directory
 from stapo.provenance import require_whole, sums_of
 from stapo.records.responses import (
@@ -26,7 +25,7 @@ from stapo.records.responses import (
     stored,
     write_responses,
 )
-from stapo.study.rows import RowsFile
+from stapo.study.files import RowsFile
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 
 
@@ -36,7 +35,7 @@ class Benchmark:
 
     name: str
     config: dict[str, Any]
-    """Result of `benchmark_settings` of `stapo.stages.overlap`: the task and the number of samples."""
+    """Result of `benchmark_settings` of `stapo.stages.prepare`: the task and the number of samples."""
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""

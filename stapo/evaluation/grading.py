@@ -54,6 +54,8 @@ class Grade:
     verdict: Verdict
     answer: str | None
     """Content of the last box, or of several boxes if the gold answer has several parts."""
+    plain: bool = False
+    """Whether math-verify alone, without our rules, accepts the answer."""
 
     @property
     def correct(self) -> bool:
@@ -86,9 +88,10 @@ def _obvious(gold: str, answer: str) -> Grade | None:
     """Return the grade if no worker is needed: equal texts, whole numbers, texts that are too long."""
     ours, theirs = gold.strip(), answer.strip()
     if ours == theirs:
-        return Grade("correct", answer)
+        return Grade("correct", answer, plain=True)
     if INTEGER.fullmatch(ours) and INTEGER.fullmatch(theirs):
-        return Grade("correct" if int(ours) == int(theirs) else "wrong", answer)
+        same = int(ours) == int(theirs)
+        return Grade("correct" if same else "wrong", answer, plain=same)
     return Grade("unparsable", answer) if len(answer) > LONGEST else None
 
 
@@ -110,9 +113,9 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
     try:
         worker.stdin.write(json.dumps(pair) + "\n")
         worker.stdin.flush()
-        verdict = json.loads(worker.stdout.readline())
+        verdict, plain = json.loads(worker.stdout.readline())
     except (BrokenPipeError, json.JSONDecodeError):
-        verdict = "timeout" if worker.wait() == -signal.SIGPROF else "crash"
+        verdict, plain = "timeout" if worker.wait() == -signal.SIGPROF else "crash", False
         _stop(worker)
     except BaseException:
         # Such as Ctrl-C: an unread verdict would be taken as that of the next request.
@@ -120,7 +123,7 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
         raise
     else:
         _idle.append(worker)
-    return Grade(verdict, pair[1])
+    return Grade(verdict, pair[1], plain)
 
 
 def _start() -> "subprocess.Popen[str]":

@@ -70,12 +70,14 @@ RELATIVE_TOLERANCE = 1e-4
 tries for minutes to simplify those of large numbers (Minerva 7e37)."""
 
 
-def judge(gold: str, answer: str) -> "Verdict":
-    """Return the verdict on an answer."""
+def judge(gold: str, answer: str) -> "tuple[Verdict, bool]":
+    """Return our verdict on an answer, and whether math-verify alone accepts it."""
+    plain = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
+    accepted = bool(verify(*plain, timeout_seconds=None))
     try:
-        return _verdict(_rewritten(gold), _rewritten(answer))
+        return _verdict(_rewritten(gold), _rewritten(answer)), accepted
     except Exception:  # As in math-verify, an error of sympy means that the two are not equal.
-        return "wrong"
+        return "wrong", accepted
 
 
 def _rewritten(text: str) -> str:
@@ -154,7 +156,7 @@ def _positive(value: Any) -> Any:
 
 
 def main(memory_bytes: int, seconds: float) -> None:
-    """Write the verdict on each pair of gold and answer on standard input as a line of JSON.
+    """Write the judgement of each pair of gold and answer on standard input as a line of JSON.
 
     `memory_bytes` limits the address space, `seconds` the processor time per answer.
     """
@@ -169,7 +171,7 @@ def main(memory_bytes: int, seconds: float) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
-    if {answer: judge("x", answer) for answer in KNOWN} != KNOWN:
+    if {answer: judge("x", answer)[0] for answer in KNOWN} != KNOWN:
         sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
     print("ready", file=verdicts, flush=True)
     for line in sys.stdin:
@@ -177,9 +179,9 @@ def main(memory_bytes: int, seconds: float) -> None:
         clear_cache()
         seed(0)
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        verdict = judge(*json.loads(line))
+        judgement = judge(*json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(verdict), file=verdicts, flush=True)
+        print(json.dumps(judgement), file=verdicts, flush=True)
 
 
 if __name__ == "__main__":

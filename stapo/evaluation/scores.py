@@ -146,9 +146,12 @@ def score(
     scored = score_rows(problems, grades)
     if judge is not None:
         scored = _judged(scored, problems, task, judge)
+    if differing := sum(grade.correct != grade.plain for grade in grades):
+        about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
+        sys.stderr.write(f"{completions}: {about}\n")
     (engine,) = engines_of(problems)
-    found = {**identity, "engine": engine, "provenance": provenance()}
-    write_score_file(output, scored, cast("ScoreIdentity", found))
+    found = {**identity, "differs_from_math_verify": differing, "engine": engine}
+    write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
     return sum(row.correct for row in scored) / len(scored)
 
 

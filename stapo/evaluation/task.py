@@ -13,7 +13,7 @@ from stapo.evaluation.grading import grade_all, last_boxed
 from stapo.hub import with_retries
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
-from stapo.study.rows import Row, checksum
+from stapo.study.files import Row, rows_checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         raise ValueError(f"unknown builder {metadata['builder']!r}; known: tiny-arithmetic")
     if len(found) != count:
         raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
-    if (digest := checksum(found)) != sha256:
+    if (digest := rows_checksum(found)) != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")
     return found
 
@@ -148,7 +148,7 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions and golds have the checksum of the benchmark's rows, which are not loaded."""
-    return bool(checksum(rows_of(task, problems)) == task["metadata"]["sha256"])
+    return bool(rows_checksum(rows_of(task, problems)) == task["metadata"]["sha256"])
 
 
 def _instruction(task: Task) -> str:

@@ -1,28 +1,36 @@
-"""The base model of a size: built from scratch, or copied from a folder or the Hub at a pinned revision."""
+"""The base model of a size: built from scratch, or copied from a folder or the Hub at a pinned revision.
 
+The published prompt template of a verifier is downloaded, checked, and parsed; its source never runs.
+"""
+
+import ast
+import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from stapo.files import replace_directory, write_json
+from stapo.files import replace_directory, replace_file, write_json
 from stapo.hub import with_retries
-from stapo.models.template import RAW_TEMPLATE, template_text
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
-from stapo.study import StudyError, model_folder
-from stapo.study.model_folder import FILES
+from stapo.study import StudyError
+from stapo.study.files import FILES, SOURCE, model_checksum, model_files
 from stapo.study.schema import Template
 from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
 from stapo.text import plain
 
-HUB_FILES = [*FILES]
-"""Files to download."""
-SOURCE = model_folder.SOURCE
-"""File with the origin of a Hub model: repository, requested revision, commit."""
 TEMPLATE_FILE = "chat_template.jinja"
 """File that Transformers prefers to the template in tokenizer_config.json."""
+RAW_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""Chat template that is the question alone."""
+ADDRESS = "https://raw.githubusercontent.com"
+FIELDS = ("question", "gold_answer", "llm_response")
+"""Of a verifier's template."""
+SECONDS = 30.0
 
 
 def write_base(config: dict[str, Any], path: Path, template: Template | None = None) -> None:
@@ -56,7 +64,7 @@ def cached(model: HubModel) -> Path:
     from huggingface_hub import snapshot_download
 
     def download() -> str:
-        return snapshot_download(model.hub, revision=model.revision, allow_patterns=HUB_FILES)
+        return snapshot_download(model.hub, revision=model.revision, allow_patterns=[*FILES])
 
     return Path(with_retries(download))
 
@@ -64,7 +72,7 @@ def cached(model: HubModel) -> Path:
 def _copy(model: FolderModel | HubModel, path: Path) -> None:
     """Copy the files of a model to a directory, and write its chat template if the study has one."""
     if isinstance(model, FolderModel):
-        files = model_folder.model_files(Path(model.path))
+        files = model_files(Path(model.path))
     else:
         # Copied from the cache: files that `stapo fetch` downloaded need no network.
         snapshot = cached(model)
@@ -73,7 +81,7 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
     for source in files:
         shutil.copyfile(source, path / source.name)
-    if isinstance(model, FolderModel) and (model_folder.checksum(path, known=None) != model.sha256):
+    if isinstance(model, FolderModel) and model_checksum(path, known=None) != model.sha256:
         about = "its files changed since the study was read; run snakemake again"
         raise StudyError([f"{model.path}: {about}"])
     if model.chat_template:
@@ -96,3 +104,58 @@ def _require_template(path: Path) -> None:
         reason = "" if question in shown else "leaves out the question"
     if reason:
         raise StudyError([f"models: chat_template {reason}; correct the template"])
+
+
+def template_text(template: Template) -> str:
+    """Return the text of a template, from the cache or from GitHub.
+
+    Raises:
+        StudyError: it cannot be downloaded, its checksum differs from the study's, or it is no template.
+    """
+    place = f"{template.github} at {template.revision[:8]}, {template.file}"
+    source = _source(template, place)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise StudyError([f"{place}: not Python ({error}); name another file"]) from error
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    named = [node for node in assigned if template.name in map(ast.unparse, node.targets)]
+    values = [node.value.value for node in named if isinstance(node.value, ast.Constant)]
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) != 1:
+        raise StudyError([f"{place}: {len(texts)} strings named {template.name}, expected one"])
+    try:
+        # Each field by its name alone: an attribute of it would be more than its text.
+        fields = [field[1:] for field in Formatter().parse(texts[0]) if field[1] is not None]
+    except ValueError:
+        fields = []
+    if sorted(fields, key=str) != sorted(((name, "", None) for name in FIELDS), key=str):
+        names = ", ".join(FIELDS)
+        raise StudyError([f"{place}: {template.name} must have the fields {names}, each once"])
+    return texts[0]
+
+
+def _source(template: Template, place: str) -> bytes:
+    import httpx
+    from huggingface_hub import constants
+
+    kept = Path(constants.HF_HOME) / "stapo" / f"{template.sha256}.py.txt"
+    if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
+        return content
+    try:
+        if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
+            raise FileNotFoundError("not in the cache, and offline mode is on")
+        address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
+        content = with_retries(
+            lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content
+        )
+    except (OSError, RuntimeError, httpx.HTTPError) as error:
+        remedy = (
+            "run `stapo fetch` where there is a network, or set evaluation.verifier.template: own"
+        )
+        raise StudyError([f"{place}: cannot be downloaded ({error}); {remedy}"]) from error
+    if (found := sha256(content).hexdigest()) != template.sha256:
+        raise StudyError([f"{place}: SHA-256 is {found}, expected {template.sha256} (study)"])
+    with replace_file(kept, "wb") as stream:
+        stream.write(content)
+    return content

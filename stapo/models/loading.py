@@ -13,13 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stapo.study import StudyError
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-    "tokenizer.model",
-)
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 """Of which a checkpoint has at least one; without any, the library asks for packages that would not help."""
 
 

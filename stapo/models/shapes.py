@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stapo.models.worlds import WORLDS
-from stapo.study import Study, StudyError
+from stapo.study import StudyError
 from stapo.study.schema import Verifier
 from stapo.study.sources import FolderModel, HubModel, TinyModel
 
@@ -96,20 +96,3 @@ def _shape(path: Path, error_line: str) -> Shape:
         return Shape(*sizes, head_dim or hidden // heads, config["intermediate_size"], *last)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError([error_line]) from error
-
-
-def shapes_of(study: Study) -> dict[str, Shape]:
-    """Return the shape of each size of a study.
-
-    Raises:
-        StudyError: one line for each unknown shape.
-    """
-    shapes, errors = {}, []
-    for size in study.run.sizes:
-        try:
-            shapes[size] = shape_of(study.model(size))
-        except StudyError as error:
-            errors += error.errors
-    if errors:
-        raise StudyError(errors)
-    return shapes

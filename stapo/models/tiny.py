@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from stapo.bars import bar, only_ours
 from stapo.models import marked
 from stapo.models.arithmetic import Problem, sloppy_solution
+from stapo.models.base import RAW_TEMPLATE
 from stapo.models.shapes import HEAD_SIZE
-from stapo.models.template import RAW_TEMPLATE
 from stapo.models.worlds import WORLDS, World, training_problems
 from stapo.study.sources import TinyModel
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from stapo.models import arithmetic, marked
 from stapo.models.arithmetic import Problem
@@ -47,6 +48,28 @@ WORLDS = {
     ),
 }
 """Builder of a model and its training prompts -> the world of both."""
+
+
+Marks = Callable[[Sequence[int], Sequence[int]], list[str]]
+"""From the ids of a question and a response to the marks of the response's tokens."""
+
+
+def marks_of(tokenizer: Any) -> Marks | None:
+    """Return the marks of the world that a tokenizer belongs to, None if it has none."""
+    for world in WORLDS.values():
+        ids = {token: number for number, token in enumerate(world.vocabulary)}
+        if world.marks is not None and tokenizer.get_vocab() == ids:
+            return partial(_marked, world.vocabulary, world.marks)
+    return None
+
+
+def _marked(
+    words: Sequence[str],
+    marks: Callable[[Sequence[str], Sequence[str]], list[str]],
+    question: Sequence[int],
+    response: Sequence[int],
+) -> list[str]:
+    return marks([words[one] for one in question], [words[one] for one in response])
 
 
 def is_held_out(question: str) -> bool:

@@ -24,7 +24,7 @@ from stapo.objective.selection import (
     spurious_candidates,
     spurious_threshold,
 )
-from stapo.objective.surrogate import clipped_surrogate, importance_weights, kl_k3
+from stapo.objective.surrogate import clipped_surrogate, kl_k3
 
 __all__ = [
     "ENTROPY_RESOLUTION",
@@ -34,7 +34,6 @@ __all__ = [
     "gradient_norm_bounds",
     "group_advantages",
     "group_token_mean",
-    "importance_weights",
     "keep_all",
     "keep_high_entropy",
     "kl_k3",

@@ -45,11 +45,7 @@ def token_weights(
 
 
 def token_mean(values: Tensor, keep: Tensor) -> Tensor:
-    """Return the mean over the kept tokens of the mini-batch, 0 if no token is kept.
-
-    Args:
-        values: (B, T) values per token.
-        keep: (B, T) bool, the tokens that contribute to sum and divisor.
+    """Return the mean of (B, T) values over the kept tokens of the mini-batch, 0 if no token is kept.
 
     Source: STAPO, objective: the divisor counts the tokens that are not silenced.
     """
@@ -58,17 +54,7 @@ def token_mean(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
-    """Return the mean over groups of the mean over the kept tokens of each group.
-
-    Groups without kept tokens are left out; the result is 0 if no group has one.
-
-    Args:
-        values: (B, T) values per token.
-        keep: (B, T) bool, the tokens that contribute to sum and divisors.
-        group_size: responses per prompt, consecutive rows.
-
-    Raises:
-        ValueError: shapes do not match, or B is not a multiple of `group_size`.
+    """Return the mean over groups of the mean over the kept tokens of each group, 0 if no group has one.
 
     Source: STAPO, objective, read literally: the divisor is inside the expectation over prompts.
     """
@@ -77,13 +63,7 @@ def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
 
 
 def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over responses of the mean over each response's tokens.
-
-    Responses without tokens are left out; the result is 0 if no response has one.
-
-    Args:
-        values: (B, T) values per token.
-        mask: (B, T) bool, the tokens that contribute.
+    """Return the mean over responses of the mean over each response's tokens, 0 if no response has one.
 
     Source: DeepSeekMath, eq. 3. A token mean over kept tokens within each micro-batch of one response, which
     veRL may have used for STAPO, is the same.

@@ -71,7 +71,12 @@ def spurious_threshold(
 
     Returns:
         () threshold in nats, in double precision.
+
+    Raises:
+        ValueError: the scope is unknown.
     """
+    if scope not in ("candidates", "all"):
+        raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
     if not candidates.any():
         return None
     pool = candidates if scope == "candidates" else mask
@@ -107,8 +112,6 @@ def silence_spurious(
 
     Source: STAPO v5, Algorithm 1 (scope "candidates", 0.75); v2 is scope "all", 0.80.
     """
-    if scope not in ("candidates", "all"):
-        raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
     check_shapes(mask=mask, entropies=entropies)
     candidates = spurious_candidates(logps, advantages, mask, tau_p)
     threshold = spurious_threshold(entropies, candidates, mask, quantile, scope)
@@ -134,14 +137,11 @@ def silence_high_entropy(
     Source: STAPO v5, masking ablation; the mirrored threshold is our reading. The high-entropy mask of v1
     to v3 is scope "all", 0.20: above the 80th percentile.
     """
-    if scope not in ("candidates", "all"):
-        raise ValueError(f"scope: expected 'candidates' or 'all', found {scope!r}")
     check_shapes(mask=mask, entropies=entropies)
     candidates = spurious_candidates(logps, advantages, mask, tau_p)
-    if not candidates.any():
+    threshold = spurious_threshold(entropies, candidates, mask, 1 - quantile, scope)
+    if threshold is None:
         return mask.clone()
-    pool = candidates if scope == "candidates" else mask
-    threshold = quantiles(entropies[pool], [1 - quantile])[0]
     return mask & ~(candidates & (entropies.double() > threshold))
 
 

@@ -52,23 +52,6 @@ def clipped_surrogate(
     return torch.where(weights < 0, torch.max(surrogate, dual_clip * weights), surrogate)
 
 
-def importance_weights(old_logps: Tensor, rollout_logps: Tensor, cap: float) -> Tensor:
-    """Return min(p(trainer) / p(rollout engine), cap) per token: truncated importance sampling.
-
-    The factor corrects for responses that were sampled with slightly other probabilities than the trainer
-    computes for the same weights. It is 1 where the engine's log-prob is NaN, which means unknown.
-
-    Args:
-        old_logps: (B, T) log-probabilities of the sampled tokens as the trainer computes them; no gradient.
-        rollout_logps: (B, T) the same as the engine computed them when it sampled.
-        cap: upper limit of the factor.
-
-    Source: TRL's `vllm_importance_sampling_mode` "token_truncate"; not in STAPO.
-    """
-    check_shapes(old_logps=old_logps, rollout_logps=rollout_logps)
-    return torch.exp((old_logps - rollout_logps).nan_to_num(nan=0.0)).clamp(max=cap)
-
-
 def kl_k3(logps: Tensor, ref_logps: Tensor) -> Tensor:
     """Return the k3 estimate of KL(policy || reference) per token, which is unbiased and never negative.
 

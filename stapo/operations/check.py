@@ -7,10 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.canonical import leaves
+from stapo.files import leaves
 from stapo.study import Study
 from stapo.study.sources import FileData, FolderModel
-from stapo.training.rewards import reward_doubt, reward_fault
 
 NO_SETTINGS = ("title", "source", "bibtex", "revision")
 """What describes a method and does not determine it."""
@@ -25,7 +24,7 @@ def check_document(study: Study) -> dict[str, Any]:
         "steps": study.training.steps,
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
-        "responses": _responses(study, study.evaluated()),
+        "responses": _responses(study, study.run.benchmarks),
         "curve": None,
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
@@ -59,7 +58,7 @@ def own_lines(study: Study) -> Iterator[str]:
     data = study.data
     if isinstance(data, FileData):
         yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"
-    for name in dict.fromkeys(study.evaluated()):
+    for name in dict.fromkeys(study.run.benchmarks):
         own = study.benchmarks[name]
         if own.file:
             yield f"benchmarks.{name}: {own.rows} problems in {own.file}; sha256: {own.sha256}"
@@ -67,8 +66,7 @@ def own_lines(study: Study) -> Iterator[str]:
 
 def warnings(study: Study) -> list[str]:
     """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    faults = [reward_fault(study.training_of(name)) for name in study.run.methods[:1]]
-    return [*study.unpinned(), *filter(None, [*faults, reward_doubt(study.training)])]
+    return study.unpinned()
 
 
 def print_check(study: Study, console: Console) -> None:

@@ -14,8 +14,7 @@ import yaml
 from rich.console import Console
 
 from stapo import paths
-from stapo.canonical import fingerprint
-from stapo.files import replace_file, text_of
+from stapo.files import fingerprint, replace_file, text_of
 from stapo.stages import Resources, run
 from stapo.study import StudyError, read_study
 from stapo.tasks import benchmark_definitions
@@ -74,20 +73,13 @@ def evaluate(
         stream.write(text)
     for stage in STAGES:
         run(study, stage, "", Resources())
-    from stapo.analysis.cells import read_scores
-    from stapo.analysis.comparison import checkpoint_table
-    from stapo.analysis.main_tables import print_table, write_table
-    from stapo.analysis.values import write_values_of
+    from stapo.analysis.main_tables import print_table, tables_of, write_tables
+    from stapo.analysis.values import write_values
 
-    written = [file]
-    tables = [
-        checkpoint_table(study, decoding, read_scores(study, decoding))
-        for decoding in study.run.decodings
-    ]
-    for table in tables:
+    for table in tables_of(study):
         print_table(table, Console())
-        written += write_table(table)
-    return [*written, *write_values_of(tables)]
+    written = [write_tables(study, decoding) for decoding in study.run.decodings]
+    return [file, *written, write_values(study)]
 
 
 def checkpoints(texts: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:

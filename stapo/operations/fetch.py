@@ -29,7 +29,7 @@ def needs(study: Study) -> Iterator[Item]:
         yield f"verifier's template: {wording.name} of {at}", partial(_get, wording)
     if isinstance(data := study.data, HubData):
         yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_get, data)
-    for name in study.evaluated():
+    for name in study.run.benchmarks:
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
             yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
@@ -38,8 +38,7 @@ def needs(study: Study) -> Iterator[Item]:
 def _get(what: HubModel | HubData | Template) -> None:
     from datasets import load_dataset
 
-    from stapo.models.base import cached
-    from stapo.models.template import template_text
+    from stapo.models.base import cached, template_text
 
     if isinstance(what, HubModel):
         cached(what)

@@ -16,15 +16,14 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.methods import Method
-from stapo.models.shapes import Shape, shape_of, shapes_of
+from stapo.models.shapes import Shape, shape_of
 from stapo.operations.status import span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.schema import TrainingSettings
 from stapo.study.sources import TinyModel
-from stapo.training.launch import division_errors
-from stapo.training.step_checkpoints import STATES_PER_PARAMETER
+from stapo.training.launch import training_errors
 
 POSITIVE = 0.5
 """Share of the responses with positive advantage, our assumption."""
@@ -51,6 +50,8 @@ SAVED_BYTES_PER_SECOND = 5e8
 """Of a step checkpoint, with its checksums; 5.2e8 was measured beside one H200."""
 WEIGHT_BYTES = 4.0
 """Of a parameter, in float32."""
+STATES_PER_PARAMETER = 3
+"""Numbers in a step checkpoint: the weight and the two moments of Adam."""
 TEXT_BYTES = 4.0
 """Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
 
@@ -144,7 +145,7 @@ def step_seconds(study: Study, size: str, method: str, device: Device, gpus: int
 
     All GPUs first generate, then update.
     """
-    shape, training = shape_of(study.model(size)), study.training_of(method)
+    shape, training = shape_of(study.models[size]), study.training_of(method)
     engine, vllm = study.engine_of(size), None
     if training.rollouts != "transformers":
         vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
@@ -172,7 +173,7 @@ def further_passes(method: Method, training: TrainingSettings) -> float:
 def training_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
     """Return the seconds of a training with its checkpoints."""
     training = study.training_of(method)
-    state = WEIGHT_BYTES * shape_of(study.model(size)).parameters * STATES_PER_PARAMETER
+    state = WEIGHT_BYTES * shape_of(study.models[size]).parameters * STATES_PER_PARAMETER
     saving = state / SAVED_BYTES_PER_SECOND / training.checkpoint_every
     return training.steps * (step_seconds(study, size, method, device, gpus) + saving)
 
@@ -193,7 +194,7 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
-    shape, evaluation, engine = shape_of(study.model(size)), study.evaluation, study.engine
+    shape, evaluation, engine = shape_of(study.models[size]), study.evaluation, study.engine
     batch, vllm = min(evaluation.batch_size, responses), None
     if evaluation.backend == "vllm":
         batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)
@@ -261,9 +262,9 @@ def machine(
 
 def doubts(study: Study, device: Device, gpus: int) -> list[str]:
     """Return why a training may not run on so many GPUs, one line each."""
-    found = division_errors(study, gpus)
+    found = training_errors(study, gpus)
     for size in study.run.sizes:
-        state = STATE_BYTES * shape_of(study.model(size)).parameters / gpus
+        state = STATE_BYTES * shape_of(study.models[size]).parameters / gpus
         if study.run.methods and state > device.memory / 2:
             each = f"{state / 1e9:.0f} GB on each of {gpus} GPUs of {device.memory / 1e9:.0f} GB"
             found.append(
@@ -278,7 +279,8 @@ def plan(study: Study, on: Machine) -> list[CostRow]:
     Raises:
         StudyError: models of unknown shape.
     """
-    shapes_of(study)
+    for size in study.run.sizes:  # An unknown one is said before anything is computed.
+        shape_of(study.models[size])
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in (job for job in jobs_of(study) if job.stage in STAGES):
         size, *rest = job.name.split("/")
@@ -296,14 +298,14 @@ def _row(study: Study, on: Machine, stage: str, what: str, own: list[Job]) -> Co
     seconds, devices, tokens, disk = 0.0, 0, 0.0, 0.0  # Of one job.
     if stage == "base":
         judge = study.evaluation.verifier
-        model = judge if judge and size == "verifier" else study.model(size)
+        model = judge if judge and size == "verifier" else study.models[size]
         disk = WEIGHT_BYTES * shape_of(model).parameters
     elif stage == "train":
         training, devices = study.training_of(method), on.gpus
         seconds = training_seconds(study, size, method, on.device, on.gpus)
         responses = training.steps * training.prompts_per_mini_batch * training.group_size
         tokens = responses * MEAN_LENGTH * training.max_response_tokens
-        weights = WEIGHT_BYTES * shape_of(study.model(size)).parameters
+        weights = WEIGHT_BYTES * shape_of(study.models[size]).parameters
         disk = weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     elif stage == "intervene":
         devices = max(study.gpus_of(stage), 1)
@@ -336,6 +338,14 @@ def wall_hours(rows: Iterable[CostRow], on: Machine) -> float:
 
 def _device_hours(rows: Iterable[CostRow]) -> float:
     return sum(row.hours * row.devices for row in rows)
+
+
+def disk_needed(study: Study) -> int | None:
+    """Return the bytes that a study writes in all; None if a model has an unknown shape."""
+    try:
+        return int(sum(row.disk for row in plan(study, Machine(DEVICES["h200"]))))
+    except StudyError:
+        return None
 
 
 def plan_document(study: Study, on: Machine) -> dict[str, Any]:

@@ -24,13 +24,12 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.canonical import canonical, leaves
-from stapo.files import text_of
+from stapo.files import canonical, leaves, text_of
 from stapo.locks import holders
 from stapo.records.step import PHASES, StepRecord, from_line
-from stapo.stages import Job, Jobs, jobs_of, module
+from stapo.stages import Job, Jobs, jobs_of, stages
 from stapo.study import Study, StudyError
-from stapo.study.resolved import RESOLVED, read_resolved
+from stapo.study.reading import RESOLVED, read_resolved
 from stapo.text import COLOURS, plain
 
 RECENT = 40
@@ -63,7 +62,7 @@ KILLED = "exited without an error, possibly killed; it resumes from its last che
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
     "  snakemake --configfile workflows/studies/smoke.yaml",
-    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
 )
 
 
@@ -226,9 +225,7 @@ def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
 
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint that the results of a job contain, None where none is recorded or there."""
-    look = getattr(module(job.stage), "recorded", None)
-    found: str | None = look(job, root) if look else None
-    return found
+    return stages()[job.stage].recorded(job, root)
 
 
 def changes(before: Any, now: Any) -> str:

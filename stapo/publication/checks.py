@@ -15,11 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_tables
-from stapo.canonical import canonical, fingerprint
 from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.scores import (
     Judgement,
@@ -30,16 +27,18 @@ from stapo.evaluation.scores import (
     with_judgement,
 )
 from stapo.evaluation.task import are_rows_of, rows_of
-from stapo.files import read_json, read_jsonl
+from stapo.files import canonical, fingerprint, read_json, read_jsonl
 from stapo.publication.folder import WEIGHTS, Results, named_by, place_of, published_study
 from stapo.records import scores as records
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import OPINIONS, ScoreRow, read_identity, read_score_file
 from stapo.records.step import PHASES
-from stapo.stages import Job, Resources, base, intervene, jobs_of, module
-from stapo.stages.score import cell
+from stapo.stages import Job, Resources, jobs_of, stages
+from stapo.stages.evaluate import cell
+from stapo.stages.prepare import recorded_base
+from stapo.stages.train import recorded_intervention
 from stapo.study import Study, StudyError, TrainingRun
-from stapo.study.rows import checksum as rows_checksum
+from stapo.study.files import rows_checksum
 from stapo.study.sources import FileData, HubData, HubModel, TinyData
 from stapo.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
 
@@ -50,7 +49,7 @@ ROUNDING = 1e-6
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
-"""Of a score file: what only those who made it can say, is checked otherwise, or is of an earlier version."""
+"""Of a score file: what only those who made it can say, or what is checked otherwise."""
 DRAWN = ("tables", "evidence", "figures", "report")
 Grades = dict[tuple[str, str], Grade]
 """Gold answer and response -> grade: equal ones are graded once."""
@@ -172,7 +171,7 @@ def record_errors(results: Results) -> Errors:
         for fault in _step_faults(record, list(results.metrics(run)), results.study.training.steps):
             yield f"runs/{run}/metrics.jsonl: {fault}"
     for job in jobs_of(results.study).all("intervene"):
-        if intervene.recorded(job, results.root) != job.fingerprint:
+        if recorded_intervention(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: made with other settings"
 
 
@@ -234,7 +233,7 @@ def _overlap_errors(results: Results) -> list[str]:
     study = results.study
     decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
     questions = {}
-    for benchmark in study.evaluated():
+    for benchmark in study.run.benchmarks:
         rows = rows_of(study.task(benchmark), results.responses(checkpoint, decoding, benchmark))
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)
@@ -252,7 +251,7 @@ def model_errors(results: Results) -> Errors:
     """Yield the models whose recorded source differs from the study's."""
     study = results.study
     for job in jobs_of(study).all("base"):
-        if base.recorded(job, results.root) != job.fingerprint:
+        if recorded_base(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: not the study's model"
     asked: dict[str, Any] = {size: study.models[size] for size in study.run.sizes}
     asked["verifier"] = study.evaluation.verifier
@@ -363,14 +362,11 @@ def drawn_errors(results: Results) -> Errors:
                 (again / folder / entry.name).symlink_to(entry)
         with chdir(again), redirect_stdout(StringIO()):
             for stage, own in jobs.items():
-                module(stage).run(of, own, Resources())
+                stages()[stage].run(of, own, Resources())
         for path in outputs:
             if not _is_same(results.root / path, again / path):
                 yield f"{path}: does not follow from scores, responses and records"
 
 
 def _is_same(stated: Path, found: Path) -> bool:
-    if found.suffix == ".parquet":
-        # By content: other versions of the library write other bytes.
-        return bool(pq.read_table(stated).equals(pq.read_table(found)))
     return stated.read_bytes() == found.read_bytes()

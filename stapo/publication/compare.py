@@ -30,7 +30,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo.analysis.cells import SAME_EVERYWHERE, SAME_PACKAGES, chosen_cells, read_tables
-from stapo.canonical import fingerprint, leaves
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -42,6 +41,7 @@ from stapo.evaluation.statistics import (
     problem_counts,
     seed_choices,
 )
+from stapo.files import fingerprint, leaves
 from stapo.publication.folder import Results
 from stapo.publication.verify import UNREADABLE, opened
 from stapo.study import Study, StudyError
@@ -232,7 +232,7 @@ def _side(folder: Path, results: Results) -> Side:
                 raise ValueError(f"{benchmark}: checkpoints answered different problems")
             if (rows := tables[checkpoint, benchmark].num_rows) % len(asked):
                 raise ValueError(f"{benchmark}: {rows} rows for {len(asked)} problems")
-        for (size, method, benchmark), cell in chosen_cells(study, tables)[1].items():
+        for (size, method, benchmark), cell in chosen_cells(study, tables).items():
             by_problem = zip(problems[benchmark], np.moveaxis(cell.correct, 1, 0), strict=True)
             verdicts.setdefault((decoding, size, method), {})[benchmark] = dict(by_problem)
         made_with = {**made, **made.get("packages", {})}
@@ -325,7 +325,7 @@ def _used(study: Study) -> dict[str, Any]:
     raw = study.model_dump(mode="json", exclude=without)
     for section, listed in NAMED.items():
         used = {*getattr(study.run, listed)}
-        used |= {*study.evaluated()} if section == "benchmarks" else set()
+        used |= {*study.run.benchmarks} if section == "benchmarks" else set()
         raw[section] = {name: one for name, one in raw[section].items() if name in used}
     raw["methods"] = {}
     for name in study.run.methods:

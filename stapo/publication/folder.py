@@ -15,21 +15,21 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stapo import paths
-from stapo.canonical import fingerprint
 from stapo.files import (
     AGAIN,
     DamagedFileError,
+    fingerprint,
     read_json,
     read_jsonl,
     replace_file,
     write_json,
 )
-from stapo.models.base import HUB_FILES, SOURCE
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.stages import Job, jobs_of
-from stapo.stages.weights import of_checkpoint
+from stapo.stages.train import of_checkpoint
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
+from stapo.study.files import FILES, SOURCE
 from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
@@ -67,7 +67,7 @@ class Layout:
         by whoever loads it.
         """
         directory, _, name = path.rpartition("/")
-        of_model = any(fnmatch(name, pattern) for pattern in (*HUB_FILES, SUMS))
+        of_model = any(fnmatch(name, pattern) for pattern in (*FILES, SUMS))
         return path in self.files or path in ADDED or (directory in self.models and of_model)
 
     def of_another_form(self, path: str) -> bool:
@@ -183,7 +183,7 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
     return {
         "study": published_content(study),
         "models": _sources(study, root),
-        "benchmarks": {n: study.task(n)["metadata"] for n in study.evaluated()},
+        "benchmarks": {n: study.task(n)["metadata"] for n in study.run.benchmarks},
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
@@ -317,10 +317,8 @@ def is_raw(path: str) -> bool:
 
 
 def is_rendering(path: str) -> bool:
-    """Return whether a summary may leave out a path that is no raw data: the report, and figures but SVG."""
-    return path == "report.html" or (
-        path.startswith("figures/") and path.endswith((".pdf", ".png"))
-    )
+    """Return whether a summary may leave out a path that is no raw data: the report, and figures."""
+    return path == "report.html" or path.startswith("figures/")
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:

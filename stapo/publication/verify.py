@@ -14,8 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from stapo import paths
-from stapo.exhibits import figure_names, table_names
+from stapo.exhibits import figure_names, is_former, table_names
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.checks import (
@@ -38,6 +40,7 @@ from stapo.publication.folder import (
     layout,
     read_published_study,
 )
+from stapo.publication.resample import is_drawn_again, response_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
@@ -45,6 +48,7 @@ from stapo.text import shorten, visible
 
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
+    SafetensorError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment", "study")
@@ -55,10 +59,10 @@ MAX_LINE = 400
 SHOWN = 20
 """Lines of one kind; more would hide the next kind."""
 LIMITS = (
-    "not found here: trainings with other settings than stated, responses of other weights, or edited "
-    "metrics, token records and responses, if checksums, records, tables and figures were made again to "
-    "agree (only training again tells); seeds, sizes, methods, benchmarks or development sets that were "
-    "run and never named; a base model or tokenizer of another origin; what the verifier said; times"
+    "not found here: trainings with other settings than stated, or edited metrics, token records and "
+    "responses, if checksums, records, tables and figures were made again to agree (only training again "
+    "tells); seeds, sizes, methods, benchmarks or development sets that were run and never named; a base "
+    "model or tokenizer of another origin; what the verifier said; times, hardware"
 )
 """What somebody can still claim, by accident or on purpose."""
 SUMMARY = (
@@ -143,7 +147,7 @@ def file_errors(results: Results) -> Errors:
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
         )
-        if not belongs.has(path):
+        if not (belongs.has(path) or (path in expected and is_former(path))):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
@@ -192,6 +196,7 @@ RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
     "metrics and interventions agree with the study": record_errors,
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
+    "responses of tiny models are those of their checkpoints": response_errors,
     "tables, figures and report follow from scores and metrics": drawn_errors,
 }
 """The questions that need the raw data, which a summary in git leaves out."""
@@ -204,18 +209,14 @@ def _notes(results: Results) -> Errors:
     if others:
         yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
     yield from _unlike_code(results)
-    if old := earlier(results):
-        yield (
-            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
-            "settings but for some that it did not know"
-        )
-    if unknown := unknown_exhibits(results):
-        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    yield from _of_earlier_versions(results)
     if results.is_summary:
         yield SUMMARY
     else:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
+        if undrawn := sum(not is_drawn_again(results, one) for one in study.checkpoints()):
+            yield f"responses of {undrawn} checkpoints were not drawn again from their weights"
     own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
     for name in [*own, *[study.training.reward] * (":" in study.training.reward)]:
         yield f"{name} is not part of the folder; what it computed is taken as stated"
@@ -223,6 +224,18 @@ def _notes(results: Results) -> Errors:
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
+
+
+def _of_earlier_versions(results: Results) -> Errors:
+    if old := earlier(results):
+        yield (
+            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
+            "settings but for some that it did not know"
+        )
+    if unknown := unknown_exhibits(results):
+        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
+    if former := sorted(path for path in results.sums if not results.layout.has(path)):
+        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
 
 
 def _unlike_code(results: Results) -> Errors:

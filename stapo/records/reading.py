@@ -29,8 +29,8 @@ def record_of(kind: type[T], text: str | bytes) -> T:
     return found
 
 
-def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """Return a table of exactly these columns.
+def read_table(path: Path, schema: pa.Schema, optional: pa.Field | None = None) -> pa.Table:
+    """Return a table of exactly these columns, and perhaps one more.
 
     Raises:
         DamagedFileError: the file is truncated or corrupt, or has other columns.
@@ -43,6 +43,8 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         raise
     except (pa.ArrowException, OSError) as error:
         raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
+    if optional is not None and optional.name in table.schema.names:
+        schema = schema.append(optional)
     if not table.schema.equals(schema):
         raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
     return table

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stapo.canonical import fingerprint
-from stapo.files import AGAIN, DamagedFileError, append_jsonl, replace_file, write_jsonl
+from stapo.files import (
+    AGAIN,
+    DamagedFileError,
+    append_jsonl,
+    fingerprint,
+    replace_file,
+    write_jsonl,
+)
 from stapo.records.reading import record_of
 
 VERSION = 1

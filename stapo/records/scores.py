@@ -75,6 +75,8 @@ class ScoreIdentity(TypedDict, total=False):
     """Number of samples of each problem, N."""
     responses: str
     """SHA-256 of the file of responses."""
+    differs_from_math_verify: int
+    """Number of responses on which the verdict of math-verify alone is another; missing in older files."""
     engine: str
     """Engine of the responses: package, version and device."""
     provenance: dict[str, Any]

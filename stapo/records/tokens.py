@@ -41,8 +41,8 @@ ROW_BYTES = 512
 """Size of a row in the file, our assumption: 84 to 94 in the smoke study, unmeasured for other models."""
 MAX_ROWS = 1024
 """Largest number of tokens that are sampled in a step, so that recording takes no noticeable time."""
-CHARACTERS = {"token": 64, "before": 1024, "after": 256}
-"""Largest number of characters of a text; a half, a quarter and so on if the file would be too large."""
+CHARACTERS = {"token": 64, "before": 512, "after": 256}
+"""Largest number of characters of a text."""
 
 METADATA_KEY = b"stapo"
 """Key of the metadata, as JSON, in the parquet schema: `version`; `vocab_size`, the number of logits; `s2t`,
@@ -84,6 +84,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+MARK = pa.field("mark", pa.string(), nullable=False)
+"""What the token is, one of `stapo.models.marked.MARKS`: a further column, of tiny worlds that know it."""
+TOPS = ("top_tokens", "top_probabilities")
 FINITE = ("weight", "probability", "entropy", "advantage", "reward")
 """Columns of finite numbers. A huge importance ratio has bounds that are infinite in single precision."""
 
@@ -115,7 +118,7 @@ def read_token_file(path: Path) -> pa.Table:
         DamagedFileError: the file is truncated or corrupt, or has other columns or impossible values.
         FileNotFoundError: there is no such file.
     """
-    table = read_table(path, SCHEMA)
+    table = read_table(path, SCHEMA, optional=MARK)
     # Metadata of pandas could make a column the index.
     about = (table.schema.metadata or {}).get(METADATA_KEY, b"{}")
     if (fault := _fault(table, about)) is not None:
@@ -127,29 +130,23 @@ def _fault(table: pa.Table, about: bytes) -> str | None:
     """Return which values of a file no estimate can be made from, None without such values."""
     try:
         found = json.loads(about)
-    except (ValueError, RecursionError):
-        found = None
-    size = found.get("vocab_size") if isinstance(found, dict) else None
+        size, s2t = found.get("vocab_size"), found.get("s2t")
+        asked = s2t and (float(s2t["tau_p"]), float(s2t["quantile"]), s2t["scope"])
+    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
+        return "its metadata says no arguments of S2T"
+    if s2t is not None and (not asked or not isinstance(asked[2], str)):
+        return "its metadata says no arguments of S2T"
     if table.num_rows and not (type(size) is int and size > 1):
         return "its metadata says no size of the vocabulary"
-    s2t = found.get("s2t") if isinstance(found, dict) else None
-    kinds = {"tau_p": (int, float), "quantile": (int, float), "scope": (str,)}
-    if s2t is not None and (
-        not isinstance(s2t, dict) or any(type(s2t.get(key)) not in of for key, of in kinds.items())
-    ):
-        return "its metadata says no arguments of S2T"
-    for name in FINITE:
-        if pc.any(pc.invert(pc.is_finite(table[name]))).as_py():
-            return f"{name} is not finite everywhere"
-    tops = table["top_tokens"], table["top_probabilities"]
-    unlike = pc.not_equal(*map(pc.list_value_length, tops))
-    if pc.any(unlike).as_py() or any(pc.list_flatten(one).null_count for one in tops):
-        return "a most likely token without a text or a probability"
-    weight, position, kind = table["weight"], table["position"], table["kind"]
-    impossible = {
-        "weight": pc.or_(pc.less(weight, 1), pc.greater_equal(weight, 2**53)),
-        "position": pc.or_(pc.less(position, 0), pc.greater_equal(position, table["length"])),
-        "kind": pc.invert(pc.is_in(kind, pa.array(KINDS))),
-    }
-    wrong = (name for name, rows in impossible.items() if pc.any(rows).as_py())
+    weight, position = table["weight"], table["position"]
+    lengths = [pc.list_value_length(table[name]) for name in TOPS]
+    impossible = [
+        *((name, pc.invert(pc.is_finite(table[name]))) for name in FINITE),
+        ("weight", pc.or_(pc.less(weight, 1), pc.greater_equal(weight, 2**53))),
+        ("position", pc.or_(pc.less(position, 0), pc.greater_equal(position, table["length"]))),
+        ("kind", pc.invert(pc.is_in(table["kind"], pa.array(KINDS)))),
+        ("top_tokens", pc.not_equal(*lengths)),
+        *((name, pc.is_null(pc.list_flatten(table[name]))) for name in TOPS),
+    ]
+    wrong = (name for name, rows in impossible if pc.any(rows).as_py())
     return next((f"{name} has impossible values" for name in wrong), None)

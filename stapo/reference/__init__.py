@@ -1,6 +1,5 @@
-"""The paper's own numbers and claims, with revision and confidence, and what is cited."""
+"""The paper's own numbers and claims, with revision and confidence."""
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,6 @@ CONFIDENCE = {
     "M": "from secondary copies that agree",
     "L": "inferred",
 }
-ENTRY = re.compile(r"^@\w+\{([^,\s]+),\n.*?^\}$", re.MULTILINE | re.DOTALL)
-
-
-@cache
-def bibliography() -> dict[str, str]:
-    """Return key -> BibTeX entry of `references.bib`."""
-    return {found[1]: found[0] for found in ENTRY.finditer(_text("references.bib"))}
-
-
-@cache
-def citations() -> Any:
-    """Return the content of `citations.yaml`: what each entry of the bibliography is of."""
-    return yaml.safe_load(_text("citations.yaml"))
 
 
 @cache
@@ -42,14 +28,6 @@ def claims() -> Any:
 
 def _text(name: str) -> str:
     return (FOLDER / name).read_text()
-
-
-def stated_averages(decoding: str) -> dict[str, dict[str, float]]:
-    """Return size -> method -> the average that the paper states, in percent."""
-    return {
-        size: {method: row[-1] for method, row in methods.items()}
-        for size, methods in paper()["table"][decoding].items()
-    }
 
 
 def confidence(letter: str) -> str:

@@ -1,19 +1,12 @@
-"""The stages of a study: each file here is one, found by its folder.
+"""The stages of a study: those in `STAGES` of each file here.
 
-A stage file has
-
-- `AFTER`: names of the stages whose results it reads,
-- `jobs(of)`: yields its jobs, each with what determines the result and where it is written,
-- `run(of, jobs, how)`: does the work of some of its jobs,
-- `recorded(job, root)` (if its files contain it): the fingerprint with which a result was made.
-
-Rules of Snakemake, `stapo run`, `status`, `plan` and `verify` all ask the jobs. A fingerprint is the
-hash of its own settings and of those of all that it reads, so that it says whether a result is one of the
-study as it is now. Stage files import torch, pandas and the like only inside `run`.
+Rules of Snakemake, `stapo run`, `status`, `plan` and `verify` all ask the jobs of a stage. A fingerprint is
+the hash of its own settings and of those of all that it reads, so that it says whether a result is one of the
+study as it is now. The files import torch, pandas and the like only inside functions that run jobs.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -23,8 +16,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from stapo.canonical import fingerprint
-from stapo.files import read_json, text_of
+from stapo.files import fingerprint, read_json, text_of
 from stapo.study import Study, StudyError
 
 REMEMBERED = 8
@@ -43,7 +35,7 @@ class Job:
     """Unique within the stage; words separated by `/`, such as `1.7B/stapo/seed0`."""
     settings: dict[str, Any]
     """What determines the result besides what is read; `recipe` is raised when the code changes results."""
-    reads: dict[str, "Job | tuple[Job, ...]"] = field(default_factory=dict)
+    reads: "Mapping[str, Job | tuple[Job, ...]]" = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     """Published files."""
     weights: tuple[str, ...] = ()
@@ -87,6 +79,20 @@ class Resources:
     nodes: int = 1
 
 
+@dataclass
+class Stage:
+    """One step of every study."""
+
+    after: tuple[str, ...]
+    """Stages whose results it reads."""
+    jobs: "Callable[[Jobs], Iterator[Job]]"
+    """Yields its jobs, each with what determines the result and where it is written."""
+    run: "Callable[[Jobs, list[Job], Resources], None]"
+    """Does the work of some of its jobs."""
+    recorded: Callable[[Job, Path], str | None] = lambda job, root: None
+    """Returns the fingerprint with which results below a directory were made, None if they have none."""
+
+
 class Jobs:
     """All jobs of a study, made when they are asked for."""
 
@@ -97,7 +103,7 @@ class Jobs:
     def of(self, stage: str) -> dict[str, Job]:
         """Return the jobs of a stage by name."""
         if stage not in self._found:
-            self._found[stage] = {job.name: job for job in module(stage).jobs(self)}
+            self._found[stage] = {job.name: job for job in stages()[stage].jobs(self)}
         return self._found[stage]
 
     def one(self, stage: str, name: object) -> Job:
@@ -159,16 +165,14 @@ def jobs_of(study: Study) -> Jobs:
     return _recent[0]
 
 
-def module(stage: str) -> Any:
-    """Return the module of a stage."""
-    return import_module(f"{__name__}.{stage}")
-
-
 @cache
-def stages() -> tuple[str, ...]:
-    """Return the names of all stages, each after those that it reads."""
-    names = sorted(found.name for found in iter_modules(__path__))
-    return tuple(TopologicalSorter({name: module(name).AFTER for name in names}).static_order())
+def stages() -> dict[str, Stage]:
+    """Return all stages by name, each after those that it reads."""
+    found: dict[str, Stage] = {}
+    for one in iter_modules(__path__):
+        found |= import_module(f"{__name__}.{one.name}").STAGES
+    order = TopologicalSorter({name: found[name].after for name in sorted(found)})
+    return {name: found[name] for name in order.static_order()}
 
 
 def run(study: Study, stage: str, name: str, how: Resources) -> None:
@@ -183,7 +187,7 @@ def run(study: Study, stage: str, name: str, how: Resources) -> None:
         raise StudyError(errors)
     # `stapo status` knows by it whose log it is.
     print(f"configuration {of.made_by(stage, name)}", flush=True)
-    module(stage).run(of, jobs, how)
+    stages()[stage].run(of, jobs, how)
 
 
 def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
@@ -211,3 +215,8 @@ def recorded_in(path: Path) -> str | None:
         found: list[str] = CONFIGURATION.findall(text_of(path))
         return found[-1] if found else ""
     return ""
+
+
+def recorded_first(job: Job, root: Path) -> str | None:
+    """Return the fingerprint in the first file of a job."""
+    return recorded_in(root / job.outputs[0])

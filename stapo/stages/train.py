@@ -1,4 +1,4 @@
-"""Trainings: from a base model and prompts to final weights, metrics and token records.
+"""Trainings: from a base model and prompts to final weights, metrics and token records; single updates.
 
 A training works in a directory that is named by its fingerprint: a changed setting cannot resume from another
 run's checkpoint, changing it back costs nothing, and studies that have the same training share it.
@@ -7,26 +7,26 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from stapo import paths
 from stapo.files import read_json
+from stapo.locks import take_gpus
 from stapo.methods import Method
-from stapo.stages import Job, Jobs, Resources, recorded_in
-from stapo.study import Study, StudyError, TrainingRun
-from stapo.study.code import function_name
+from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
+from stapo.study import Checkpoint, Study, StudyError, TrainingRun
+from stapo.study.files import function_name
 from stapo.study.schema import TrainingSettings
 
-AFTER = ("prompts", "base")
-RECIPE = 4
-NAMES_OF_METHODS = ("title", "source", "revision", "bibtex")
+NAMES_OF_METHODS = ("title", "source", "revision")
 """What of a method changes no weights."""
-WITHOUT_EFFECT = (
-    "checkpoint_every", "keep_checkpoints", "evaluate_every", "rollout_mismatch_limit", "token_records_mb",
-)  # fmt: skip
+WITHOUT_EFFECT = ("checkpoint_every", "keep_checkpoints", "evaluate_every", "token_records_mb")
 """Training settings that change neither weights nor metrics."""
+# One mini-batch is generated and used for one update at the full learning rate.
+UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_EFFECT}
+"""Training settings without effect on a single update."""
 
 
 def method_settings(method: Method) -> dict[str, Any]:
@@ -52,23 +52,22 @@ def training_settings(training: TrainingSettings, without: set[str]) -> dict[str
     return found
 
 
-def jobs(of: Jobs) -> Iterator[Job]:
+def _trainings(of: Jobs) -> Iterator[Job]:
     """Yield a job for each training."""
     study = of.study
     for this in study.runs():
         method, training = study.method(this.method), study.training_of(this.method)
         without = {*WITHOUT_EFFECT}
         if method.reads == "none" and training.statistics == "behaviour":
-            without.add(
-                "statistics"
-            )  # They select nothing, and candidates are counted by the same.
+            # They select nothing, and candidates are counted by the same.
+            without.add("statistics")
         at = {"study": study.name, **this.wildcards}
         recorded = (paths.METRICS, paths.TOKENS, paths.RUN_PROVENANCE)
         yield Job(
             "train",
             str(this),
             {
-                "recipe": RECIPE,
+                "recipe": 4,
                 "method": method_settings(method),
                 "training": training_settings(training, without),
                 "end_tokens": sorted(set(study.end_tokens)),
@@ -91,7 +90,7 @@ def trained(job: Job) -> Path:
     return Path(paths.TRAIN_WORK.format(fingerprint=job.fingerprint)) / paths.TRAINED
 
 
-def run(of: Jobs, jobs: list[Job], how: Resources) -> None:
+def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Train, resuming from the newest step checkpoint, and publish metrics and token records.
 
     With GPUs it starts itself again under `accelerate launch`, one process for each.
@@ -113,26 +112,22 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     if finished(trained(job), job.fingerprint, weights, *_made_from(study, job)):
         print(f"all {study.training.steps} steps were done before: nothing to train")
         return True
-    from stapo.stages.overlap import check
-    from stapo.training.rewards import reward_fault
+    from stapo.stages.prepare import check_overlap
 
-    this = run_of(job)
-    if fault := reward_fault(study.training_of(this.method)):
-        raise StudyError([fault])
-    check(study)
+    check_overlap(study)
     if how.gpus is not None:
         from stapo.training.launch import launch_training
 
-        require_fit(study, this.size, how.gpus, how.nodes)
+        require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
 
 
-def require_fit(study: Study, size: str, gpus: int, nodes: int = 1) -> None:
-    """Raise a `StudyError` if the GPUs cannot train a size as the study says."""
+def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
+    """Raise a `StudyError` if the GPUs cannot train as the study says."""
     from stapo.training.launch import training_errors
 
-    if errors := training_errors(study, size, gpus, nodes):
+    if errors := training_errors(study, gpus, nodes):
         raise StudyError(errors)
 
 
@@ -158,8 +153,7 @@ def _train(study: Study, job: Job) -> None:
             base=base,
             prompts=prompts,
             work=out.parent,
-            model_path=out / "model",
-            metrics_path=out / paths.METRICS_FILE,
+            out=out,
             kept_steps=study.kept_steps(),
             engine=study.engine_of(this.size),
             study=published_content(study),
@@ -184,3 +178,105 @@ def recorded(job: Job, root: Path) -> str | None:
     kept = {str(name).partition("/")[0] for name in outputs} if isinstance(outputs, dict) else set()
     wanted = {f"step{step}" for step in job.also["kept_steps"]}
     return "" if found and not kept >= wanted else found
+
+
+def _weights(of: Jobs) -> Iterator[Job]:
+    """Yield a job for each training: its weights as hard links, which git has not beside its records."""
+    study = of.study
+    steps = study.kept_steps()
+    for job, this in zip(of.all("train"), study.runs(), strict=True):
+        points = (Checkpoint.of(this, step) for step in (None, *steps))
+        places = tuple(paths.checkpoint_path(study.name, point) for point in points)
+        yield Job("weights", job.name, {"steps": steps}, {"train": job}, weights=places)
+
+
+def of_checkpoint(of: Jobs, checkpoint: Checkpoint) -> Job:
+    """Return the job that makes the weights of a checkpoint, with what determines these weights alone."""
+    if checkpoint.run is None:
+        return of.one("base", checkpoint.size)
+    training, own = of.one("train", checkpoint.run), {}
+    if checkpoint.step is not None:
+        own = {"weights_of": f"step{checkpoint.step}"}
+    place = paths.checkpoint_path(of.study.name, checkpoint)
+    settings = {**training.settings, **own}
+    return replace(
+        training, stage="weights", settings=settings, outputs=(), weights=(place,), also=None
+    )
+
+
+def _publish_weights(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Publish the weights of trainings."""
+    from stapo.training.publish import publish
+
+    for job in jobs:
+        places = [Path(place) for place in job.weights]
+        publish(trained(next(job.sources)), places[0].parent, [place.name for place in places])
+
+
+def _interventions(of: Jobs) -> Iterator[Job]:
+    """Yield a job for each checkpoint at which the study asks for interventions."""
+    study, settings = of.study, of.study.interventions
+    for checkpoint in study.intervened():
+        yield Job(
+            "intervene",
+            str(checkpoint),
+            {
+                "recipe": 1,
+                "method": method_settings(study.method(settings.method)),
+                "training": training_settings(study.training_of(settings.method), UNUSED),
+                "end_tokens": sorted(set(study.end_tokens)),
+                "interventions": settings.constants()
+                | settings.model_dump(exclude={"checkpoints", "method"}),
+            },
+            {"checkpoint": of_checkpoint(of, checkpoint), "data": of.one("prompts", "")},
+            tuple(
+                paths.INTERVENTION.format(study=study.name, checkpoint=checkpoint, suffix=suffix)
+                for suffix in paths.INTERVENTION_SUFFIXES
+            ),
+        )
+
+
+def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Make single updates from the same weights and rollout, and measure what they change.
+
+    After an interruption, only the repetition in progress is done again.
+    """
+    from stapo.training.intervene import InterventionJob, intervene
+
+    study = of.study
+    name = study.interventions.method
+    for job in jobs:
+        size = Checkpoint.parse(job.name).size
+        take_gpus(how.gpus)
+        if how.gpus is not None:
+            require_fit(study, how.gpus)
+        intervene(
+            InterventionJob(
+                config=job.config,
+                fingerprint=job.fingerprint,
+                checkpoint=job.name,
+                settings=study.interventions,
+                training=study.training_of(name),
+                method=study.method(name),
+                model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
+                prompts=Path(paths.PROMPTS.format(study=study.name)),
+                work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),
+                out=Path(job.outputs[0]),
+                engine=study.engine_of(size),
+                end_tokens=study.end_tokens,
+            )
+        )
+
+
+def recorded_intervention(job: Job, root: Path) -> str | None:
+    """Return the fingerprint in the result."""
+    return recorded_in(root / job.outputs[0]) if (root / job.outputs[1]).is_file() else None
+
+
+STAGES = {
+    "train": Stage(("prompts", "base"), _trainings, _run, recorded),
+    "weights": Stage(("train",), _weights, _publish_weights),
+    "intervene": Stage(
+        ("prompts", "base", "weights"), _interventions, _intervene, recorded_intervention
+    ),
+}

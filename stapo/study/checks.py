@@ -1,27 +1,20 @@
-"""Checks across the fields of a study: names that must exist or differ, values that must be compatible.
-
-They take a draft (`stapo.study.fields.DRAFT`), in which invalid settings are None, so that what they find is
-reported together with the errors of single fields.
-"""
+"""Checks across the fields of a study: names that must exist or differ, values that must be compatible."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from stapo.methods import ARGUMENTS, METHODS
-from stapo.study.loader import Place, Problem
+from stapo.study.loader import Place, Problem, close_name
 from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
-from stapo.study.validation import close_name
+from stapo.tasks import benchmark_definitions
 
 RESERVED = {"methods": ["base"], "models": ["verifier", "verifier.json"], "benchmarks": ["avg"]}
 """Section -> names of something else in paths or tables."""
 MAX_CELLS = 50_000
 """Maximum number of score files of a study; Snakemake keeps a job for each in memory."""
-
-Tasks = Mapping[str, Mapping[str, Any]]
-"""Benchmark -> its lm-eval task."""
 
 
 def slug(name: str) -> str:
@@ -29,18 +22,10 @@ def slug(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def cross_problems(study: Study, tasks: Tasks) -> Iterator[Problem]:
-    """Yield the problems between the fields of a study.
-
-    Args:
-        study: the study, or a draft of it.
-        tasks: the available benchmarks.
-    """
-    yield from _names(study)
-    yield from _benchmarks(study, tasks)
-    for check in (_compare, _bases, _methods, _titles, _batches, _training):
+def cross_problems(study: Study) -> Iterator[Problem]:
+    """Yield the problems between the fields of a study."""
+    for check in (_names, _benchmarks, _compare, _bases, _methods, _titles, _batches, _others):
         yield from check(study)
-    yield from _interventions(study)
 
 
 def _unknown(
@@ -51,8 +36,7 @@ def _unknown(
     for name in names:
         if name in seen:
             yield place, f"{name!r} is listed twice; remove one"
-        # Without any, the section itself is wrong.
-        elif choices and str(name) not in choices:
+        elif str(name) not in choices:
             meant = close_name(name, choices)
             hint = f"did you mean {meant}? " if meant else ""
             yield place, f"unknown name {name!r}; {hint}known{where}: {', '.join(choices)}"
@@ -61,7 +45,7 @@ def _unknown(
 
 def _names(study: Study) -> Iterator[Problem]:
     """Report names that are unknown, listed twice, or give the same path or rule of Snakemake."""
-    run, evaluation = study.run, study.evaluation
+    run = study.run
     sections: dict[str, Iterable[Any]] = {
         "sizes": study.models,
         "methods": [*METHODS, *study.methods],
@@ -83,27 +67,24 @@ def _names(study: Study) -> Iterator[Problem]:
             if name.lower() in reserved:
                 yield (section, name), "this name is reserved; choose another"
     yield from _unknown(("engine", "sizes"), study.engine.sizes, study.models)
-    if curve := evaluation.curve:
-        place, known = ("evaluation", "curve"), study.evaluated()
-        yield from _unknown((*place, "benchmarks"), curve.benchmarks, known, " in run")
-        decodings = [curve.decoding] if curve.decoding else []
-        yield from _unknown((*place, "decoding"), decodings, run.decodings, " in run")
+    if curve := study.evaluation.curve:
+        place = ("evaluation", "curve")
+        yield from _unknown((*place, "benchmarks"), curve.benchmarks, run.benchmarks, " in run")
+        yield from _unknown((*place, "decoding"), [curve.decoding], run.decodings, " in run")
 
 
-def _benchmarks(study: Study, tasks: Tasks) -> Iterator[Problem]:
+def _benchmarks(study: Study) -> Iterator[Problem]:
     """Report benchmarks without problems, with two sources of them, or with too few responses."""
+    tasks = benchmark_definitions()
     for name, given in study.benchmarks.items():
         place = ("benchmarks", name)
         if given.file:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
-            continue
-        if name not in tasks:
+        elif name not in tasks:
             about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
             yield place, f"{about}; or name a `file` of your own"
-            continue
-        least = tasks[name].get("metadata", {}).get("minimum_samples", 1)
-        if given.samples is not None and given.samples < least:
+        elif given.samples < (least := tasks[name]["metadata"].get("minimum_samples", 1)):
             about = f"{given.samples} are too few for its number of problems; use at least {least}"
             yield (*place, "samples"), about
 
@@ -112,11 +93,10 @@ def _compare(study: Study) -> Iterator[Problem]:
     """Report comparisons of methods that are not run, without a baseline, or of a method with itself."""
     if study.compare is None:
         return
-    run = study.run.methods or ["none"]
     problems: list[Problem] = []
     for key in ("target", "baselines"):
         names = getattr(study.compare, key) or []
-        problems += _unknown(("compare", key), names, run, " in run.methods")
+        problems += _unknown(("compare", key), names, study.run.methods, " in run.methods")
     yield from problems
     ours, theirs = study.compared()
     asked = study.compare.target or study.compare.baselines
@@ -128,6 +108,22 @@ def _is_sound(study: Study, method: str) -> bool:
     """Return whether the bases of a method lead to one of `stapo.methods`."""
     line = study.lineage(method)
     return line[-1] in METHODS and line[-1] not in line[:-1]
+
+
+def _bases(study: Study) -> Iterator[Problem]:
+    """Report bases that are unknown, or lead in a cycle, and methods with the name of another one."""
+    for name, given in study.methods.items():
+        line = study.lineage(name)
+        if line[-1] == name and len(line) > 1:
+            about = f"is in a cycle: {' -> '.join(line)}; choose another base"
+            yield ("methods", name, "base"), about
+        elif line[-1] not in METHODS and len(line) <= 2:
+            # An error in a base of the base is reported for that base.
+            place = ("methods", name, *(("base",) if given.base else ()))
+            known = (one for one in (*METHODS, *study.methods) if one != name)
+            yield from _unknown(place, [line[-1]], known)
+        elif name in METHODS and _is_sound(study, name) and study.origin_of(name) != name:
+            yield ("methods", name, "base"), "this is a method of the suite; choose another name"
 
 
 def _methods(study: Study) -> Iterator[Problem]:
@@ -151,32 +147,15 @@ def _methods(study: Study) -> Iterator[Problem]:
                 yield (*place, key), "only beside a `selection` of your own; add it, or remove this"
 
 
-def _bases(study: Study) -> Iterator[Problem]:
-    """Report bases that are unknown, or lead in a cycle, and methods with the name of another one."""
-    for name, given in study.methods.items():
-        line = study.lineage(name)
-        if line[-1] == name and len(line) > 1:
-            about = f"is in a cycle: {' -> '.join(line)}; choose another base"
-            yield ("methods", name, "base"), about
-        elif line[-1] not in METHODS and len(line) <= 2:
-            # An error in a base of the base is reported for that base.
-            place = ("methods", name, *(("base",) if given.base else ()))
-            known = (one for one in (*METHODS, *study.methods) if one != name)
-            yield from _unknown(place, [line[-1]], known)
-        elif name in METHODS and _is_sound(study, name) and study.origin_of(name) != name:
-            yield ("methods", name, "base"), "this is a method of the suite; choose another name"
-
-
 def _titles(study: Study) -> Iterator[Problem]:
     """Report titles that another row of a table has."""
     rows = {BASE_TITLE: "the base model"}
-    for name in dict.fromkeys(study.run.methods):
-        if _is_sound(study, name):
-            title = study.title(name)
-            if title in rows:
-                about = f"{title!r} is also the title of {rows[title]}; choose another"
-                yield ("methods", name, "title"), about
-            rows.setdefault(title, name)
+    for name in filter(partial(_is_sound, study), dict.fromkeys(study.run.methods)):
+        title = study.title(name)
+        if title in rows:
+            about = f"{title!r} is also the title of {rows[title]}; choose another"
+            yield ("methods", name, "title"), about
+        rows.setdefault(title, name)
 
 
 def _batches(study: Study) -> Iterator[Problem]:
@@ -187,50 +166,36 @@ def _batches(study: Study) -> Iterator[Problem]:
             trained["methods", name, "training"] = own
     for place, training in trained.items():
         batch, mini = training.prompts_per_batch, training.prompts_per_mini_batch
-        if batch and mini and batch % mini:
+        if batch % mini:
             about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
             yield (*place, "prompts_per_mini_batch"), about
-        buffer, limit = training.overlong_buffer_tokens, training.max_response_tokens
-        if buffer and limit and buffer >= limit:
+        buffer, limit = training.overlong_buffer_tokens or 0, training.max_response_tokens
+        if buffer >= limit:
             about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
             yield (*place, "overlong_buffer_tokens"), about
 
 
-def _training(study: Study) -> Iterator[Problem]:
-    """Report settings without what they belong to: vLLM, a verifier."""
-    training, evaluation = study.training, study.evaluation
-    for key in ("rollout_mismatch_limit", "rollout_correction"):
-        if training.rollouts == "transformers" and getattr(training, key) is not None:
-            about = "only for rollouts with vLLM; remove it, or change rollouts"
-            yield ("training", key), about
+def _others(study: Study) -> Iterator[Problem]:
+    """Report settings without what they belong to, unusable interventions, and too many score files."""
+    evaluation = study.evaluation
     if evaluation.verdict == "verifier" and evaluation.verifier is None:
         yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
-
-
-def _interventions(study: Study) -> Iterator[Problem]:
-    """Report interventions at unknown checkpoints, or with a method that silences no candidates."""
-    section, place = study.interventions, ("interventions", "checkpoints")
-    if section.checkpoints and study.training.steps:
+    section = study.interventions
+    if section.checkpoints:
         known = [str(one) for one in study.checkpoints()]
-        yield from _unknown(place, section.checkpoints, known)
-    if not section.checkpoints or not section.method:
-        return
-    place = ("interventions", "method")
-    if not _is_sound(study, section.method):
-        yield from _unknown(place, [section.method], [*METHODS, *study.methods])
-        return
-    method = study.method(section.method)
-    if method.spec.silenced is None or method.kl_coefficient > 0:
-        names = [name for name, one in METHODS.items() if one.spec.silenced]
-        about = "silences no candidates, or has a KL term"
-        yield place, f"{section.method} {about}; choose from {', '.join(names)}"
-
-
-def size_problem(study: Study) -> Problem | None:
-    """Return the problem of a study with more score files than Snakemake can handle."""
+        yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
+        usable = [name for name, one in METHODS.items() if one.spec.silenced]
+        method = study.method(section.method) if _is_sound(study, section.method) else None
+        if not method or method.spec.silenced is None or method.kl_coefficient > 0:
+            about = "is unknown, silences no candidates, or has a KL term"
+            known = [*usable, *study.methods]
+            yield (
+                ("interventions", "method"),
+                f"{section.method} {about}; choose from {', '.join(known)}",
+            )
     run, steps = study.run, len(study.kept_steps()) + 1
     checkpoints = len(run.sizes) * (1 + len(run.methods) * len(run.seeds) * steps)
-    cells = checkpoints * len(run.decodings) * len(study.evaluated())
-    if cells <= MAX_CELLS:
-        return None
-    return ("run",), f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
+    cells = checkpoints * len(run.decodings) * len(run.benchmarks)
+    if cells > MAX_CELLS:
+        about = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
+        yield ("run",), about

@@ -1,7 +1,7 @@
 """Types of single settings in a study: allowed text and numbers, with their descriptions in errors."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -9,16 +9,11 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from stapo.text import escape, visible
-
-DRAFT = {"draft": True}
-"""Context in which sections are read with what is valid in them, and None, [] or {} in place of the rest."""
 
 
 class Strict(BaseModel):
@@ -28,49 +23,23 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, given: Any, info: ValidationInfo) -> Any:
-        if isinstance(given, Mapping):
-            # Published studies of earlier versions have constants, with the value of today.
-            fixed = {key: getattr(cls, key) for key in cls.__class_vars__}
-            given = {k: v for k, v in given.items() if k not in fixed or fixed[k] != v}
-        if info.context != DRAFT or isinstance(given, cls):
+    def _without_constants(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
             return given
-        known = {key: one for key, one in _mapping(given).items() if key in cls.model_fields}
-        required = {key for key, one in cls.model_fields.items() if one.is_required()}
-        return {**dict.fromkeys(required), **known}
+        # Published studies of earlier versions have constants, with the value of today.
+        fixed = {key: getattr(cls, key) for key in cls.__class_vars__}
+        return {k: v for k, v in given.items() if k not in fixed or fixed[k] != v}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("no setting is true or false; put text in quotes")
+        return value
 
     def constants(self) -> dict[str, Any]:
         """Return what no study can set and results depend on like on settings: the class variables."""
         return {name: getattr(self, name) for name in sorted(self.__class_vars__)}
-
-    @field_validator("*", mode="wrap")
-    @classmethod
-    def _valid_part(cls, value: Any, handler: Any, info: ValidationInfo) -> Any:
-        if info.context != DRAFT:
-            if isinstance(value, bool):
-                raise ValueError("no setting is true or false; put text in quotes")
-            return handler(value)
-        try:
-            return handler(value)
-        except ValidationError as error:
-            wrong = {one["loc"][0] for one in error.errors() if one["loc"]}
-        try:
-            return handler(_without(value, wrong))
-        except ValidationError:
-            kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
-            return kind() if kind in (list, dict) else None
-
-
-def _mapping(given: Any) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
-
-
-def _without(value: Any, wrong: set[int | str]) -> Any:
-    """Return a list or a mapping without some of its items; None for any other value."""
-    if isinstance(value, list):
-        return [one for i, one in enumerate(value) if i not in wrong]
-    kept = {key: one for key, one in _mapping(value).items() if key not in wrong}
-    return kept or None
 
 
 def off(description: str, **bounds: Any) -> Any:
@@ -136,7 +105,7 @@ REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
-REWARDS = ("boxed", "dapo")
+REWARDS = ("boxed",)
 """Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
 _CODE = rf"[^\x00-\x1f]+\.py:{_WORD}"
@@ -165,7 +134,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterVali
 Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
 HubId = Annotated[str, StringConstraints(pattern=HUB_ID)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
-"""A commit; or `main` if it is not known yet, with a warning from `check`."""
+"""A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
 LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]

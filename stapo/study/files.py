@@ -1,179 +1,287 @@
-"""Files that a study names: their absolute paths, and the settings that their content gives.
+"""Files that a study names: questions and answers, functions of its own, models in a folder.
 
-Relative paths mean the folder of the study file that contains them; a study that was read has absolute ones,
-and a published one names alone. Checksums of contents are settings of the study, and so part of fingerprints:
-a file that changes reruns what depends on it.
+Nothing in them is run here but by `load`, in the jobs that need a function.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
-from functools import partial
+import ast
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from stapo.methods import METHODS
-from stapo.study import model_folder
-from stapo.study.code import (
-    Arguments,
-    arguments_of,
-    found_path,
-    function_name,
-    sha256_of,
-    with_settings,
-)
-from stapo.study.loader import Document, Place, Problem, StudyError, read_text
-from stapo.study.rows import checksum, placed_rows
-from stapo.study.sources import FileData, FolderModel
-from stapo.study.study import Study
+from stapo.files import DamagedFileError, canonical, read_json, write_json
+from stapo.provenance import file_sums
+from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
-PATHS: tuple[Place, ...] = (
-    ("benchmarks", "*", "file"),
-    ("data", "file"),
-    ("models", "*", "path"),
-)
-"""Settings that name a file, `*` for any name."""
-CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
-"""Settings that name a function in a file."""
-TEMPLATE: Place = ("models", "*", "chat_template")
-
-Used = tuple[Place, dict[str, Any], Callable[[], dict[str, Any]]]
-"""A file that a study uses: place of the setting that names it; what its content gives -> what the study says
-of it, None if nothing; function that reads it and returns what its content gives."""
+COLUMNS = ("question", "answer")
+Row = dict[str, str]
+"""Question and answer."""
+Arguments = dict[str, float | str]
+TABLES = 4
+"""Arguments of a token selection before its settings: logps, entropies, advantages, mask."""
+SEED = "seed"
+"""Argument of a token selection that draws random numbers; it is no setting."""
+FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
+"""Files of a model: weights as safetensors only, nothing that could contain code."""
+SOURCE = "source.json"
+"""File with the origin of a model, which is no part of it."""
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+KNOWN = Path("work/checksums.json")
+"""Folder -> name -> size, time of modification and SHA-256 of files that were hashed before."""
 
 
-def place_files(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths, and chat templates replaced by their text.
+@dataclass(frozen=True)
+class RowsFile:
+    """A file with questions and answers, and the checksum of its content when the study was read."""
 
-    Raises:
-        StudyError: a chat template cannot be read.
-    """
+    path: Path
+    sha256: str
 
-    def absolute(name: str) -> str:
-        return os.path.abspath(folder / os.path.expanduser(name))
+    def read(self) -> list[Row]:
+        """Return the rows; errors as of `placed`."""
+        return list(self.placed().values())
 
-    content = with_files(document.content, absolute)
-    for section, place in _matching(content, TEMPLATE):
-        name = section[place[-1]]
-        if isinstance(name, str) and name.endswith(".jinja"):
-            try:
-                section[place[-1]] = read_text(Path(absolute(name)))
-            except StudyError as error:
-                raise StudyError(document.errors([(place, error.errors[0])])) from error
-    return Document(content, document.lines)
+    def placed(self) -> dict[str, Row]:
+        """Return the rows by their place (`line 3`).
 
-
-def with_files(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Return a study with the paths changed in all settings that name a file."""
-    found = deepcopy(raw)
-    for path in (*PATHS, *CODE):
-        for section, place in _matching(found, path):
-            value = section[place[-1]]
-            if not isinstance(value, str) or not value:
-                continue
-            if path in PATHS:
-                section[place[-1]] = change(value)
-            elif ":" in value:
-                file, _, function = value.rpartition(":")
-                section[place[-1]] = f"{change(file)}:{function}"
-    return found
+        Raises:
+            StudyError: the file is missing, or has changed since the study was read.
+        """
+        rows = placed_rows(self.path)
+        if rows_checksum(rows.values()) != self.sha256:
+            about = "its rows changed since the study was read; run snakemake again"
+            raise StudyError([f"{self.path}: {about}"])
+        return rows
 
 
-def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
-    """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
-    if isinstance(section, dict):
-        for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
-            if len(path) == 1:
-                yield section, (*above, key)
-            else:
-                yield from _matching(section[key], path[1:], (*above, key))
+def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
+    plain = [{name: " ".join(row[name].split()) for name in COLUMNS} for row in rows]
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def contents(study: Study, is_read: bool) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the settings that the files of a study give, as nested mappings, and problems.
+def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
+    """Return the rows of JSON lines by their place (`line 3`), without white space at the ends of texts.
 
     Args:
-        study: the study, or a draft of it.
-        is_read: whether its files are read; otherwise, as in a published study, it must contain the settings.
+        path: the file.
+        is_unique: whether a repeated question is a fault: both would get the same responses.
+
+    Raises:
+        StudyError: one line for each fault, with its line.
     """
-    found: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for place, stated, read in _used(study):
-        try:
-            given = read() if is_read else {}
-            _require_stated(stated, given, is_read)
-        except StudyError as error:
-            problems += [(place, line) for line in error.errors]
+    rows: dict[str, Row] = {}
+    first: dict[str, str] = {}
+    faults = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
             continue
-        section = found
-        for key in place[:-1]:
-            section = section.setdefault(str(key), {})
-        section |= given
-    return found, problems
+        place = f"line {number}"
+        try:
+            rows[place] = _row(line)
+            asked = " ".join(rows[place]["question"].split())
+            if is_unique and (earlier := first.setdefault(asked, place)) != place:
+                raise ValueError(f"repeats the question of {earlier}; remove one of them")
+        except (ValueError, RecursionError) as error:
+            faults.append(f"{shown_path(path)}, {place}: {error}")
+    if faults or not rows:
+        raise StudyError(faults or [f"{shown_path(path)}: no rows"])
+    return rows
 
 
-def _require_stated(stated: Mapping[str, Any], given: Mapping[str, Any], is_read: bool) -> None:
-    absent = [key for key, value in stated.items() if value is None]
-    if absent and not is_read:
-        raise StudyError([f"the file was not read; {' and '.join(absent)} missing"])
-    wrong = [
-        f"{key}: expected {value}, found {given[key]}; if this is intended, write the found value"
-        for key, value in stated.items()
-        if key in given and value not in (None, given[key])
+def _row(line: str) -> Row:
+    """Return question and answer of a line, which are text or numbers; raise a ValueError if they are not.
+
+    A whole number with a point is refused: Pandas writes the whole numbers of a column with a gap so.
+    """
+
+    def number(text: str) -> str | float:
+        return float(text) if float(text).is_integer() else text
+
+    record = json.loads(line, parse_float=number, parse_int=str)
+    if not isinstance(record, dict):
+        raise ValueError("expected an object with columns")
+    for key in COLUMNS:
+        if not isinstance(cell := record.get(key), str) or not cell.strip():
+            found = f"found {cell!r}; its columns: {', '.join(record)}"
+            raise ValueError(f"column {key!r}: expected text or a number, {found}")
+    return {key: record[key].strip() for key in COLUMNS}
+
+
+def function_name(reference: str) -> str:
+    """Return the name of the function of a reference, which is `FILE.py:function`."""
+    return reference.rpartition(":")[2]
+
+
+def named(reference: str) -> str:
+    """Return a reference without the folder of its file, as results name it."""
+    return reference.rpartition("/")[2]
+
+
+def found_path(reference: str) -> Path:
+    """Return the file of a reference."""
+    return Path(reference.rpartition(":")[0])
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file with code; it covers that one file, not what it imports.
+
+    Raises:
+        StudyError: it cannot be read.
+    """
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def selection_arguments(reference: str, given: Arguments) -> Arguments:
+    """Return the given settings of a token selection, and the defaults of others by its source.
+
+    Raises:
+        StudyError: there is no such function, a given setting is unknown or of another type, or a default is
+            neither a number nor a text.
+    """
+    path, function = found_path(reference), function_name(reference)
+    name, content = shown_path(path), read_file(path)
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise StudyError([f"{name}: not Python ({error})"]) from error
+    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
+    if not found:
+        raise StudyError([f"{name}: no function {function} at its top level"])
+    taken = found[-1].args
+    positional = [one.arg for one in (*taken.posonlyargs, *taken.args)]
+    keywords = [one.arg for one in taken.kwonlyargs]
+    written = dict(zip(positional[::-1], taken.defaults[::-1], strict=False))
+    literals = {**written, **dict(zip(keywords, taken.kw_defaults, strict=True))}
+    settings = [one for one in (*positional[TABLES:], *keywords) if one != SEED]
+    defaults = {one: _literal(literals.get(one)) for one in settings}
+    if len(positional) < TABLES or literals.keys() & {*positional[:TABLES]}:
+        about = "begins with the arguments logps, entropies, advantages and mask"
+        raise StudyError([f"{name}: {function} is no token selection, which {about}"])
+    about = "needs a default that is a number or a text"
+    errors = [
+        f"{name}: argument {key} of {function} {about}"
+        for key, value in defaults.items()
+        if value is None
     ]
-    if wrong:
-        raise StudyError(wrong)
-
-
-def _used(study: Study) -> Iterator[Used]:
-    """Yield each file that a study uses; of a draft, those whose settings are valid."""
-    data, training = study.data, study.training
-    for name in dict.fromkeys(study.evaluated()):
-        own = study.benchmarks.get(name)
-        if own and own.file:
-            stated = {"rows": own.rows, "sha256": own.sha256}
-            yield ("benchmarks", name, "file"), stated, partial(_rows, own.file, is_unique=True)
-    if isinstance(data, FileData) and data.file:
-        stated = {"rows": data.rows, "sha256": data.sha256}
-        yield ("data", "file"), stated, partial(_rows, data.file)
-    for size in dict.fromkeys(study.run.sizes):
-        model = study.models.get(size)
-        if isinstance(model, FolderModel) and model.path:
-            yield ("models", size, "path"), {"sha256": model.sha256}, partial(_model, model.path)
-    for name in _trained(study):
-        given = study.methods.get(name)
-        if given and given.selection and name not in METHODS:
-            read = partial(_selection, given.selection, given.selection_args or {})
-            stated = {"selection_sha256": given.selection_sha256}
-            yield ("methods", name, "selection"), stated, read
-    if training.reward and ":" in training.reward:
-        sha256 = training.reward_sha256
-        yield ("training", "reward"), {"reward_sha256": sha256}, partial(_reward, training.reward)
-
-
-def _trained(study: Study) -> list[str]:
-    """Return the methods that a study uses, and their bases."""
-    methods = [*study.run.methods, study.interventions.method]
-    return list(dict.fromkeys(one for name in methods for one in study.lineage(name)))
-
-
-def _rows(file: str, is_unique: bool = False) -> dict[str, Any]:
-    rows = placed_rows(Path(file), is_unique).values()
-    return {"rows": len(rows), "sha256": checksum(rows)}
-
-
-def _model(folder: str) -> dict[str, Any]:
-    if errors := model_folder.faults(Path(folder)):
+    for key, value in given.items():
+        if key not in defaults:
+            about = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
+            errors.append(f"selection_args.{key}: {named(reference)} {about}")
+        elif isinstance(value, str) != isinstance(defaults[key], str):
+            kind = "a text" if isinstance(defaults[key], str) else "a number"
+            errors.append(f"selection_args.{key}: expected {kind}, found {value!r}")
+    if errors:
         raise StudyError(errors)
-    return {"sha256": model_folder.checksum(Path(folder))}
+    return {**{key: value for key, value in defaults.items() if value is not None}, **given}
 
 
-def _selection(reference: str, args: Arguments) -> dict[str, Any]:
-    """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    file = found_path(reference)
-    taken = with_settings(arguments_of(file, function_name(reference)), args, reference)
-    return {"selection_args": taken, "selection_sha256": sha256_of(file)}
+def _literal(default: ast.expr | None) -> float | str | None:
+    """Return the value of a default that is a number or a text, None for any other."""
+    try:
+        value = ast.literal_eval(default) if default is not None else None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return value if isinstance(value, int | float | str) and not isinstance(value, bool) else None
 
 
-def _reward(reference: str) -> dict[str, Any]:
-    return {"reward_sha256": sha256_of(found_path(reference))}
+def load(reference: str, sha256: str) -> Callable[..., Any]:
+    """Return the function of a reference; its module is executed.
+
+    Raises:
+        StudyError: it is missing, it raises an error, or its file has another checksum.
+    """
+    path = found_path(reference)
+    content = read_file(path)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        about = f"its SHA-256 is not the study's ({sha256[:12]}…)"
+        about = f"{path}: changed since the study was read, {about}; run snakemake again"
+        raise StudyError([about])
+    try:
+        found = getattr(_executed(path, content), function_name(reference))
+    except (Exception, SystemExit) as error:  # A module may raise anything on import.
+        about = f"{reference}: {type(error).__name__}: {error}"
+        raise StudyError([f"{about}; fix the module"]) from error
+    if not callable(found):
+        raise StudyError([f"{reference} is not a function, its type is {type(found).__name__}"])
+    function: Callable[..., Any] = found
+    return function
+
+
+@contextmanager
+def own_code(reference: str) -> Iterator[None]:
+    """Call a function of a study's own; an error names it, and ends with a traceback."""
+    try:
+        yield
+    except Exception as error:
+        # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
+        raise TypeError(f"{named(reference)}: {error!r}; fix the function") from error
+
+
+@cache
+def _executed(path: Path, content: bytes) -> ModuleType:
+    """Return a file as a module."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = "stapo_own_" + re.sub(r"\W", "_", path.stem) + "_" + sha256[:8]
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # Dataclasses and pickle look their module up.
+    exec(compile(content, str(path), "exec"), module.__dict__)
+    return module
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model, sorted by name."""
+    found = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
+    return sorted(path for path in found if path.name != SOURCE)
+
+
+def model_checksum(folder: Path, known: Path | None = KNOWN) -> str:
+    """Return one SHA-256 for the names and contents of the files of a model.
+
+    Args:
+        folder: folder of the model.
+        known: file of checksums that are used again where size and time of modification are unchanged;
+            None to read everything.
+    """
+    earlier: dict[str, Any] = {}
+    with suppress(OSError, DamagedFileError):
+        earlier = read_json(known) if known else {}
+    place = str(folder.resolve())
+    before, states = earlier.get(place, {}), {}
+    for path in model_files(folder):
+        status = path.stat()
+        states[path.name] = [status.st_size, status.st_mtime_ns]
+    changed = [name for name, state in states.items() if before.get(name, [])[:2] != state]
+    sums = {name: before[name][2] for name in states if name not in changed}
+    sums |= file_sums(folder, changed)
+    if known and changed:
+        with suppress(OSError):  # They are only computed again.
+            found = {name: [*state, sums[name]] for name, state in states.items()}
+            write_json(known, {**earlier, place: found})
+    return hashlib.sha256(canonical(sums).encode()).hexdigest()
+
+
+def model_faults(folder: Path) -> list[str]:
+    """Return a line for each reason why a folder is no model that can be trained here."""
+    name = shown_path(folder)
+    try:
+        settings = read_json(folder / "config.json")
+    except (OSError, DamagedFileError):
+        return [f"{name}: no readable config.json; expected a model in the format of the Hub"]
+    found = []
+    if settings.get("auto_map"):
+        about = "needs its own Python code, which is never run here"
+        found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
+    if not any((folder / one).is_file() for one in TOKENIZER):
+        found.append(f"{name}: no tokenizer ({' or '.join(TOKENIZER)}); save one into the folder")
+    if not any(folder.glob("*.safetensors")):
+        found.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
+    return found

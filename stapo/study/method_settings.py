@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, StringConstraints, create_model
 
 from stapo.methods import ARGUMENTS, METHODS, PARENTS, AggregationName, Argument, Method
-from stapo.study.code import named
 from stapo.study.fields import (
     PYTHON_NAME,
     Buffer,
@@ -21,6 +20,7 @@ from stapo.study.fields import (
     Value,
     off,
 )
+from stapo.study.files import named
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
 

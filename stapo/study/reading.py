@@ -1,28 +1,64 @@
-"""From files to a study: what it extends, the catalogue, and every error at once.
+"""From files to a study: what it extends, the catalogue, the files that it names, and every error.
 
 A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
-Snakemake merges configuration files: mappings deeply, lists replaced.
+Snakemake merges configuration files: mappings deeply, lists replaced. Relative paths mean the folder of the
+study file that contains them; a study that was read has absolute ones, and a published one names alone.
+Checksums of the files that it names are settings of the study, and so part of fingerprints.
+
+A working directory keeps the merged study, in a file that is named by its content: jobs which wait on a
+cluster or outlive their Snakemake continue with the version that they were started for.
 """
 
 import os
-from collections.abc import Mapping
-from functools import cache, reduce
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from stapo.canonical import leaves
+from stapo.files import (
+    DamagedFileError,
+    fingerprint,
+    json_text,
+    leaves,
+    read_json,
+    text_of,
+    write_json,
+)
 from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
-from stapo.study.checks import cross_problems, size_problem
-from stapo.study.fields import DRAFT
-from stapo.study.files import contents, place_files, with_files
-from stapo.study.loader import Document, StudyError, load_yaml, shown_path
+from stapo.study.checks import cross_problems
+from stapo.study.files import (
+    found_path,
+    model_checksum,
+    model_faults,
+    placed_rows,
+    rows_checksum,
+    selection_arguments,
+    sha256_of,
+)
+from stapo.study.loader import (
+    Document,
+    Place,
+    Problem,
+    StudyError,
+    close_name,
+    field_problems,
+    load_yaml,
+    read_text,
+    shown,
+    shown_path,
+)
 from stapo.study.study import Study
-from stapo.study.validation import close_name, field_problems, shown
-from stapo.tasks import benchmark_definitions
 
+CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
+"""Settings that name a function in a file, `*` for any name."""
+TEMPLATE: Place = ("models", "*", "chat_template")
+RESOLVED = "work/{study}/studies/{fingerprint}.json"
+VARIABLE = "STAPO_STUDY"
+"""Set for the jobs of a study: the file that they read it from."""
 KINDS = {"hub", "path", "file", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
 
@@ -65,7 +101,7 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """
     given = dict(changes or {})
     config = Document(given, dict.fromkeys(leaves(given) if given else (), "--config"))
-    documents = [*map(_loaded, paths), place_files(config, Path.cwd())]
+    documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
     return _study(_extended(reduce(_over, documents, Document())), is_read=True)
 
 
@@ -81,7 +117,50 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
 
 
 def _loaded(path: Path) -> Document:
-    return place_files(load_yaml(path), path.parent)
+    return _placed(load_yaml(path), path.parent)
+
+
+def _placed(document: Document, folder: Path) -> Document:
+    """Return a study file with absolute paths, and chat templates replaced by their text.
+
+    Raises:
+        StudyError: a chat template cannot be read.
+    """
+
+    def absolute(name: str) -> str:
+        return os.path.abspath(folder / os.path.expanduser(name))
+
+    content = _with_paths(document.content, absolute)
+    for section, place in _matching(content, TEMPLATE):
+        name = section[place[-1]]
+        if isinstance(name, str) and name.endswith(".jinja"):
+            try:
+                section[place[-1]] = read_text(Path(absolute(name)))
+            except StudyError as error:
+                raise StudyError(document.errors([(place, error.errors[0])])) from error
+    return Document(content, document.lines)
+
+
+def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a study with the paths changed in all settings that name a file."""
+    found = deepcopy(raw)
+    for path in NAMED:
+        for section, place in _matching(found, path):
+            value = section[place[-1]]
+            if isinstance(value, str) and value and (path not in CODE or ":" in value):
+                file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
+                section[place[-1]] = f"{change(file)}{colon}{function}"
+    return found
+
+
+def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+    """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
+    if isinstance(section, dict):
+        for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
+            if len(path) == 1:
+                yield section, (*above, key)
+            else:
+                yield from _matching(section[key], path[1:], (*above, key))
 
 
 def _over(base: Document, update: Document) -> Document:
@@ -104,9 +183,7 @@ def _extended(document: Document) -> Document:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
         if name in seen or name not in known:
-            # Somebody may have written the file instead of the name.
-            stem = Path(str(name)[:100]).stem
-            meant = stem if stem in known else close_name(stem, known)
+            meant = close_name(name, known)
             hint = f"did you mean {meant}? " if meant else ""
             about = f"no such study; {hint}ls {shown_path(STUDIES)} lists them, without .yaml"
             about = "extends itself; choose another" if name in seen else about
@@ -123,27 +200,90 @@ def _study(document: Document, is_read: bool) -> Study:
     """Return the study of a merged document.
 
     Raises:
-        StudyError: with every error, one line each.
+        StudyError: with every error of single fields or, if there is none, every other one; one line each.
     """
-    raw, fields = document.content, []
+    raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = merge(NOTHING_TRAINED, raw)
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        fields = list(field_problems(error, raw, _schema()))
-        study = Study.model_validate(raw, context=DRAFT)
-    found, files = contents(study, is_read)
-    # A section that contains a bad value is not judged again.
-    wrong = {at for place, _ in fields for at in (place, place[:2])}
-    others = [*cross_problems(study, benchmark_definitions()), *files]
-    problems = [*fields, *(one for one in others if one[0] not in wrong)]
+        problems = [*field_problems(error, raw, Study.model_json_schema())]
+        raise StudyError(document.errors(problems)) from error
+    content = resolved_content(study)
+    problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if problems:
         raise StudyError(document.errors(problems))
-    study = Study.model_validate(merge(raw, found)) if found else study
-    if too_many := size_problem(study):
-        raise StudyError(document.errors([too_many]))
-    return study
+    return Study.model_validate(content)
+
+
+def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:
+    """Add the settings that the files of a study give to its content, and yield problems.
+
+    Args:
+        study: the study.
+        content: changed in place.
+        is_read: whether its files are read; otherwise, as in a published study, it must contain the settings.
+    """
+    methods = [*study.run.methods, study.interventions.method]
+    used = {
+        "benchmarks": study.run.benchmarks,
+        "models": study.run.sizes,
+        "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
+    }
+    for path, (keys, read) in NAMED.items():
+        for section, place in _matching(content, path):
+            is_file = path not in CODE or ":" in section[place[-1]]
+            if not is_file or ("*" in path and place[1] not in used[str(place[0])]):
+                continue
+            if not is_read:
+                if absent := [key for key in keys if key not in section]:
+                    yield place, f"the file was not read; {' and '.join(absent)} missing"
+                continue
+            try:
+                given = read(section)
+            except StudyError as error:
+                yield from ((place, line) for line in error.errors)
+                continue
+            for key in keys:
+                if section.get(key, given[key]) != given[key]:
+                    about = f"expected {section[key]}, found {given[key]}"
+                    yield place, f"{key}: {about}; if this is intended, write the found value"
+            section |= given
+
+
+def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return number and checksum of rows; of a benchmark, no question may be repeated."""
+    rows = placed_rows(Path(section["file"]), is_unique="samples" in section).values()
+    return {"rows": len(rows), "sha256": rows_checksum(rows)}
+
+
+def _model(section: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(section["path"])
+    if errors := model_faults(folder):
+        raise StudyError(errors)
+    return {"sha256": model_checksum(folder)}
+
+
+def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
+    reference = section["selection"]
+    taken = selection_arguments(reference, section.get("selection_args", {}))
+    return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
+
+
+def _reward(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reward_sha256": sha256_of(found_path(section["reward"]))}
+
+
+NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
+    ("data", "file"): (("rows", "sha256"), _rows),
+    ("models", "*", "path"): (("sha256",), _model),
+    ("methods", "*", "selection"): (("selection_sha256",), _selection),
+    ("training", "reward"): (("reward_sha256",), _reward),
+}
+"""Setting that names a file -> settings that its content gives and a study may state, and their reader."""
 
 
 def resolved_content(study: Study) -> dict[str, Any]:
@@ -155,12 +295,7 @@ def resolved_content(study: Study) -> dict[str, Any]:
 
 def published_content(study: Study) -> dict[str, Any]:
     """Return a study as it is published: without where files lie on this machine."""
-    return with_files(resolved_content(study), os.path.basename)
-
-
-@cache
-def _schema() -> dict[str, Any]:
-    return Study.model_json_schema()
+    return _with_paths(resolved_content(study), os.path.basename)
 
 
 def study_schema() -> dict[str, Any]:
@@ -175,3 +310,31 @@ def study_schema() -> dict[str, Any]:
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
     return schema
+
+
+def resolved_path(study: Study) -> str:
+    """Return where the resolved study lies, from the working directory."""
+    return RESOLVED.format(study=study.name, fingerprint=fingerprint(study.model_dump(mode="json")))
+
+
+def write_resolved(study: Study, root: Path = Path()) -> None:
+    """Write the resolved study atomically, unless it is there and undamaged."""
+    path = root / resolved_path(study)
+    content = resolved_content(study)
+    if text_of(path) != json_text(content):
+        write_json(path, content)
+
+
+def read_resolved(path: Path) -> Study:
+    """Return the study of a resolved file.
+
+    Raises:
+        StudyError: it is missing, or damaged.
+    """
+    if not path.exists():
+        about = "Snakemake writes it when a run starts; give the study file instead"
+        raise StudyError([f"{path}: no such file; {about}"])
+    try:
+        return parse_study(read_json(path))
+    except DamagedFileError as error:
+        raise StudyError([str(error)]) from error

@@ -75,22 +75,12 @@ class TrainingSettings(Strict):
     rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    rollout_mismatch_limit: Annotated[float, unit("nats per token")] | None = off(
-        "Mean |log p(vLLM) - log p(trainer)| above which a training stops; off by default",
-        gt=0,
-        le=100,
-    )
-    rollout_correction: float | None = off(
-        "Upper bound of the weights p(trainer) / p(vLLM) of the tokens; off by default",
-        ge=1,
-        le=1000,
-    )
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
     reward: Reward = Field(
         "boxed",
-        description="boxed (last box), dapo (last `Answer:`), or FILE.py:function",
+        description="boxed (last box), or FILE.py:function",
     )
     reward_sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
@@ -100,7 +90,7 @@ class TrainingSettings(Strict):
         50,
         ge=0,
         le=1000,
-        description="Size limit of a training's token records; 0 records no tokens",
+        description="Size of a training's token records, about; 0 records no tokens",
     )
     checkpoint_every: Steps = Field(
         1, description="Steps between step checkpoints; a kill loses at most these"
@@ -250,7 +240,7 @@ class Evaluation(Strict):
 
 
 Endpoint = Literal["reward-last-half", "reward", "accuracy", "curve", "until-collapse"]
-"""What a training is judged by, one number: see `stapo.analysis.endpoints`."""
+"""What a training is judged by, one number: see `stapo.analysis.tables.endpoints`."""
 
 
 class Compare(Strict):

@@ -1,17 +1,18 @@
-"""A study: its methods, its trainings, and its cells."""
+"""A study: its methods, its trainings, its checkpoints, and its cells."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
-from stapo.methods import PARENTS, Args, Method, compared, s2t_arguments
-from stapo.study.checkpoint import Checkpoint, TrainingRun
+from stapo.files import canonical
+from stapo.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared, s2t_arguments
 from stapo.study.fields import EndTokens, Name, Strict
+from stapo.study.files import RowsFile, named
 from stapo.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
-from stapo.study.rows import RowsFile
 from stapo.study.schema import (
     BenchmarkSettings,
     Compare,
@@ -28,6 +29,73 @@ from stapo.tasks import benchmark_definitions, own_definition
 
 BASE_TITLE = "Base"
 """Title of the base model in tables."""
+NAME = re.compile(r"([^/]+)/(?:base|([^/]+)/seed([0-9]+)(?:/step([0-9]+))?)")
+"""Of a checkpoint."""
+
+
+class TrainingRun(NamedTuple):
+    """One training of a study."""
+
+    size: str
+    method: str
+    seed: int
+
+    @property
+    def wildcards(self) -> dict[str, str | int]:
+        """Its parts by the names that paths have for them."""
+        return {"size": self.size, "method": self.method, "seed": self.seed}
+
+    def __str__(self) -> str:
+        """Return `size/method/seedK`."""
+        return f"{self.size}/{self.method}/seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights that are evaluated: a base model, or those of a training after its last or an earlier step.
+
+    What a training writes to be able to resume is a step checkpoint.
+    """
+
+    size: str
+    method: str | None = None
+    """None for the base model."""
+    seed: int | None = None
+    step: int | None = None
+    """The optimiser step after which a training kept them, None for its last step."""
+
+    @classmethod
+    def of(cls, run: TrainingRun, step: int | None = None) -> Self:
+        """Return the checkpoint of a training after a step, or after its last one."""
+        return cls(*run, step)
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Return the checkpoint of a name: `size/base`, `size/method/seedK` or `size/method/seedK/stepN`.
+
+        Raises:
+            ValueError: it is the name of none.
+        """
+        found = NAME.fullmatch(name)
+        if found:
+            size, method, seed, step = found.groups()
+            numbers = [None if digits is None else int(digits) for digits in (seed, step)]
+            checkpoint = cls(size, method, *numbers)
+            if str(checkpoint) == name:  # No leading zeros.
+                return checkpoint
+        raise ValueError(f"no name of a checkpoint: {name!r}")
+
+    @property
+    def run(self) -> TrainingRun | None:
+        """The training that made it, None for the base model."""
+        if self.method is None or self.seed is None:
+            return None
+        return TrainingRun(self.size, self.method, self.seed)
+
+    def __str__(self) -> str:
+        """Return the name, which is also its part of the paths of responses and scores."""
+        step = "" if self.step is None else f"/step{self.step}"
+        return f"{self.run}{step}" if self.run else f"{self.size}/base"
 
 
 class Study(Strict):
@@ -143,18 +211,6 @@ class Study(Strict):
             return [], []
         return compared(self.run.methods, asked.target or (), asked.baselines or ())
 
-    def cited(self) -> dict[str, Any]:
-        """Return what determines the references: methods, benchmarks, repositories on the Hub, vLLM."""
-        models = [self.models[size] for size in self.run.sizes]
-        asked: list[Any] = [*models, self.data, self.evaluation.verifier]
-        engines = {self.evaluation.backend, self.training.rollouts}
-        return {
-            "methods": [*dict.fromkeys(self.origin_of(name) for name in self.run.methods)],
-            "benchmarks": self.evaluated(),
-            "hub": [*dict.fromkeys(one.hub for one in asked if hasattr(one, "hub"))],
-            "vllm": not engines <= {"hf", "transformers"},
-        }
-
     def runs(self) -> Iterator[TrainingRun]:
         """Yield every training."""
         for size in self.run.sizes:
@@ -189,10 +245,6 @@ class Study(Strict):
         """Return the checkpoints at which interventions are made."""
         return [Checkpoint.parse(name) for name in self.interventions.checkpoints]
 
-    def evaluated(self) -> list[str]:
-        """Return the benchmarks of the study: what each fully evaluated checkpoint answers."""
-        return self.run.benchmarks
-
     def is_full(self, checkpoint: Checkpoint) -> bool:
         """Return whether a checkpoint answers everything, so that tables may show it."""
         return checkpoint.step is None or checkpoint.step in self.full_steps()
@@ -200,7 +252,7 @@ class Study(Strict):
     def answered(self, checkpoint: Checkpoint, decoding: str) -> list[str]:
         """Return the benchmarks that a checkpoint answers under a decoding of the study."""
         if self.is_full(checkpoint):
-            return self.evaluated()
+            return self.run.benchmarks
         curve = self.evaluation.curve
         return curve.benchmarks if curve and curve.decoding == decoding else []
 
@@ -222,10 +274,6 @@ class Study(Strict):
         instructed = bool(self.training.instruction)
         return own_definition(benchmark, own.rows or 0, own.sha256 or "", instructed)
 
-    def model(self, size: str) -> Model:
-        """Return the base model of a size."""
-        return self.models[size]
-
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
         rows: int = self.task(benchmark)["metadata"]["rows"]
@@ -234,16 +282,14 @@ class Study(Strict):
     def rows_file(self, benchmark: str) -> RowsFile | None:
         """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
         own = self.benchmarks[benchmark]
-        if own.file is None:
-            return None
-        return RowsFile(Path(own.file), own.sha256 or "")
+        return RowsFile(Path(own.file), own.sha256 or "") if own.file else None
 
     def prompts_file(self) -> RowsFile | None:
         """Return the file of the training prompts, None if they are not in a file of the study's own."""
         data = self.data
-        if not isinstance(data, FileData):
-            return None
-        return RowsFile(Path(data.file), data.sha256 or "")
+        if isinstance(data, FileData):
+            return RowsFile(Path(data.file), data.sha256 or "")
+        return None
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
@@ -266,3 +312,41 @@ class Study(Strict):
         if rule == "score":
             return int(self.evaluation.verifier is not None)
         return self.engine.vllm_tensor_parallel if self.evaluation.backend == "vllm" else 0
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods with the same settings except for one argument of their token selection."""
+
+    argument: str
+    """Name of the argument in `stapo.methods`, such as `quantile`."""
+    selection: str
+    """Name of their token selection."""
+    members: dict[float, str]
+    """Value of the argument, ascending -> method."""
+    title: str
+    """Title of the method of `stapo.methods` from which they descend: the kind of mask."""
+
+
+def families(study: Study) -> list[Family]:
+    """Return all families of at least two methods of a study, by argument and then by the methods' order."""
+    found = []
+    names = {"title", "source", "revision", "selection_args"}
+    for argument in (name for name, one in ARGUMENTS.items() if not one.choices):
+        groups: dict[str, dict[float, str]] = {}
+        for name in study.run.methods:
+            method = study.method(name)
+            if argument in method.arguments:
+                others = {key: value for key, value in vars(method).items() if key not in names}
+                others["arguments"] = {**method.arguments, argument: None}
+                key = canonical([others, study.training_of(name).model_dump()])
+                # Of methods with equal settings, the first one.
+                groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
+        for members in groups.values():
+            first = next(iter(members.values()))
+            method, origin = study.method(first), METHODS[study.origin_of(first)]
+            title = named(method.selection) if method.is_own else origin.title
+            if len(members) > 1:
+                ordered = dict(sorted(members.items()))
+                found.append(Family(argument, method.selection, ordered, title))
+    return found

@@ -32,10 +32,8 @@ from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, Interventions, TrainingSettings
 from stapo.training.config import trainer_config
-from stapo.training.own_functions import traceback_kept
 from stapo.training.prompts import chat_rows
 from stapo.training.rewards import reward_functions
-from stapo.training.rollouts import response_seed
 from stapo.training.run import policy
 from stapo.training.single_updates import (
     InterventionTrainer,
@@ -46,7 +44,7 @@ from stapo.training.single_updates import (
     inner,
     silenced_by_arm,
 )
-from stapo.training.trainer import mini_batch
+from stapo.training.trainer import mini_batch, response_seed
 
 ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
 """Purposes of random numbers."""
@@ -88,12 +86,12 @@ def intervene(job: InterventionJob) -> list[Path]:
         ForeignDirectoryError: the work directory belongs to another configuration.
         DamagedFileError: the weights differ from their checksums.
         StudyError: several processes, or too few prompts.
-        OwnFunctionError: a reward of the study's own raised an error.
+        TypeError: a reward of the study's own raised an error.
     """
     if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
         raise StudyError(["stapo run intervene: runs in one process; start it without a launcher"])
     count = job.settings.repetitions
-    with work_directory(job.work, job.config), traceback_kept(job.work / "traceback.txt"):
+    with work_directory(job.work, job.config):
         require_whole(job.model)
         left = [number for number in range(count) if _done(job, number) is None]
         if left:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from math import gcd
 
-from stapo.gpus import take_gpus
+from stapo.locks import take_gpus
 from stapo.repository import ROOT
 from stapo.study import Study, StudyError
 
@@ -25,7 +25,7 @@ its processes 30 seconds later; it does not know this one, which a scheduler sen
 FIRST_PORT, PORTS = 20000, 20000
 
 
-def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]:
+def training_errors(study: Study, gpus: int, nodes: int = 1) -> list[str]:
     """Return why a training cannot run on `gpus` GPUs of `nodes` machines, one line per reason."""
     if gpus % nodes:
         return [f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"]
@@ -36,29 +36,14 @@ def training_errors(study: Study, size: str, gpus: int, nodes: int) -> list[str]
             f"training.rollouts: {study.training.rollouts} needs GPUs, but this job has none; run with "
             "--workflow-profile workflows/profiles/workstation or slurm"
         ]
-    import torch
-
-    here = torch.cuda.device_count()
-    if here < gpus // nodes:
-        return [f"--gpus {gpus}: only {here} available; request fewer in the profile's resources"]
-    return division_errors(study, gpus)
-
-
-def division_errors(study: Study, gpus: int) -> list[str]:
-    """Return why a mini-batch of the study's trainings cannot be divided among a number of GPUs."""
-    batch = mini_batch_divisor(study)
+    own = [study.training_of(name) for name in study.run.methods]
+    batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
     if batch % gpus == 0:
         return []
     return [
         f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
         f"{gpus} GPUs; choose a number of GPUs that divides it"
     ]
-
-
-def mini_batch_divisor(study: Study) -> int:
-    """Return the number of responses that every number of GPUs of the study's trainings must divide."""
-    own = [study.training_of(name) for name in study.run.methods]
-    return gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
@@ -76,7 +61,9 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
         return
     if nodes > 1 and RENDEZVOUS not in os.environ:
         command = srun_command(arguments, nodes, os.environ)
-        os.environ[RENDEZVOUS] = rendezvous(os.environ)
+        # Two jobs on a machine most likely get different ports.
+        port = FIRST_PORT + int(os.environ["SLURM_JOB_ID"]) % PORTS
+        os.environ[RENDEZVOUS] = f"{socket.gethostname()}:{port}"
     else:
         take_gpus(gpus // nodes)
         if gpus == 0 and nodes == 1:
@@ -90,11 +77,6 @@ def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
     signal.signal(NOTICE, signal.SIG_IGN)
     print("starting:", *command, flush=True)  # noqa: T201
     os.execvp(command[0], command)
-
-
-def rendezvous(environment: Mapping[str, str]) -> str:
-    """Return host and port of this machine for a job; two jobs most likely get different ports."""
-    return f"{socket.gethostname()}:{FIRST_PORT + int(environment['SLURM_JOB_ID']) % PORTS}"
 
 
 def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:

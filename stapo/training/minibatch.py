@@ -30,8 +30,6 @@ class MiniBatch:
     """(B, T) entropies of the policy that produced the responses."""
     rollout_logps: Tensor | None = None
     """(B, T) the same log-probs as vLLM computed them, NaN where it did not; None without vLLM."""
-    importance: Tensor | None = None
-    """(B, T) factor of the surrogate of each token; None for 1."""
     ref_logps: Tensor | None = None
     """(B, T) log-probs of the reference model; required for a KL term."""
     prompt_lengths: Tensor | None = None

@@ -4,19 +4,18 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from stapo.canonical import canonical, fingerprint
-from stapo.files import read_published, write_json, write_jsonl
+from stapo.files import canonical, fingerprint, read_published, write_json, write_jsonl
 from stapo.hub import with_retries
 from stapo.models.worlds import training_problems
-from stapo.study import Study, StudyError
-from stapo.study.rows import RowsFile
+from stapo.study import StudyError
+from stapo.study.files import RowsFile
 from stapo.study.schema import TrainingSettings
-from stapo.study.sources import Data, FileData, HubData, TinyData
-from stapo.text import plain
+from stapo.study.sources import Data, HubData, TinyData
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -31,80 +30,55 @@ RUN_OF_WORDS = 13
 def write_prompts(
     data: Data, path: Path, record: Path | None = None, file: RowsFile | None = None
 ) -> dict[str, Any]:
-    """Write the unique prompts as JSON lines with question and answer, in a fixed order.
+    """Write the unique prompts to `path` as JSON lines with question and answer, in a fixed order.
 
-    Args:
-        data: source of the prompts, with their expected number and checksum.
-        path: file of the prompts.
-        record: file for the returned mapping.
-        file: file of the study's own, for `FileData`.
+    `file` is the file of the study's own, for `FileData`.
 
     Returns:
-        The number of `rows`, of `unique` prompts in them, of those removed for `conflicting` answers, of
-        `prompts` written, and their `sha256`.
+        What is also written to `record`: the number of `rows`, of `unique` prompts in them, of those removed
+        for `conflicting` answers, of `prompts` written, and their `sha256`.
 
     Raises:
-        StudyError: the prompts are not those that the study expects.
+        StudyError: the prompts cannot be read, or are not those that the study expects.
     """
-    records, found = prompt_records(data, file)
-    found |= {"conflicting": found["unique"] - len(records), "prompts": len(records)}
-    about = {**found, "sha256": checksum(records)}
-    if isinstance(data, HubData):
-        _require(data, about)
-    if not records:
-        raise StudyError(["data: no prompt has a single answer; choose other data"])
+    if isinstance(data, TinyData):
+        rows = [*tiny_prompts(data)]
+    elif isinstance(data, HubData):
+        rows = [*_hub_rows(data)]
+    elif file is None:
+        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
+    else:
+        rows = file.read()
+    answers: dict[str, set[str]] = {}
+    for row in rows:
+        answers.setdefault(row["question"], set()).add(row["answer"])
+    # With conflicting answers the reward would be random.
+    records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+    about = {
+        "rows": len(rows),
+        "unique": len(answers),
+        "conflicting": len(answers) - len(records),
+        "prompts": len(records),
+        "sha256": checksum(records),
+    }
+    errors = [] if records else ["data: no prompt with a single answer; choose other data"]
+    stated = {"unique_prompts": "unique", "sha256": "sha256"} if isinstance(data, HubData) else {}
+    for key, name in stated.items():
+        if (wanted := getattr(data, key)) not in (None, found := about[name]):
+            remedy = "if this is intended, write the found value into the study"
+            errors.append(f"data.{key}: expected {wanted}, found {found}; {remedy}")
+    if errors:
+        raise StudyError(errors)
     write_jsonl(path, records)
     if record:
         write_json(record, about)
     return about
 
 
-def prompt_records(
-    data: Data, file: RowsFile | None = None
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Return the prompts with a single answer, and the number of `rows` and of `unique` prompts in them.
-
-    Raises:
-        StudyError: the prompts cannot be read, or there are too few problems.
-    """
-    if isinstance(data, TinyData):
-        found: Iterable[Mapping[str, str]] = tiny_prompts(data)
-    elif isinstance(data, HubData):
-        found = _hub_rows(data)
-    elif file is None:
-        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
-    else:
-        found = file.read()
-    answers: dict[str, set[str]] = {}
-    rows = 0
-    for row in found:
-        answers.setdefault(row["question"], set()).add(row["answer"])
-        rows += 1
-    # With conflicting answers the reward would be random.
-    records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
-    return records, {"rows": rows, "unique": len(answers)}
-
-
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the SHA-256 of the canonical JSON of questions and answers, in order."""
     plain = [[record["question"], record["answer"]] for record in records]
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
-
-
-def _require(data: HubData, about: Mapping[str, Any]) -> None:
-    """Raise an error if the prompts are not those of the study."""
-    source, errors = f"{data.hub} at {data.revision[:8]}", []
-    stated = {"unique_prompts": data.unique_prompts, "sha256": data.sha256}
-    for (key, wanted), found in zip(
-        stated.items(), (about["unique"], about["sha256"]), strict=True
-    ):
-        if wanted is not None and wanted != found:
-            remedy = "if this is intended, write the found value into the study"
-            errors.append(f"data.{key}: expected {wanted}, found {found} in {source}; {remedy}")
-    if not about["prompts"]:
-        errors.append(f"data: {source} has no prompt with a single answer; choose other data")
-    if errors:
-        raise StudyError(errors)
 
 
 def read_prompts(path: Path) -> list[dict[str, Any]]:
@@ -148,31 +122,23 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
 
     rows = with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
     for index, row in enumerate(rows):
-        place = f"data: row {index} of {data.hub} at {data.revision[:8]}"
-        named = {"question", "answer"} <= row.keys()
         try:
-            if named:
+            if named := {"question", "answer"} <= row.keys():
                 question, answer = row["question"], row["answer"]
             else:
                 question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
-        except (LookupError, TypeError) as error:
-            about = "no question and answer, and no prompt[0].content and reward_model.ground_truth"
-            raise StudyError([f"{place}: {about}; choose data of one of these layouts"]) from error
-        if not (isinstance(question, str) and isinstance(answer, str)):
-            raise StudyError([f"{place}: question or answer is not text; choose other data"])
-        if data.wrapper == "strip" and not named:
-            question = _stripped(question, place)
+            if data.wrapper == "strip" and not named:
+                if not (question.startswith(DAPO_PREFIX) and question.endswith(DAPO_SUFFIX)):
+                    raise ValueError("no wrapper of DAPO-Math-17k; set data.wrapper: keep")
+                question = question[len(DAPO_PREFIX) : -len(DAPO_SUFFIX)]
+            if not (isinstance(answer, str) and question.strip()):
+                raise TypeError("no text")
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            about = (
+                "expected question and answer, or prompt[0].content and reward_model.ground_truth"
+            )
+            raise StudyError([f"data: row {index} of {data.hub}: {about}: {error}"]) from error
         yield {"question": question, "answer": answer}
-
-
-def _stripped(question: str, place: str) -> str:
-    """Return a question without the wrapper of DAPO-Math-17k."""
-    bare = question.removeprefix(DAPO_PREFIX).removesuffix(DAPO_SUFFIX)
-    if len(bare) != len(question) - len(DAPO_PREFIX) - len(DAPO_SUFFIX) or not bare.strip():
-        about = f"starts with {plain(question[:60])!r}, not the wrapper of DAPO-Math-17k around a question"
-        remedy = "look at the row; if the prompts have no wrapper, set data.wrapper: keep"
-        raise StudyError([f"{place} {about}; {remedy}"])
-    return bare
 
 
 def chat_rows(
@@ -205,12 +171,6 @@ def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question + instruction}]
 
 
-def overlap(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
-    """Return the benchmark problems that are also training prompts, ignoring white space and case."""
-    trained = {_normal(prompt) for prompt in prompts}
-    return [problem for problem in problems if _normal(problem) in trained]
-
-
 def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
     """Return the benchmark problems that share 13 consecutive words with a training prompt."""
     runs = [(problem, _runs(problem)) for problem in problems]
@@ -226,13 +186,13 @@ def _runs(text: str) -> set[tuple[str, ...]]:
 
 
 def _normal(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip().casefold()
+    return " ".join(text.split()).casefold()
 
 
 def check_overlap(
     prompts: Path, benchmarks: dict[str, list[str]], published: bool = False
 ) -> dict[str, Any]:
-    """Return how many problems of each benchmark are training prompts.
+    """Return how many problems of each benchmark are training prompts, ignoring white space and case.
 
     Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase.
 
@@ -246,7 +206,11 @@ def check_overlap(
         StudyError: one line for each benchmark with such a problem.
     """
     questions = [record["question"] for record in read_prompts(prompts)]
-    found = {name: overlap(questions, problems) for name, problems in benchmarks.items()}
+    trained = {_normal(question) for question in questions}
+    found = {
+        name: [problem for problem in problems if _normal(problem) in trained]
+        for name, problems in benchmarks.items()
+    }
     errors = [
         f"{prompts}: {len(shared)} training prompts are problems of {name}, the first {shared[0][:60]!r}; "
         "remove them from the training data, or from a benchmark of your own"
@@ -264,47 +228,16 @@ def check_overlap(
     }
 
 
-def check_own_overlap(study: Study) -> None:
-    """Check that no problem in a file of the study's own is one of its training prompts.
-
-    Prompts from the Hub are not at hand before the run, which counts those that are problems.
-
-    Raises:
-        StudyError: one line for each such problem, with its line in the file.
-    """
-    own = {name: file for name in study.evaluated() if (file := study.rows_file(name))}
-    if not own or isinstance(study.data, HubData):
-        return
-    about = "is also a training prompt"
-    if isinstance(study.data, FileData):
-        about += f", in {Path(study.data.file).name}; remove it from one of the files"
-    else:
-        about += f" that {study.data.builder} makes; remove it from this file"
-    records, _ = prompt_records(study.data, study.prompts_file())
-    prompts = [record["question"] for record in records]
-    errors = []
-    for name, file in own.items():
-        questions = {place: row["question"] for place, row in file.placed().items()}
-        shared = set(overlap(prompts, questions.values()))
-        errors += [
-            f"benchmarks.{name}.file: {file.path.name}, {place}: {question[:60]!r} {about}"
-            for place, question in questions.items()
-            if question in shared
-        ]
-    if errors:
-        raise StudyError(errors)
-
-
-def prompt_order(prompts: int, needed: int, seed: int) -> list[int]:
-    """Return the indices of `needed` prompts: epoch after epoch, each in its own random order.
+def prompt_order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
+    """Return the indices of the prompts of all rollouts: epoch after epoch, each in its own random order.
 
     There is one list for the whole training, so that a resumed run continues at its step.
     """
-    order: list[int] = []
-    epoch = 0
-    while len(order) < needed:
+    # Rounded up, since the steps may need only a part of the last rollout.
+    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
+    needed, order = rollouts * training.prompts_per_batch, list[int]()
+    for epoch in range(ceil(needed / prompts)):
         indices = list(range(prompts))
         Random(f"order {seed} {epoch}").shuffle(indices)
         order += indices
-        epoch += 1
     return order[:needed]

@@ -1,11 +1,10 @@
 """Publication of a finished training: its files stay in its work directory and are linked into the results.
 
-Snakemake removes the outputs of a job before it starts the job again. A training may take days, so its
-weights are not written there. They are written to the work directory of its settings, and published as
-hard links once all of them are complete. A failed or stopped training removes no weights.
+Snakemake removes the outputs of a job before it starts the job again, and a training may take days: so that a
+failed or stopped one loses no weights, hard links are made once all of them are complete.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,7 @@ def finished(
 ) -> bool:
     """Return whether a directory contains all undamaged outputs of a training with these inputs.
 
-    Args:
-        trained: output directory of the training.
-        fingerprint: fingerprint of everything that determines the result.
-        names: names of its weights, such as `model` and `step4`.
-        base: directory of the base model, whose weights may differ between machines.
-        prompts: file of the training prompts.
+    `names` are those of its weights, such as `model` and `step4`; the base model may differ between machines.
     """
     record = _record(trained)
     if record.get("fingerprint") != fingerprint:
@@ -34,54 +28,38 @@ def finished(
     outputs, of = record["outputs"], record["base"]
     # If the base model contains a file of checksums, comparing this file is enough.
     of = {SUMS: of[SUMS]} if SUMS in of else of
-    same = prompts.is_file() and record["prompts"] == file_sha256(prompts)
-    there = {path.partition("/")[0] for path in outputs}
     return (
-        same
-        and there >= {METRICS_FILE, TOKENS_FILE, *names}
+        prompts.is_file()
+        and record["prompts"] == file_sha256(prompts)
+        and {path.partition("/")[0] for path in outputs} >= {METRICS_FILE, TOKENS_FILE, *names}
         and not changed_files(base, of)
         and not changed_files(trained, outputs)
     )
 
 
-def publish(trained: Path, out: Path, names: Iterable[str]) -> list[Path]:
-    """Publish finished files and directories of weights in the results; return their paths.
+def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
+    """Publish named files and directories of a training in the results.
 
     Files of directories become hard links, or copies on another file system.
-
-    Args:
-        trained: output directory of the training.
-        out: directory of the results.
-        names: names to publish.
 
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.
     """
     outputs = _record(trained).get("outputs", {})
-    wanted = {
-        name: {p: sha for p, sha in outputs.items() if p == name or p.startswith(f"{name}/")}
-        for name in names
-    }
-    again = "trains again, from the last checkpoint if there is one"
-    remedy = f"snakemake --forcerun {out / RECORD_FILE} {again}"
-    errors = [f"{trained / RECORD_FILE}: missing; {remedy}"] * (
-        not (trained / RECORD_FILE).is_file()
-    )
-    errors += [
-        f"{trained / path}: missing, truncated or corrupt; {remedy}"
-        for name, stated in wanted.items()
-        for path in (changed_files(trained, stated) if stated or name == RECORD_FILE else [name])
-    ]
-    if errors:
-        raise StudyError(errors)
-    for name in wanted:
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    wrong = [*changed_files(trained, stated), *(name for name in names if name not in there)]
+    if wrong:
+        remedy = f"snakemake --forcerun {out / RECORD_FILE} trains again, from the last checkpoint"
+        about = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+    for name in names:
         source = trained / name
         if source.is_dir():
             link_tree(source, out / name)
         else:
             with replace_file(out / name, "wb") as stream:
                 stream.write(source.read_bytes())
-    return [out / name for name in wanted]
 
 
 def _record(trained: Path) -> dict[str, Any]:

@@ -3,16 +3,29 @@
 After a rollout, its tensors are gathered on every rank. Each rank then computes the same threshold, divisor
 and mask of a mini-batch, the composition of a mini-batch does not depend on the number of ranks, and its
 sequences can be divided so that all ranks have about the same work.
+
+Under FSDP2 and bfloat16 mixed precision, the policy's weights are float32, divided among the ranks, and are
+gathered in bfloat16, one layer at a time: all of a layer, and the residual stream between the layers, is
+computed in bfloat16. Log-probs, entropies and the sum of the ranks' gradients are float32.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, fsdp2_prepare_model
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from trl.trainer.utils import add_fused_lm_head
 
+from stapo.models.loading import load_again
+
+TIMEOUT = timedelta(hours=1)
+"""How long a rank waits for the others before it fails: while one rank writes 59 GB of weights (14B), that is
+more than the default of 10 minutes. If a rank dies, the launcher stops the others at once."""
 PADDED_ON_THE_LEFT = ("prompt_ids", "prompt_mask")
 
 
@@ -40,30 +53,22 @@ def whole_rollout(
 
 
 class Ranks:
-    """The operations on ranks that an update needs: on the processes of an Accelerator, or on a single rank.
+    """The operations on ranks that an update needs, for a policy as wrapped by the Accelerator."""
 
-    Args:
-        accelerator: Accelerator of the training; None for a single rank.
-        model: policy, as wrapped by the Accelerator.
-    """
-
-    index, number = 0, 1
-
-    def __init__(self, accelerator: Accelerator | None = None, model: Any = None) -> None:
+    def __init__(self, accelerator: Accelerator, model: Any = None) -> None:
         self.accelerator, self.model = accelerator, model
-        if accelerator is not None:
-            self.index, self.number = accelerator.process_index, accelerator.num_processes
+        self.index, self.number = accelerator.process_index, accelerator.num_processes
 
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum of a tensor of the same shape on every rank."""
-        if self.accelerator is None or self.number == 1:
+        if self.number == 1:
             return values
         total: Tensor = self.accelerator.reduce(values, reduction="sum")
         return total
 
     def largest(self, value: int) -> int:
         """Return the largest of the ranks' numbers."""
-        if self.accelerator is None or self.number == 1:
+        if self.number == 1:
             return value
         one = torch.tensor([value], device=self.accelerator.device)
         return int(self.accelerator.gather(one).max())
@@ -73,10 +78,7 @@ class Ranks:
 
         Accelerate averages gradients over ranks; a factor turns the mean into a sum.
         """
-        if self.accelerator is None:
-            torch.autograd.backward(loss)
-        else:
-            self.accelerator.backward(loss * self.number)
+        self.accelerator.backward(loss * self.number)
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
         """Return the context of one of several passes with gradient; after the last they agree.
@@ -85,8 +87,7 @@ class Ranks:
         unsharded ones would not fit into memory.
         """
         replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
-        kind = None if self.accelerator is None else self.accelerator.distributed_type
-        if self.accelerator is None or last or kind not in replicated:
+        if last or self.accelerator.distributed_type not in replicated:
             return nullcontext()
         context: AbstractContextManager[Any] = self.accelerator.no_sync(self.model)
         return context
@@ -96,3 +97,68 @@ def say(line: str) -> None:
     """Print a line on the main process only."""
     if PartialState().is_main_process:
         print(line, flush=True)  # noqa: T201
+
+
+def sum_in_float32(accelerator: Accelerator) -> None:
+    """Make FSDP2 reduce gradients in float32 and return the model's outputs as they are.
+
+    By default, Accelerate does both in the type of the computation: log-probs and entropies would be
+    rounded to bfloat16, which has 8 bits, and so would be each rank's gradient and the sum of two. This must
+    come before any model is prepared.
+    """
+    if (precision := _precision(accelerator)) is not None:
+        accelerator.state.fsdp_plugin.mixed_precision_policy = replace(
+            precision, reduce_dtype=torch.float32, output_dtype=None
+        )
+
+
+def residual_dtype(policy: Any, accelerator: Accelerator) -> torch.dtype:
+    """Return the type of the residual stream of policy and reference model.
+
+    FSDP2 casts all weights and the input of every layer. Autocast, on a single GPU, casts only in products of
+    matrices, so that the stream has the type of the weights, float32.
+    """
+    precision = _precision(accelerator)
+    dtype: torch.dtype = policy.dtype if precision is None else precision.param_dtype
+    return dtype
+
+
+def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
+    """Return the reference model of a KL term: the weights that the policy was loaded from, frozen.
+
+    TRL would distribute it over all GPUs that a process sees, and shard it as a single group, so that each
+    rank would gather all of its weights at once.
+
+    Its weights have the type of the residual stream, to which FSDP2 casts the policy's float32 ones before a
+    forward pass: the same numbers, in half the memory. On a single GPU they are float32, as the policy's.
+
+    Args:
+        policy: policy before its first update, not yet prepared.
+        accelerator: Accelerator of the training.
+        **head: arguments of TRL's fused head.
+    """
+    model = load_again(policy, residual_dtype(policy, accelerator))
+    model.set_attn_implementation(policy.config._attn_implementation)
+    model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.
+    add_fused_lm_head(model, **head)
+    if accelerator.state.is_fsdp2:
+        return fsdp2_prepare_model(accelerator, model)
+    return accelerator.prepare_model(model, evaluation_mode=True)
+
+
+def reshard(model: Any) -> None:
+    """Shard the parameters again that a forward pass has gathered.
+
+    FSDP2 keeps embedding, last norm and head gathered after a forward pass, for the backward pass that
+    follows. After a pass without gradient, none does: the optimiser would skip these parameters, and TRL
+    could not transfer them to vLLM. Nothing happens without FSDP2.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def _precision(accelerator: Accelerator) -> Any:
+    """Return FSDP2's MixedPrecisionPolicy; None without one."""
+    state = accelerator.state
+    return state.fsdp_plugin.mixed_precision_policy if state.is_fsdp2 else None

@@ -1,24 +1,25 @@
 """One training run: trains a base model on prompts and publishes weights, metrics and token records."""
 
 import shutil
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PrinterCallback
+from tqdm import tqdm
+from transformers import PrinterCallback, TrainerCallback
 
-from stapo.bars import only_ours
-from stapo.canonical import fingerprint
+from stapo.bars import bar, only_ours
 from stapo.files import (
     append_jsonl,
-    link_or_copy,
+    fingerprint,
+    link_tree,
     read_jsonl,
     replace_directory,
     replace_file,
@@ -39,16 +40,14 @@ from stapo.provenance import (
 from stapo.records.step import PHASES, StepRecord, as_line, from_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.training.callbacks import KeepWeights, KeptTokens, Progress, StopBetweenSteps
+from stapo.text import visible
+from stapo.training.checkpoints import attempts, step_checkpoints, train_from_newest
 from stapo.training.config import trainer_config
-from stapo.training.own_functions import traceback_kept
+from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_rows, prompt_order
-from stapo.training.ranks import say
-from stapo.training.resume import attempts, train_from_newest
+from stapo.training.ranks import TIMEOUT, residual_dtype, say
 from stapo.training.rewards import reward_functions
-from stapo.training.sharding import TIMEOUT, residual_dtype
-from stapo.training.step_checkpoints import step_checkpoints
-from stapo.training.token_file import write_tokens
+from stapo.training.token_recorder import write_tokens
 from stapo.training.trainer import StapoTrainer
 
 
@@ -68,14 +67,12 @@ class TrainingJob:
     """JSON lines with question and answer."""
     work: Path
     """Directory of logs and step checkpoints, used by this run alone."""
-    model_path: Path
-    """Output directory of the final weights, created by one rename."""
-    metrics_path: Path
-    """Output file of the metrics, written before the weights; the token records are beside it."""
+    out: Path
+    """Directory of the results: weights, metrics, token records, provenance."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
-    """Steps before the last whose weights are kept, and published at the end as `stepN` by `model_path`."""
+    """Steps before the last whose weights are kept, and published at the end as `stepN`."""
     end_tokens: Sequence[str] = ()
     """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
@@ -97,8 +94,7 @@ def train(job: TrainingJob) -> None:
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.
-        ValueError: the token selection has never kept a token.
-        OwnFunctionError: a token selection or reward of the study's own raised an error.
+        TypeError: a token selection or reward of the study's own raised an error.
         KeyboardInterrupt: the training was stopped between two steps, and can be resumed.
     """
     only_ours()
@@ -108,19 +104,17 @@ def train(job: TrainingJob) -> None:
             stack.enter_context(work_directory(job.work, job.config))
             require_whole(job.base)
         state.wait_for_everyone()
-        # A file for each rank: rewards of their own responses may fail for different reasons.
-        stack.enter_context(traceback_kept(job.work / f"traceback-rank{state.process_index}.txt"))
-        stop = StopBetweenSteps()
+        watch = Watch(job)
         model, tokenizer, ends = policy(job.base, job.end_tokens)
         rows, lines, too_long = chat_rows(job.prompts, job.training, tokenizer)
         limit = job.training.max_prompt_tokens
         say(f"{len(rows)} prompts; {too_long} left out, longer than {limit} tokens")
-        order = _order(len(rows), job.training, job.seed)
-        trainer = _trainer(job, model, tokenizer, ends, Dataset.from_list(rows).select(order))
-        trainer.add_callback(stop)
+        order = prompt_order(len(rows), job.training, job.seed)
+        prompts = Dataset.from_list(rows).select(order)
+        trainer = watch.trainer = _trainer(job, watch, model, tokenizer, ends, prompts)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
-        if stop.asked and done < steps:
+        if watch.asked and done < steps:
             raise KeyboardInterrupt
         if done < steps:
             raise RuntimeError(
@@ -132,8 +126,7 @@ def train(job: TrainingJob) -> None:
             # The type of the residual stream differs between one GPU and several.
             dtype = str(residual_dtype(trainer.model, trainer.accelerator)).removeprefix("torch.")
             record = _provenance(job, published) | {"prompts_too_long": too_long}
-            path = job.metrics_path.with_name(RECORD_FILE)
-            write_json(path, record | {"residual_stream": dtype})
+            write_json(job.out / RECORD_FILE, record | {"residual_stream": dtype})
 
 
 def leave() -> None:
@@ -160,17 +153,21 @@ def policy(path: Path, end_tokens: Sequence[str]) -> tuple[Any, Any, tuple[int, 
 
 
 def _trainer(
-    job: TrainingJob, model: Any, tokenizer: Any, ends: Sequence[int], rows: Dataset
+    job: TrainingJob,
+    watch: "Watch",
+    model: Any,
+    tokenizer: Any,
+    ends: Sequence[int],
+    rows: Dataset,
 ) -> StapoTrainer:
     """Return the trainer of a job, for the rows of its prompts in their order."""
     training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG
     # With checksums, since the same configuration may give a base model or prompts with other bits.
     made_of = fingerprint([job.config, sums_of(job.base), file_sha256(job.prompts)])
-    progress = Progress(job.method.title)
 
     def on_metrics(record: StepRecord) -> None:
         append_jsonl(metrics, as_line(record))
-        progress.show(record)
+        watch.show(record)
 
     trainer = StapoTrainer(
         model=model,
@@ -178,22 +175,70 @@ def _trainer(
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=rows,
         processing_class=tokenizer,
-        callbacks=[progress, KeptTokens(job.method.selection)],
+        callbacks=[watch],
         method=job.method,
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.logs = (metrics, tokens)
-    trainer.add_callback(KeepWeights(partial(_write_weights, trainer), job.kept))
     return trainer
 
 
-def _order(prompts: int, training: TrainingSettings, seed: int) -> list[int]:
-    """Return the indices of the prompts of all rollouts, in the order of the training."""
-    # Rounded up, since the steps may need only a part of the last rollout.
-    rollouts = ceil(training.steps * training.prompts_per_mini_batch / training.prompts_per_batch)
-    return prompt_order(prompts, rollouts * training.prompts_per_batch, seed)
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """Shows the progress of a training, keeps weights, and ends it after a signal to any rank.
+
+    SIGTERM and SIGINT, of which a second one ends it at once, and the notice of a time limit let it finish
+    the current step and save a checkpoint.
+    """
+
+    trainer: StapoTrainer
+    asked = False
+    """Whether all ranks stop after this step."""
+    _signalled = False
+    _bar: "tqdm[Any] | None" = None
+
+    def __init__(self, job: TrainingJob) -> None:
+        self.kept, self.title = job.kept, visible(job.method.title)
+        for name in (signal.SIGTERM, signal.SIGINT, NOTICE):
+            signal.signal(name, self._signal)
+
+    def _signal(self, number: int, _: Any) -> None:
+        if self._signalled and number != NOTICE:  # A scheduler may send its notice more than once.
+            raise KeyboardInterrupt
+        self._signalled = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the bar at the step that training resumes from; one bar for all ranks."""
+        if state.is_world_process_zero:
+            self._bar = bar(self.title, state.max_steps, "step", state.global_step)
+
+    def show(self, record: StepRecord) -> None:
+        """Advance the bar by one step, with numbers of the step."""
+        if self._bar is not None:
+            kept = f"kept {record.kept_fraction:.1%}, silenced {record.num_silenced}"
+            self._bar.set_postfix_str(f"reward {record.reward:+.2f}, {kept}", refresh=False)
+            self._bar.update()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Keep the weights of this step, before its checkpoint; stop all ranks if one was signalled."""
+        if state.global_step in self.kept:
+            _write_weights(self.trainer, self.kept[state.global_step])
+        # Ranks may get a signal at different steps, or not at all.
+        flag = torch.tensor(float(self._signalled), device=PartialState().device)
+        if PartialState().num_processes > 1:
+            torch.distributed.all_reduce(flag)
+        self.asked = bool(flag > 0)
+        if self.asked:
+            control.should_training_stop = control.should_save = True
+            say(f"told to stop: saving step {state.global_step}")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the bar, which stays visible, and let all ranks save before the launcher kills the others."""
+        if self._bar is not None:
+            self._bar.close()
+        if self.asked:
+            PartialState().wait_for_everyone()
 
 
 def _write_weights(trainer: StapoTrainer, path: Path) -> None:
@@ -214,29 +259,25 @@ def _write_weights(trainer: StapoTrainer, path: Path) -> None:
 def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) -> list[Path]:
     """Write metrics, tokens and weights to their output paths on the main process; return the paths.
 
-    Args:
-        trainer: trainer of the run.
-        job: the training.
-        prompts: line in the file of prompts of each prompt of the training, in its order.
+    `prompts` are the lines, in the file of prompts, of the prompts of the training in its order.
     """
-    training, tokens = job.training, job.metrics_path.with_name(TOKENS_FILE)
-    steps = {job.model_path.with_name(path.name): path for path in job.kept.values()}
+    training, out = job.training, job.out
     if trainer.accelerator.is_main_process:
-        for target, path in steps.items():
-            with replace_directory(target) as aside:
-                shutil.copytree(path, aside, dirs_exist_ok=True, copy_function=link_or_copy)
-        with replace_file(job.metrics_path) as stream:
+        for path in job.kept.values():
+            link_tree(path, out / path.name)
+        with replace_file(out / METRICS_FILE) as stream:
             stream.write((job.work / METRICS_FILE).read_text())
         sizes = training.prompts_per_mini_batch, training.group_size
-        log, limit = job.work / TOKENS_LOG, training.token_records_mb * 10**6
-        write_tokens(log, tokens, trainer.processing_class, prompts, *sizes, limit)
-    _write_weights(trainer, job.model_path)
+        log, tokenizer = job.work / TOKENS_LOG, trainer.processing_class
+        write_tokens(log, out / TOKENS_FILE, tokenizer, prompts, *sizes)
+    _write_weights(trainer, out / "model")
     if trainer.accelerator.is_main_process:
         # The results are published, so the older checkpoints are not needed any more.
         for path in step_checkpoints(job.work)[:-1]:
             shutil.rmtree(path)
     trainer.accelerator.wait_for_everyone()
-    return [job.model_path, job.metrics_path, tokens, *steps]
+    names = ("model", METRICS_FILE, TOKENS_FILE, *(path.name for path in job.kept.values()))
+    return [out / name for name in names]
 
 
 def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
@@ -251,7 +292,7 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
         "environment": environment_now,
         "base": checksums([job.base], job.base),
         "prompts": file_sha256(job.prompts),
-        "outputs": checksums(outputs, outputs[0].parent),
+        "outputs": checksums(outputs, job.out),
         "attempts": tried,
         "steps": len(metrics),
         # Only of steps in the result; steps that were lost by a kill count only in the attempts.

@@ -21,8 +21,7 @@ from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates
 from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.training.minibatch import MiniBatch
-from stapo.training.rollouts import response_seed
-from stapo.training.trainer import StapoTrainer
+from stapo.training.trainer import StapoTrainer, response_seed
 from stapo.training.update import select
 
 MOST_WORDS = 8192

@@ -1,4 +1,4 @@
-"""The record of a sample of the tokens of one optimiser step: a line of `tokens.jsonl` in the work directory.
+"""The record of a sample of the tokens of each optimiser step, and their published file.
 
 The sample is stratified by what S2T does with the tokens. It follows from the selection, seed and step alone:
 it is the same on every rank, for any number of ranks and for any micro-batches.
@@ -11,16 +11,22 @@ B sequences of the mini-batch, T response positions, R sequences of one pass, n 
 this rank, V logits; entropies in nats.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from stapo.files import canonical, read_jsonl, replace_file
 from stapo.methods import Method, s2t_arguments
+from stapo.models.worlds import Marks
 from stapo.objective import (
     at_resolution,
     clipped_surrogate,
@@ -29,17 +35,27 @@ from stapo.objective import (
 )
 from stapo.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
 from stapo.objective.selection import Scope
-from stapo.records.tokens import KINDS, TOKENS_AFTER, TOKENS_BEFORE, TOP, Kind, sample_sizes
+from stapo.records.tokens import (
+    CHARACTERS,
+    KINDS,
+    MARK,
+    METADATA_KEY,
+    SCHEMA,
+    TOKENS_AFTER,
+    TOKENS_BEFORE,
+    TOP,
+    VERSION,
+    Kind,
+    sample_sizes,
+)
 from stapo.training.forward import Sequences, first_predicting
 from stapo.training.head import whole_logits
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 
+SORTED = ("step", "prompt", "response", "position")
 CHUNK = 64
 """Positions whose whole logits exist at once."""
-TOLERANCE = 1e-3
-"""Largest difference, in nats, between a log-prob of the pass and the same from the recomputed logits. Both
-are sums in float32 of the same products, in another order."""
 
 
 def token_kinds(
@@ -125,6 +141,8 @@ class TokenRecorder:
     temperature: float
     autocast: Callable[[], Any] = nullcontext
     """Context of the forward pass."""
+    marks: Marks | None = None
+    """Those of a tiny world, in which every token is known to be right or wrong."""
     rows: Tensor = field(init=False)
     """(n,) sequence of each sampled token, on the CPU."""
     positions: Tensor = field(init=False)
@@ -210,6 +228,9 @@ class TokenRecorder:
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
         ids: dict[str, list[Any]] = {"token_id": [], "before": [], "after": []}
+        marked: dict[int, list[str]] = {}
+        if self.marks is not None:
+            ids["mark"] = []
         prompts, _ = self.batch.lengths()
         for row, position in zip(self.rows.tolist(), self.positions.tolist(), strict=True):
             text = self.sequences.ids[row][self.sequences.mask[row].bool()].tolist()
@@ -217,6 +238,10 @@ class TokenRecorder:
             ids["token_id"].append(text[at])
             ids["before"].append(text[max(at - TOKENS_BEFORE, 0) : at])
             ids["after"].append(text[at + 1 : at + 1 + TOKENS_AFTER])
+            if self.marks is not None:
+                if row not in marked:
+                    marked[row] = self.marks(text[: at - position], text[at - position :])
+                ids["mark"].append(marked[row][position])
         return ids
 
     @torch.no_grad()
@@ -224,11 +249,11 @@ class TokenRecorder:
         """Return what the passes of all ranks computed.
 
         Returns:
-            (n, 5 + 2 TOP): whether there was a pass, log-prob, entropy, whether the logits agree with them,
-            collision, probabilities and ids of the most likely tokens.
+            (n, 4 + 2 TOP): whether there was a pass, log-prob, entropy, collision, probabilities and ids of
+            the most likely tokens.
         """
         device = self.batch.mask.device
-        found = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
+        found = torch.zeros(len(self.rows), 4 + 2 * TOP, dtype=torch.double, device=device)
         if ranks.largest(len(self.own)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
@@ -242,19 +267,15 @@ class TokenRecorder:
         """Write the rows of this rank's tokens into `found`."""
         own = torch.tensor(self.own, device=found.device)
         current, hidden = torch.cat(self.current, dim=1), torch.cat(self.hidden)
-        ids = self.sequences.ids.to(found.device)
-        tokens = ids[:, -self.sequences.width :][self.rows[self.own], self.positions[self.own]]
         found[own, 0] = 1.0
         found[own, 1], found[own, 2] = current.double()
         for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
             log_probs = self._logits(hidden[part], weight, bias).double().log_softmax(dim=1)
-            chosen = log_probs.gather(1, tokens[part].unsqueeze(1)).squeeze(1)
             top = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
             width = top.values.shape[1]
-            found[own[part], 3] = ((chosen - current[0, part]).abs() <= TOLERANCE).double()
-            found[own[part], 4] = (2 * log_probs).exp().sum(dim=1)
-            found[own[part], 5 : 5 + width] = top.values.exp()
-            found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
+            found[own[part], 3] = (2 * log_probs).exp().sum(dim=1)
+            found[own[part], 4 : 4 + width] = top.values.exp()
+            found[own[part], 4 + TOP : 4 + TOP + width] = top.indices.double()
 
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
@@ -268,8 +289,7 @@ class TokenRecorder:
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        passed, agrees = found[:, 0] > 0, found[:, 3] > 0
-        logps, entropies, collision = found[:, 1], found[:, 2], found[:, 4]
+        passed, logps, entropies, collision = found[:, 0] > 0, *found[:, 1:4].unbind(dim=1)
         old = self.batch.old_logps[self.rows, self.positions].double()
         weights = self._weights(logps, old).where(passed, 0.0)
         # Exact numbers may not be negative, which rounding could make them where p is nearly 1.
@@ -285,10 +305,10 @@ class TokenRecorder:
             "ratio": where(passed, (logps - old).clamp(max=80).exp()),
             "current_probability": where(passed, logps.exp()),
             "current_entropy": where(passed, entropies),
-            "collision": where(agrees, collision),
-            "top_tokens": where(agrees, found[:, 5 + TOP :].long()),
-            "top_probabilities": where(agrees, found[:, 5 : 5 + TOP]),
-            "gradient_norm_sq": where(agrees | (weights == 0), exact),
+            "collision": where(passed, collision),
+            "top_tokens": where(passed, found[:, 4 + TOP :].long()),
+            "top_probabilities": where(passed, found[:, 4 : 4 + TOP]),
+            "gradient_norm_sq": exact.tolist(),
             "lower_bound": bounds[0].squeeze(1).tolist(),
             "upper_bound": bounds[1].squeeze(1).tolist(),
         }
@@ -302,8 +322,6 @@ class TokenRecorder:
                 logps.unsqueeze(1), old.unsqueeze(1), advantages,
                 method.clip_low, method.clip_high, method.dual_clip,
             ).squeeze(1)  # fmt: skip
-            if self.batch.importance is not None:
-                values = values * self.batch.importance[self.rows, self.positions]
             (weights,) = torch.autograd.grad(values.sum(), logps)
         return weights
 
@@ -311,3 +329,58 @@ class TokenRecorder:
 def _whole(parameter: Any) -> Any:
     """Return a parameter, gathered from all ranks if it is sharded."""
     return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+
+
+def write_tokens(
+    log: Path, path: Path, tokenizer: Any, prompts: Sequence[int], mini_batch: int, group_size: int
+) -> None:
+    """Write the token records of a training as one sorted file.
+
+    Args:
+        log: log of the steps, with ids; a missing one has no tokens.
+        path: output file.
+        tokenizer: that of the policy.
+        prompts: line in the file of prompts of each prompt of the training, in its order.
+        mini_batch: prompts of a step.
+        group_size: responses per prompt.
+    """
+    # Ids as they are, special tokens included.
+    decode = partial(
+        tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False
+    )
+    lines = read_jsonl(log)
+    rows: list[dict[str, Any]] = []
+    for line in lines:
+        own = prompts[(line["step"] - 1) * mini_batch :]
+        rows += _rows(line, decode, own, group_size)
+    rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
+    about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
+    about["version"] = VERSION
+    columns = SCHEMA.append(MARK) if lines and "mark" in lines[-1] else SCHEMA
+    schema = columns.with_metadata({METADATA_KEY: canonical(about).encode()})
+    with replace_file(path, "wb") as stream:
+        table = pa.Table.from_pylist(rows, schema=schema)
+        pq.write_table(table, stream, compression="zstd", compression_level=9)
+
+
+def _rows(
+    line: Mapping[str, Any],
+    decode: Callable[[Sequence[int]], str],
+    prompts: Sequence[int],
+    group_size: int,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the tokens of one step; `prompts` begins with those of the step."""
+
+    def token(token_id: int) -> str:
+        return decode([token_id])[: CHARACTERS["token"]]
+
+    for index, row in enumerate(line["row"]):
+        values = {k: v[index] if isinstance(v, list) else v for k, v in line.items()}
+        values["prompt"], values["response"] = prompts[row // group_size], row % group_size
+        values["token"] = token(values["token_id"])
+        # The characters that are nearest to the token.
+        values["before"] = decode(values["before"])[-CHARACTERS["before"] :]
+        values["after"] = decode(values["after"])[: CHARACTERS["after"]]
+        if values["top_tokens"] is not None:
+            values["top_tokens"] = [token(one) for one in values["top_tokens"]]
+        yield values

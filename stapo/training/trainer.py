@@ -5,32 +5,30 @@ entropies are computed in one pass without gradient after the rollout. Rollouts,
 sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 from accelerate.utils import set_seed
-from safetensors.torch import save_file
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
+from stapo.files import fingerprint
 from stapo.methods import METHODS, Method
 from stapo.models.decoding import decode, has_full_attention
-from stapo.objective import group_advantages, importance_weights
+from stapo.models.worlds import marks_of
+from stapo.objective import group_advantages
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
-from stapo.training.attention import PACKED
+from stapo.training.checkpoints import ResumableTrainer
 from stapo.training.config import StapoConfig, check
-from stapo.training.forward import Sequences, packed_forward, padded_forward
+from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 from stapo.training.minibatch import MiniBatch, micro_batches
-from stapo.training.ranks import Ranks, whole_rollout
-from stapo.training.resumable import ResumableTrainer
-from stapo.training.rollouts import response_seed, seeded
-from stapo.training.sharding import reference_model, reshard, sum_in_float32
+from stapo.training.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.training.token_recorder import TokenRecorder
 from stapo.training.update import Forward, update, without_gradient
 
@@ -90,7 +88,6 @@ class StapoTrainer(ResumableTrainer):
         self._behaviour_entropies: Any = None  # Set during TRL's rollout.
         self._rollout_rewards: Any = None
         self._buffered_inputs: Any = None
-        self._mini_batch: dict[str, Tensor] = {}
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
@@ -99,6 +96,7 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(
                 "packed: the model's attention does not know sequences; set packed=False"
             )
+        self._marks = marks_of(self._tokenizer)
         # TRL's rollout computes the reference's log-probs if beta is not 0. TRL's loss is not used.
         # In args it stays 0: TRL would load and shard a reference model in its own way.
         self.beta = self.method.kl_coefficient
@@ -131,9 +129,6 @@ class StapoTrainer(ResumableTrainer):
 
         TRL would shuffle the sequences of a rollout.
         """
-        if not self.model.training:
-            inputs: dict[str, Tensor] = super()._prepare_inputs(generation_batch)
-            return inputs
         slices = self.args.steps_per_generation
         if self._step % slices == 0 or self._buffered_inputs is None:
             rollout = self._generate_and_score_completions(generation_batch)
@@ -154,8 +149,6 @@ class StapoTrainer(ResumableTrainer):
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             output["old_per_token_logps"], _ = self._scored(self.model, output)
         output["old_entropies"] = self._behaviour_entropies
-        if not self.model.training:
-            return output
         output = whole_rollout(
             self.accelerator,
             {name: output[name] for name in TAKEN if name in output},
@@ -175,11 +168,9 @@ class StapoTrainer(ResumableTrainer):
         return generated
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
-        start = perf_counter()
         per_function: Tensor = super()._calculate_rewards(*args)
         weights = self.reward_weights.to(per_function.device)
         self._rollout_rewards = (per_function * weights).nansum(dim=1)
-        self._seconds["reward"] = perf_counter() - start
         return per_function
 
     def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -204,7 +195,6 @@ class StapoTrainer(ResumableTrainer):
         TRL calls this for the old log-probs and for those of the reference model; only the entropies of the
         policy are kept, for the token selection.
         """
-        start = perf_counter()
         mask = attention_mask[:, -logits_to_keep:]
         lengths = attention_mask[:, :-logits_to_keep].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=input_ids.device)
@@ -216,7 +206,6 @@ class StapoTrainer(ResumableTrainer):
         logps, entropies = without_gradient(forward, parts, mask)
         if model is self.model:
             self._behaviour_entropies = entropies
-            self._seconds["old_logps"] = perf_counter() - start
         return logps, entropies, None
 
     def _forward(
@@ -235,14 +224,13 @@ class StapoTrainer(ResumableTrainer):
         """Run forward and backward passes of one mini-batch; the Trainer then clips and updates."""
         model.train()
         self._seconds = {}
-        self._mini_batch = self._prepare_inputs(inputs)
+        mini_batch = self._prepare_inputs(inputs)
         start = perf_counter()
-        loss = self._accumulate_gradients(model, self._mini_batch)
+        loss = self._accumulate_gradients(model, mini_batch)
         self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
         if not torch.isfinite(loss):
             self._refuse(f"the loss is {loss.item()}")
-        self._check_mismatch()
         return loss
 
     def get_decay_parameter_names(self, model: Any) -> list[str]:
@@ -259,26 +247,11 @@ class StapoTrainer(ResumableTrainer):
             self._refuse(f"the gradient norm is {float(norm)}")
         return norm
 
-    def _check_mismatch(self) -> None:
-        """Stop if vLLM samples with other probabilities than the study allows."""
-        limit = self.args.rollout_mismatch_limit
-        found = None if self._record is None else self._record.rollout_mismatch
-        if limit is not None and found is not None and found > limit:
-            self._refuse(
-                f"vLLM's log-probs differ from the trainer's by {found:.3g} nats per token, more than "
-                f"training.rollout_mismatch_limit, {limit:.3g}; compare the precision and the settings of "
-                "the two, or raise the limit"
-            )
-
     def _refuse(self, reason: str) -> None:
-        """Save the mini-batch for inspection, and stop before the weights change."""
+        """Stop before the weights change."""
         step = self.state.global_step + 1
-        path = Path(self.args.output_dir) / f"refused-step-{step}.safetensors"
-        if self.accelerator.is_main_process:
-            save_file({name: value.contiguous() for name, value in self._mini_batch.items()}, path)
         raise FloatingPointError(
-            f"step {step}: {reason}; the weights were not changed, the mini-batch is in {path} "
-            "and the last checkpoint can be used"
+            f"step {step}: {reason}; the weights were not changed, and the last checkpoint can be used"
         )
 
     def _accumulate_gradients(
@@ -294,7 +267,7 @@ class StapoTrainer(ResumableTrainer):
         Returns:
             The loss of the mini-batch, the same on every rank.
         """
-        batch = mini_batch(inputs, self.args.rollout_correction)
+        batch = mini_batch(inputs)
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
@@ -354,6 +327,7 @@ class StapoTrainer(ResumableTrainer):
             packed=self.args.packed,
             temperature=self.args.temperature,
             autocast=self.accelerator.autocast,
+            marks=self._marks,
         )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -387,19 +361,43 @@ def _sequences(inputs: dict[str, Tensor]) -> Sequences:
     return Sequences(ids, mask, inputs["completion_ids"].shape[1])
 
 
-def mini_batch(inputs: dict[str, Tensor], correction: float | None = None) -> MiniBatch:
-    """Return the input of the update for tensors with TRL's names; `correction` caps importance weights."""
-    old, rollout = inputs["old_per_token_logps"], inputs.get("sampling_per_token_logps")
-    importance = None
-    if rollout is not None and correction is not None:
-        importance = importance_weights(old, rollout, correction)
+def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
+    """Return the input of the update for tensors with TRL's names."""
     return MiniBatch(
         mask=inputs["completion_mask"].bool(),
         advantages=inputs["advantages"],
-        old_logps=old,
-        rollout_logps=rollout,
-        importance=importance,
+        old_logps=inputs["old_per_token_logps"],
+        rollout_logps=inputs.get("sampling_per_token_logps"),
         old_entropies=inputs["old_entropies"],
         ref_logps=inputs.get("ref_per_token_logps"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),
     )
+
+
+def response_seed(seed: int, step: int, row: int) -> int:
+    """Return the 63-bit seed of a response.
+
+    Args:
+        seed: seed of the training.
+        step: optimiser steps before the rollout.
+        row: index of the response in the rollout of all ranks.
+    """
+    return int(fingerprint([seed, step, row]), 16) >> 1
+
+
+def seeded(
+    generate: Callable[..., Any], seeds: Callable[[int], Sequence[int]]
+) -> Callable[..., Any]:
+    """Return vLLM's `LLM.generate` with a seed for every prompt; `seeds` returns so many of them.
+
+    Otherwise vLLM samples from the random state of the process. TRL passes the rank as the seed of the
+    engine, so responses would not depend on the seed of the training, and after resuming they would differ.
+    """
+
+    def generate_with_seeds(prompts: Sequence[Any], sampling_params: Any, **named: Any) -> Any:
+        own = [copy(sampling_params) for _ in prompts]
+        for parameters, seed in zip(own, seeds(len(prompts)), strict=True):
+            parameters.seed = seed
+        return generate(prompts, sampling_params=own, **named)
+
+    return generate_with_seeds

@@ -1,4 +1,4 @@
-"""The update: token selection, token weights, loss and gradient of a mini-batch.
+"""The update: token selection, token weights, loss and gradient of a mini-batch, and its record.
 
 Threshold and divisor are computed on the whole mini-batch, for any micro-batches and any number of ranks.
 This module does not depend on a trainer: it gets the model as a function of rows, and the communication of
@@ -8,21 +8,27 @@ B sequences, T response positions; log-probs and entropies in nats.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from stapo.methods import Method
-from stapo.objective import SELECTIONS, at_resolution, clipped_surrogate, kl_k3
+from stapo.methods import Method, s2t_arguments
+from stapo.objective import (
+    SELECTIONS,
+    at_resolution,
+    clipped_surrogate,
+    kl_k3,
+    spurious_candidates,
+)
 from stapo.objective.aggregation import token_weights
-from stapo.records.step import StepRecord
-from stapo.study.code import SEED, found_path, load, named
-from stapo.training.measure import Counted, mask_scope, measure
+from stapo.objective.quantiles import quantiles
+from stapo.records.step import QUANTILES, StepRecord
+from stapo.study.files import SEED, load, named, own_code
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
-from stapo.training.own_functions import own_function
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -93,7 +99,9 @@ def update(
 
     if keep is None:
         keep = kept(slice(None))
-        _require_same(keep, method, ranks)
+        if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
+            about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
+            raise ValueError(f"{named(method.selection)}: {about}; draw by the argument seed")
     if selected is not None:
         selected(logps, entropies, keep)
     weights = token_weights(keep, method.aggregation, group_size)
@@ -101,8 +109,7 @@ def update(
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     needed = (weights > 0).any(dim=1) & has_gradient
     parts = own(needed)
-    sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts))
-    counted = Counted(*sums.tolist())
+    sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts)).tolist()
     scopes = None
     if method.spec.has_threshold:
         rows = torch.arange(len(batch.mask), device=batch.mask.device)
@@ -110,25 +117,9 @@ def update(
             "micro_batch": micro_batches(*batch.lengths(), rows, micro_batch_tokens, packed),
             "rank": list(rows.chunk(ranks.number)),
         }
-        scopes = mask_scope(kept, batch.mask, keep, parts_of)
-    record = measure(batch, (logps, entropies), keep, method, counted, scopes)
-    return torch.tensor(counted.loss, device=batch.mask.device), record
-
-
-def _require_same(keep: Tensor, method: Method, ranks: Ranks) -> None:
-    """Check on every rank that all ranks keep the same tokens; others would have another divisor.
-
-    Raises:
-        ValueError: a selection of a study's own keeps other tokens on some rank.
-    """
-    if not method.is_own or ranks.number == 1:
-        return
-    keeping = ranks.sum(keep.float())
-    if ((keeping > 0) & (keeping < ranks.number)).any():
-        raise ValueError(
-            f"{named(method.selection)}: keeps other tokens on other ranks; let it depend on its arguments "
-            "alone, and draw random numbers with the argument seed"
-        )
+        scopes = _mask_scope(kept, batch.mask, keep, parts_of)
+    record = replace(_measured(batch, logps, keep, method, sums), mask_scope=scopes)
+    return torch.tensor(record.loss, device=batch.mask.device), record
 
 
 def select(
@@ -159,23 +150,18 @@ def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
 
 @cache
 def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
-    function, place = load(reference, sha256), found_path(reference)
+    function = load(reference, sha256)
 
     def select(
         logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, **arguments: Any
     ) -> Tensor:
         # Copies: a function that changes its arguments must not change the trainer's tables.
         tables = (table.clone() for table in (logps, entropies, advantages, mask))
-        with own_function(reference, place):
+        with own_code(reference):
             keep = function(*tables, **arguments)
-        found = type(keep).__name__
-        if isinstance(keep, Tensor):
-            found = f"{str(keep.dtype).removeprefix('torch.')} of shape {tuple(keep.shape)}"
-        if found != (wanted := f"bool of shape {tuple(mask.shape)}"):
-            raise ValueError(
-                f"{named(reference)}: expected {wanted}, found {found}; fix the function"
-            )
-        assert isinstance(keep, Tensor)
+        if not isinstance(keep, Tensor) or (keep.dtype, keep.shape) != (torch.bool, mask.shape):
+            wanted = f"expected a bool tensor of shape {tuple(mask.shape)}"
+            raise ValueError(f"{named(reference)}: {wanted}, found {keep}"[:200])
         if (keep & ~mask).any():
             raise ValueError(
                 f"{named(reference)}: keeps positions outside mask; return `mask & ...`"
@@ -266,8 +252,6 @@ def micro_batch_loss(
     values = clipped_surrogate(
         logps, old_logps, advantages, method.clip_low, method.clip_high, method.dual_clip
     )
-    if batch.importance is not None:
-        values = values * batch.importance[:, :width]
     kl = torch.zeros_like(values)
     if method.kl_coefficient > 0:
         if batch.ref_logps is None:
@@ -284,3 +268,99 @@ def micro_batch_loss(
         (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
     ]
     return loss, torch.stack([value.double() for value in sums])
+
+
+def _measured(
+    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
+) -> StepRecord:
+    """Return a record with the fields that are known here; fractions are of all response tokens.
+
+    Args:
+        batch: the whole mini-batch.
+        logps: (B, T) log-probs that the selection used.
+        keep: (B, T) bool, tokens that contribute to the loss.
+        method: method of the training.
+        sums: those of `micro_batch_loss` over the mini-batch.
+    """
+    loss, kl, clipped_low, clipped_high = sums
+    num_tokens = int(batch.mask.sum())
+    shared = max(num_tokens, 1)
+    # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
+    tau_p = float(s2t_arguments(method)["tau_p"])
+    candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
+    silences = method.spec.silenced or method.is_own
+    silenced = int((candidates & ~keep).sum()) if silences else 0
+    entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
+    levels = quantiles(entropies, QUANTILES).tolist()
+    mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
+    return StepRecord(
+        zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
+        entropy=entropies.mean().item(),
+        entropy_quantiles=dict(zip(map(str, QUANTILES), levels, strict=True)),
+        num_tokens=num_tokens,
+        num_candidates=int(candidates.sum()),
+        num_silenced=silenced,
+        candidate_fraction=int(candidates.sum()) / shared,
+        silenced_fraction=silenced / shared,
+        kept_fraction=int(keep.sum()) / shared,
+        response_length=batch.mask.sum(dim=1).float().mean().item(),
+        clip_low_fraction=clipped_low / shared,
+        clip_high_fraction=clipped_high / shared,
+        loss=loss,
+        kl=kl / shared,
+        rollout_mismatch=mean,
+        rollout_mismatch_max=largest,
+        rollout_changed_fraction=changed,
+    )
+
+
+def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
+    """Return mean and maximum of how far vLLM's log-probs are from the trainer's, and a share; or None.
+
+    The share is that of the candidates which change sides, by vLLM's and by the trainer's probabilities, both
+    of the policy of the rollout. Tokens without a log-prob of vLLM are left out; None is without vLLM.
+    """
+    if batch.rollout_logps is None:
+        return None
+    known = batch.mask & ~batch.rollout_logps.isnan()
+    ours, theirs = (
+        spurious_candidates(logps, batch.advantages, known, tau_p)
+        for logps in (batch.old_logps, batch.rollout_logps)
+    )
+    differences = (batch.rollout_logps.double() - batch.old_logps.double())[known].abs()
+    if not len(differences):
+        return 0.0, 0.0, 0.0
+    changed = int((ours ^ theirs).sum()) / max(int((ours | theirs).sum()), 1)
+    return differences.mean().item(), differences.max().item(), changed
+
+
+def _mask_scope(
+    select: Callable[[Tensor], Tensor],
+    mask: Tensor,
+    keep: Tensor,
+    scopes: Mapping[str, list[Tensor]],
+) -> dict[str, dict[str, int]]:
+    """Return how much the selection would differ with a threshold of smaller scope.
+
+    Args:
+        select: (R,) rows -> (R, T) mask of the tokens kept in a mini-batch of these rows alone.
+        mask: (B, T) bool, response tokens.
+        keep: (B, T) bool, tokens kept with the threshold of the mini-batch.
+        scopes: name of a scope -> rows of its parts, each with its own threshold.
+
+    Returns:
+        For each scope, and for the mini-batch itself: `num_dropped`, the number of response tokens that are
+        not kept, and `num_different`, the number of tokens with another decision than in the mini-batch.
+    """
+    kept_in = {"mini_batch": keep}
+    for name, parts in scopes.items():
+        kept_in[name] = torch.zeros_like(keep)
+        for rows in parts:
+            kept_in[name][rows] = select(rows)
+    return {
+        name: {
+            "num_dropped": int((mask & ~kept).sum()),
+            "num_different": int((kept != keep).sum()),
+        }
+        for name, kept in kept_in.items()
+    }

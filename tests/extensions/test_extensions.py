@@ -61,10 +61,11 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "stage": {
         "stapo/stages/census.py": (
             "",
-            '"""Numbers of prompts."""\nfrom stapo.stages import Job\nAFTER = ("prompts",)\ndef jobs(of):\n'
+            '"""Numbers of prompts."""\nfrom stapo.stages import Job, Stage\ndef jobs(of):\n'
             '    out = f"results/{of.study.name}/data/census.json"\n'
             '    yield Job("census", "", {"recipe": 1}, {"prompts": of.one("prompts", "")}, (out,))\n'
-            "def run(of, jobs, how):\n    raise NotImplementedError\n",
+            "def run(of, jobs, how):\n    raise NotImplementedError\n"
+            'STAGES = {"census": Stage(("prompts",), jobs, run)}\n',
         ),
         "workflows/rules/prepare.smk": (
             "rule base_model:\n",
@@ -88,8 +89,8 @@ run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 REAL = """
 from pathlib import Path
 from finished_study import finish
-from stapo.analysis.draw import write_figure
-from stapo.analysis.evidence_tables import write_evidence
+from stapo.analysis.charts import write_figure
+from stapo.analysis.tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())

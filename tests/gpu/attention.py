@@ -11,8 +11,7 @@ from trl.trainer.utils import add_fused_lm_head
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
 from stapo.operations.plan import DATA_SHEETS
-from stapo.training.attention import PACKED
-from stapo.training.forward import Sequences, packed_forward, padded_forward
+from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 
 QWEN = SHAPES["Qwen/Qwen3-1.7B-Base"]
 TINY = Shape(2, 64, 4, 2, 16, 128, True, 512)

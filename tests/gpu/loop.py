@@ -1,79 +1,37 @@
-"""The training loop on a GPU: old log-probs and update at 1.7B's shape beside TRL's; a killed training."""
+"""The training loop on a GPU: a training of a tiny model that is killed, and resumes to the same bytes."""
 
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Any
 
-import torch
-from performance import bench_update as bench
+from training_jobs import job_in
 
-from gpu.attention import QWEN, RECOMPUTED, peak_flops
-from gpu.page import Page, begin, timed
-from gpu.tiny_training import STEPS, build_world, train_tiny
+from gpu.page import Page, begin
+from stapo.models.tiny import build_tiny
+from stapo.study.schema import TrainingSettings
+from stapo.study.sources import TinyData, TinyModel
+from stapo.training.prompts import write_prompts
+from stapo.training.run import train
 
-KILLED_AFTER, SECONDS = 3, 240
+STEPS, KILLED_AFTER, SECONDS = 6, 3, 240
+TRAINING = TrainingSettings(
+    steps=STEPS, prompts_per_batch=4, group_size=4, prompts_per_mini_batch=2,
+    micro_batch_tokens=2048, learning_rate=1e-3, max_prompt_tokens=24, max_response_tokens=24,
+    checkpoint_every=1,
+)  # fmt: skip
 
 
-def updates(page: Page, scale: bench.Scale, trl_rows: int) -> None:
-    """Add seconds of old log-probs and our update, with half of the groups flat and with none; then TRL's.
-
-    Args:
-        page: gets a row after every measurement.
-        scale: model and mini-batch.
-        trl_rows: responses of TRL's update, once beside ours of the same; it computes all padding.
-    """
-    trl, ours = bench.trainers(scale, page.device)
-    trl.model.train()
-    ours.model.train()
-    peak = peak_flops(torch.cuda.get_device_name()) if page.device == "cuda" else 0.0
-    title = f"One mini-batch of {scale.num_sequences} responses of up to {scale.longest} tokens"
-    for flat in (0.5, 0.0):
-        batch = bench.rollout(scale, page.device, flat)
-        old_logps = partial(bench.with_statistics, ours, batch)
-        old_seconds, _ = timed(old_logps, page.device, repeats=1)
-        own = partial(ours._accumulate_gradients, ours.model, batch)
-        seconds, memory = timed(own, page.device, repeats=1)
-        ours.model.zero_grad()
-        lengths = batch["completion_mask"].sum(dim=1) + scale.prompt_length
-        computed = lengths[batch["advantages"] != 0].tolist()
-        flops = sum(RECOMPUTED * QWEN.forward(n, n / 2) for n in computed)
-        row = {
-            "flat groups": flat,
-            "packed": ours.args.packed,
-            "old log-probs, s": old_seconds,
-            "update, s": seconds,
-            "share of peak": flops / seconds / peak if peak else "unknown",
-            "peak GB": memory,
-        }
-        page.add(title, **row)
-    part = replace(scale, num_sequences=trl_rows)
-    batch = bench.rollout(part, page.device, 0.5)
-    bench.with_statistics(ours, batch)
-    rows = torch.arange(trl_rows, device=page.device).split(scale.trl_micro_batches[-1])
-    calls = {
-        "ours": (ours.model, partial(ours._accumulate_gradients, ours.model, batch)),
-        "TRL": (trl.model, partial(bench.trl_update, trl, batch, rows, False)),
-    }
-    gradients, found = {}, {}
-    for name, (model, update) in calls.items():
-        # Once: what a first call does besides is small beside what it computes.
-        found[name] = timed(update, page.device, repeats=0)
-        gradients[name] = bench.gradient(model).cpu()
-        model.zero_grad()
-        title = f"{trl_rows} of them, half of the groups flat"
-        page.add(title, update=name, seconds=found[name][0])
-    apart = (gradients["ours"] - gradients["TRL"]).norm() / gradients["TRL"].norm()
-    ratio = found["TRL"][0] / found["ours"][0]
-    row = {"TRL / ours": ratio, "gradients, relative difference": apart.item()}
-    page.add("TRL beside ours", **row)
+def build_world(world: Path) -> None:
+    """Write a base model and prompts."""
+    settings = TinyModel(builder="tiny-arithmetic", supervised_steps=2, supervised_batch=8)
+    build_tiny(settings, world / "base")
+    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
 
 
 def resume(page: Page) -> None:
@@ -107,14 +65,11 @@ def resume(page: Page) -> None:
 def main() -> None:
     """Write the page, or train as a process of it."""
     if sys.argv[1:2] == ["--train"]:
-        train_tiny(Path(sys.argv[2]), Path(sys.argv[3]), "stapo")
+        world, out = map(Path, sys.argv[2:])
+        train(job_in(world, out, TRAINING, "stapo"))
         return
-    page, tiny = begin("loop", "The training loop")
+    page, _ = begin("loop", "The training loop")
     resume(page)
-    scale, trl_rows = bench.CPU if page.device == "cpu" else bench.GPU, 64
-    if tiny:
-        scale, trl_rows = replace(scale, num_sequences=16, longest=32, mean_length=12), 8
-    updates(page, scale, trl_rows)
 
 
 if __name__ == "__main__":

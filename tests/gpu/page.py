@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Page:
-    """Tables, written as JSON and Markdown after every new row, so that a time limit loses only the last."""
+    """Tables, written as JSON after every new row, so that a time limit loses only the last."""
 
     name: str
     title: str
@@ -32,16 +32,13 @@ class Page:
     tables: dict[str, list[Row]] = field(default_factory=dict)
 
     def add(self, title: str, **row: Any) -> None:
-        """Add a row to a table; print it, and write both files."""
+        """Add a row to a table; print it, and write the file."""
         self.tables.setdefault(title, []).append(row)
         values = ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
         say(f"{title}: {values}")
         self.folder.mkdir(parents=True, exist_ok=True)
         found = {"title": self.title, "where": where(self.device), "tables": self.tables}
         (self.folder / f"{self.name}.json").write_text(json.dumps(found, indent=1) + "\n")
-        body = "\n".join(_markdown(*table) for table in self.tables.items())
-        facts = ", ".join(f"{key} {value}" for key, value in where(self.device).items())
-        (self.folder / f"{self.name}.md").write_text(f"# {self.title}\n\n{facts}\n\n{body}")
 
 
 def begin(name: str, title: str) -> tuple[Page, bool]:
@@ -88,14 +85,6 @@ def timed(call: Callable[[], Any], device: str, repeats: int = 3) -> tuple[float
         times.append(perf_counter() - start)
     peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else 0.0
     return statistics.median(times), peak
-
-
-def _markdown(title: str, rows: list[Row]) -> str:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[_shown(row.get(column, "")) for column in columns] for row in rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"## {title}\n\n{table}\n"
 
 
 def _shown(value: Any) -> str:

@@ -5,13 +5,11 @@ lost in sleep or wake; several times as much in the later rollouts as in the fir
 `VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
@@ -23,8 +21,8 @@ from training_jobs import job_in
 from transformers import Qwen3ForCausalLM
 
 from gpu.attention import QWEN, TINY, config_of
+from gpu.loop import TRAINING, build_world
 from gpu.page import Page, begin
-from gpu.tiny_training import TRAINING, build_world
 from stapo.models.shapes import Shape
 from stapo.provenance import write_sums
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -42,67 +40,25 @@ LARGE = TrainingSettings(
 MEMORY_SHARE = 0.5
 
 
-@contextmanager
-def timing(
-    seconds: dict[str, float], owner: Any, name: str, before: Callable[[], None]
-) -> Iterator[None]:
-    """Add up the seconds of a method of a class; `before` is called first."""
-    original = getattr(owner, name)
-
-    def timed(self: Any, *args: Any, **named: Any) -> Any:
-        before()
-        start = perf_counter()
-        result = original(self, *args, **named)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds[name] = seconds.get(name, 0.0) + perf_counter() - start
-        return result
-
-    with patch.object(owner, name, timed):
-        yield
-
-
 def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
     """Train, and add a row for each rollout."""
-    from trl.generation.vllm_generation import VLLMGeneration
-    from vllm import LLM
-
-    seconds: dict[str, float] = {}
-    asleep: dict[str, float] = {}
     accumulate = StapoTrainer._accumulate_gradients
-
-    def note_memory() -> None:
-        """Note the GB of the device in use and those that torch holds, before vLLM wakes up."""
-        if page.device == "cuda":
-            free, total = torch.cuda.mem_get_info()
-            asleep["GB in use, vLLM asleep"] = (total - free) / 1e9
-            # Torch may still count what vLLM has given back: its pool is another allocator's.
-            asleep["GB reserved by torch"] = torch.cuda.memory_reserved() / 1e9
-            asleep["GB allocated by torch"] = torch.cuda.memory_allocated() / 1e9
 
     def look(self: Any, model: Any, inputs: Any, keep: Any = None) -> Any:
         if self._step % self.args.steps_per_generation == 0:
             mask = inputs["completion_mask"].bool()
             apart = inputs["sampling_per_token_logps"] - inputs["old_per_token_logps"]
-            apart, tokens = apart.abs()[mask], int(mask.sum())
+            apart = apart.abs()[mask]
             row = {
                 "step": self.state.global_step,
                 "mismatch, mean nats": apart.mean().item(),
                 "largest": apart.max().item(),
-                **asleep,
-                **{f"{name}, s": value for name, value in sorted(seconds.items())},
-                "tokens per second": tokens / seconds["generate"],
+                "tokens per second": int(mask.sum()) / self._seconds["generate"],
             }
             page.add("Rollouts, each after a transfer of weights", **row)
-            seconds.clear()
         return accumulate(self, model, inputs, keep)
 
     with ExitStack() as stack:
-        for owner, name in (
-            (LLM, "generate"), (LLM, "sleep"), (LLM, "wake_up"), (VLLMGeneration, "sync_weights"),
-        ):  # fmt: skip
-            before = note_memory if name == "sync_weights" else lambda: None
-            stack.enter_context(timing(seconds, owner, name, before))
         stack.enter_context(patch.object(StapoTrainer, "_accumulate_gradients", look))
         stack.enter_context(patch.dict(BUILT_IN, boxed=alternating))
         engine = EngineSettings(vllm_gpu_memory=MEMORY_SHARE)

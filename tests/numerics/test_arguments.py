@@ -23,8 +23,6 @@ from stapo.objective import (
     token_mean,
     token_quadrants,
 )
-from stapo.objective.aggregation import token_weights
-from stapo.training.minibatch import micro_batches, micro_batches_by_rank
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
@@ -88,12 +86,6 @@ def test_a_mask_of_numbers_is_refused_with_the_remedy(name: str) -> None:
         function(**args)
 
 
-def test_a_third_dimension_is_refused() -> None:
-    values = torch.zeros(2, 3, 4)
-    with pytest.raises(ValueError, match=r"logps: expected shape \(B, T\) = \(2, 3, 4\)"):
-        kl_k3(values, values)
-
-
 def test_probabilities_in_place_of_log_probabilities_are_refused() -> None:
     logps, mask = torch.tensor([[-1.0, 0.02, 5.0]]).double(), torch.tensor([[True, True, False]])
     # Rounding may put a certain token a little above 0, and padding may hold anything.
@@ -130,28 +122,6 @@ def test_advantages_are_at_least_in_single_precision(kind: str) -> None:
     assert advantages.dtype == (torch.float64 if kind == "float64" else torch.float32)
     # 2/3 over the sample's deviation 1/sqrt(3), in single precision.
     assert advantages[0].item() == pytest.approx(2 / 3**0.5, rel=2e-6)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_results_lie_where_the_arguments_lie(name: str) -> None:
-    """As on an accelerator: whatever is created with no device named would be on another one."""
-    function, names = FUNCTIONS[name]
-    args = {each: tensor(each) for each in names}
-    with torch.device("meta"):
-        result = function(**args)
-    for value in result if isinstance(result, tuple) else (result,):
-        assert value.device == args[names[0]].device
-
-
-def test_micro_batches_and_weights_lie_where_the_mini_batch_lies() -> None:
-    lengths, rows, keep = torch.tensor([3, 1, 2]), torch.arange(3), tensor("keep")
-    with torch.device("meta"):
-        parts = micro_batches(lengths, lengths, rows, 4)
-        by_rank = micro_batches_by_rank(lengths, lengths, rows, 4, 2)
-        names = ("token_mean", "group_token_mean", "sequence_mean")
-        weights = [token_weights(keep, name, 1) for name in names]
-    for value in (*parts, *(part for own in by_rank for part in own), *weights):
-        assert value.device == rows.device
 
 
 def test_entropies_are_rounded_in_double_precision_to_the_nearest_multiple() -> None:

@@ -1,19 +1,182 @@
-"""The profile for Slurm, on a real one: a study gives what it gives without, also when a job is killed."""
+"""The profile for Slurm, on a real one: a study gives what it gives without, also when a job is killed.
 
+Nothing is installed and root is not needed: Slurm's packages are unpacked once below `.cache/slurm`.
+"""
+
+import os
+import pwd
+import shutil
 import socket
 import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
-from slurm_on_loopback import slurm
 from world import STATES, World
 
 from stapo import paths
 from stapo.repository import ROOT
 from stapo.stages import jobs_of
+
+CACHE = ROOT / ".cache" / "slurm"
+DEBIAN = (
+    *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"),
+    *("munge", "libmunge2", "libhwloc15", "liblua5.1-0"),
+)
+"""Packages that Slurm 22.05 needs in addition to a minimal Debian 12."""
+USER = pwd.getpwuid(os.getuid()).pw_name
+START_SECONDS, STOP_SECONDS = 60, 30
+
+# Without root and control groups jobs are not confined, but cores and memory are counted as on a cluster.
+# The nodes pretend to be large (config_overrides), so that the resources of a real study are granted.
+CONFIGURATION = """\
+ClusterName=loopback
+SlurmctldHost={host}(127.0.0.1)
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={path}/munge.socket
+PluginDir={plugins}
+StateSaveLocation={path}/state
+SlurmctldPort={port}
+SlurmctldPidFile={path}/slurmctld.pid
+SlurmdPidFile={path}/%n.pid
+SlurmdSpoolDir={path}/%n
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+# Start jobs immediately, without the seconds in which Slurm collects jobs.
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+ReturnToService=2
+MinJobAge=86400
+{nodes}
+PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=2000000"
+
+
+@contextmanager
+def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
+    """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
+
+    At the end its jobs are cancelled and its daemons stopped, also after an error.
+
+    Args:
+        path: directory for state and logs, made here; short, because sockets lie in it.
+        nodes: virtual nodes n1, n2, ...; all of them are this machine.
+    """
+    root = _unpacked()
+    path.mkdir(parents=True)
+    (path / "state").mkdir()
+    key = path / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    (plugins,) = root.glob("usr/lib/*/slurm-wlm")
+    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes))
+    # Snakemake's jobs unset SLURM_CONF before they call srun.
+    srun = path / "srun"
+    srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
+    srun.chmod(0o755)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
+        "PATH": f"{path}:{root}/usr/bin:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{plugins}:{plugins.parent}",
+        "SLURM_CONF": str(path / "slurm.conf"),
+    }
+    sbin = root / "usr" / "sbin"
+    munged = [f"{sbin}/munged", "--foreground", "--force", f"--key-file={key}"]
+    munged += [f"--{kind}-file={path}/munge.{kind}" for kind in ("pid", "log", "seed")]
+    daemons = {
+        "munged": [*munged, f"--socket={path}/munge.socket"],
+        "slurmctld": [f"{sbin}/slurmctld-wlm", "-D", "-i"],
+    }
+    slurmd = [f"{sbin}/slurmd-wlm", "-D", "-d", f"{sbin}/slurmstepd-wlm", "-N"]
+    daemons |= {f"n{i}": [*slurmd, f"n{i}"] for i in range(1, nodes + 1)}
+
+    def said(*command: str) -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else "failed: " + done.stderr
+
+    with ExitStack() as stack:
+        for name, command in daemons.items():
+            log = stack.enter_context((path / f"{name}.log").open("wb"))
+            # In a session of its own, so that Ctrl-C stops only the test.
+            daemon = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            stack.callback(_stop, daemon)
+            if name == "munged":
+                _wait(path, (path / "munge.socket").exists)
+        _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"] * nodes)
+        try:
+            yield environment
+        finally:
+            # The processes of jobs outlive slurmd, so they must end first.
+            said("scancel", "--user", USER)
+            _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
+
+
+def _configuration(path: Path, plugins: Path, nodes: int) -> str:
+    host = socket.gethostname().split(".")[0]
+    with ExitStack() as stack:  # All are free at once.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        port, *ports = (one.getsockname()[1] for one in sockets)
+    lines = [NODE.format(i=i, host=host, port=own) for i, own in enumerate(ports, start=1)]
+    facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
+    return CONFIGURATION.format(host=host, user=USER, **facts)
+
+
+def _stop(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
+    try:
+        daemon.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
+
+
+def _wait(path: Path, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            logs = (f"{log.name}: {log.read_text()[-1000:]}" for log in sorted(path.glob("*.log")))
+            raise RuntimeError(f"Slurm is not ready after {seconds} s\n" + "\n".join(logs))
+        time.sleep(0.1)
+
+
+def _unpacked() -> Path:
+    """Return the directory with the unpacked packages, laid out as below `/`."""
+    root = CACHE / "root"
+    if root.is_dir():
+        return root
+    aside = CACHE / f"root.{os.getpid()}"
+    debs = aside / "debs"
+    debs.mkdir(parents=True)
+    try:
+        if not (shutil.which("apt-get") and shutil.which("dpkg")):
+            pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
+        download = ["apt-get", "download", *DEBIAN]
+        done = subprocess.run(download, cwd=debs, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
+        for deb in debs.iterdir():
+            subprocess.run(["dpkg", "-x", deb, aside], check=True)
+        aside.rename(root)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return root
+
 
 SLURM = (
     # The profile that users have.

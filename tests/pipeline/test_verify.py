@@ -20,18 +20,19 @@ from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import about_study, layout, read_published_study, write_provenance
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
+from stapo.records.responses import PER_SAMPLE
 from stapo.records.scores import metadata_of, read_identity
 from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
 
 FILES, TRAININGS, INPUTS, PROVENANCE = CHECKS
-RECORDS, ORIGIN, SCORES, DRAWN = RAW_CHECKS
+RECORDS, ORIGIN, SCORES, RESPONSES, DRAWN = RAW_CHECKS
 ALL = {**CHECKS, **RAW_CHECKS}
 DECODING = "t1.0-p1.0"
 CELL = f"tiny/justrl/seed0/{DECODING}/chain-2"
 ANSWERS, SCORE = f"completions/{CELL}.jsonl", f"scores/{CELL}.parquet"
-GRPO, STAPO = (f"runs/tiny/{name}/seed0" for name in ("grpo", "stapo"))
+GRPO, JUSTRL, STAPO = (f"runs/tiny/{name}/seed0" for name in ("grpo", "justrl", "stapo"))
 RUN, ABOUT, MODEL = f"{STAPO}/provenance.json", "provenance.json", "model/model.safetensors"
 
 Change = Callable[[Path], Any]
@@ -144,6 +145,12 @@ def said_of_score(**fields: Any) -> Change:
     return apply
 
 
+def other_order(problems: list[Any]) -> None:
+    """Put the samples of each problem into another order."""
+    for problem in problems:
+        problem.update({name: problem[name][::-1] for name in PER_SAMPLE})
+
+
 ACCIDENTS: dict[str, tuple[Change, str]] = {
     "a file that nothing names": (lambda f: (f / "tables/other.md").write_text("99.9"), FILES),
     "a pickle beside weights": (lambda f: (f / STAPO / "model/a.bin").write_bytes(b"\x80"), FILES),
@@ -173,13 +180,14 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     "tokens beyond the limit": (
         cell_changed(lambda problems: problems[0]["num_tokens"].__setitem__(0, 500)), SCORES),
     "responses of another method": (
-        then(copied(f"completions/tiny/grpo/seed0/{DECODING}/chain-2.jsonl", ANSWERS), graded), ORIGIN),
+        then(copied(f"completions/tiny/grpo/seed0/{DECODING}/chain-2.jsonl", ANSWERS), graded), RESPONSES),
+    "samples in another order": (cell_changed(other_order), RESPONSES),
+    "weights of the base model": (
+        then(copied("models/tiny/base/model.safetensors", f"{JUSTRL}/{MODEL}"), recorded), RESPONSES),
     "another temperature": (
-        study_changed(lambda study: study["decodings"][DECODING].update(temperature=0.9)), ORIGIN),
+        study_changed(lambda study: study["decodings"][DECODING].update(temperature=0.9)), RESPONSES),
     **{f"an edited {name}": (text_changed(name, "STAPO", "STAPO 99.99"), DRAWN) for name in (
-        f"tables/main-{DECODING}.md", "report.html", "figures/reward.svg")},
-    "an edited Parquet value": (
-        edited("tables/values.parquet", lambda rows: rows[0].update(value=99.9)), DRAWN),
+        f"tables/main-{DECODING}.md", "tables/stability.csv", "report.html", "figures/reward.svg")},
     "a figure of another study": (copied("figures/reward.png", "figures/entropy.png"), DRAWN),
 }  # fmt: skip
 """Accident -> what it does to a folder, and the question that finds it though checksums were renewed."""
@@ -219,6 +227,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     right, said = findings(published)
     assert right, said
     assert "note     5 files of weights are not here" in said
+    assert "responses of 5 checkpoints were not drawn again" in said
     assert "2 files are of another form of the study, such as completions/" in said
     assert LIMITS[:80] in said
     (published / "runs/tiny/dropped/seed0/model/pytorch_model.bin").write_text("pickle")

@@ -20,7 +20,7 @@ from stapo.models.tiny import build_tiny
 from stapo.repository import ROOT
 from stapo.study import read_study
 from stapo.study.sources import TinyModel
-from stapo.training.resume import attempts
+from stapo.training.checkpoints import attempts
 
 PROGRAM = Path(__file__).with_name("vllm_training.py")
 STEPS = 6

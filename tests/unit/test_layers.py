@@ -9,11 +9,11 @@ import pytest
 from stapo.repository import ROOT
 
 ORDER = (
-    {"bars", "canonical", "files", "methods", "objective", "reference", "repository", "text", "exhibits"},
+    {"bars", "files", "methods", "objective", "reference", "repository", "text", "exhibits"},
     {"hub", "locks", "provenance", "records", "tasks"},
     {"study"},
     {"paths"},
-    {"gpus", "stages"},
+    {"stages"},
     {"models"},
     {"evaluation"},
     {"training"},

@@ -4,10 +4,7 @@ import inspect
 
 import pytest
 
-from stapo.methods import (
-    METHODS,
-    SELECTION_SPECS,
-)
+from stapo.methods import SELECTION_SPECS
 from stapo.objective import SELECTIONS
 
 TABLES = ["logps", "entropies", "advantages", "mask"]
@@ -25,14 +22,3 @@ def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(name
     assert ("seed" in own) == spec.draws
     own.pop("seed", None)
     assert {key: one.default for key, one in spec.arguments.items()} == own
-
-
-@pytest.mark.parametrize(
-    ("name", "reads"),
-    [
-        ("grpo", "none"), ("justrl", "none"), ("20-entropy", "all"), ("stapo", "positive"),
-        ("stapo-v2", "all"), ("high-entropy", "positive"), ("random", "positive"), ("full-mask", "positive"),
-    ],
-)  # fmt: skip
-def test_what_each_method_reads(name: str, reads: str) -> None:
-    assert METHODS[name].reads == reads

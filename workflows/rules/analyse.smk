@@ -10,13 +10,13 @@ for name in RUN.decodings:
         output:
             reported(
                 JOBS.one("tables", name).outputs,
-                ".csv",
+                ".md",
                 caption="table",
                 category="Main tables",
                 label="table",
             ),
         log:
-            log_of(paths.MAIN_TABLE).format(decoding=name, suffix="all"),
+            log_of(paths.MAIN_TABLE).format(decoding=name),
         localrule: True
         params:
             name=name,

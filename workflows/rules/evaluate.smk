@@ -11,7 +11,7 @@ rule generate:
     input:
         lambda w: paths.checkpoint_path(STUDY.name, checkpoint_of(w)),
     output:
-        expand(at(paths.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True),
+        expand(at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True),
     log:
         log_of(paths.RESPONSES),
     wildcard_constraints:
@@ -28,13 +28,13 @@ rule generate:
 # Scores of the same responses by the same rules stay: a new benchmark is graded alone.
 rule score:
     input:
-        expand(at(paths.COMPLETIONS), benchmark=STUDY.evaluated(), allow_missing=True),
+        expand(at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True),
         [at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
     output:
         [
             update(path)
             for path in expand(
-                at(paths.SCORES), benchmark=STUDY.evaluated(), allow_missing=True
+                at(paths.SCORES), benchmark=STUDY.run.benchmarks, allow_missing=True
             )
         ],
     log:

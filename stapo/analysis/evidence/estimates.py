@@ -4,7 +4,6 @@ In every stratum h (training, step, kind) n_h of N_h tokens were drawn without r
 token stands for w_h = N_h / n_h tokens. With sums over the recorded tokens of all trainings of one method and
 size:
 
-- number of tokens of a class, per training: sum of w over the class, / trainings
 - share of a part in a whole: sum of w over the part / sum of w over the whole
 - mean of y in a class: sum of w y / sum of w, both over the class
 - ratio: sum of w y / sum of w x
@@ -22,10 +21,10 @@ takes the place of a bootstrap over prompts: it needs no random numbers and give
 With several trainings (seeds), an interval is about the method: trainings are independent, and the variance
 is that of their contributions, S / (S - 1) sum (z - mean z)^2, where z is the sum of a whole training.
 
-Intervals of shares and numbers of tokens are those of Clopper and Pearson at the effective sample size p (1
+Intervals of shares are those of Clopper and Pearson at the effective sample size p (1
 - p) / variance (Korn and Graubard), because a normal interval of a rare class contains negative shares. If
-  no token of a class was recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight in
-  the strata where it can occur: with more, one would have been recorded with a probability of 97.5 %. Other
+  no token of a class was recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of
+  the whole: with more, one would have been recorded with a probability of 97.5 %. Other
   intervals have Student's t with one degree of freedom less than prompts with such tokens (or trainings):
   around the logarithm of means and ratios of values that are not negative, whose distributions are skewed,
   symmetric otherwise. With only one such prompt there is no interval, and its ends are nan. In simulations
@@ -126,43 +125,22 @@ def _spread(sums: Array, group: Indices, size: int) -> float:
     return fsum(parts.tolist())
 
 
-def count(sample: Sample, part: Mask, possible: Mask | None = None) -> Estimate:
-    """Return the number of tokens of a class, per training; arguments as for `share`."""
-    everything = np.ones(len(part), bool)
-    if not (tokens := total(sample, everything) / sample.trainings):
-        return Estimate(0.0, 0.0, 0.0, 0)
-    spread = variance(sample, part / (tokens * sample.trainings))
-    found = _share(sample, part, everything, spread, possible)
-    value = total(sample, part) / sample.trainings
-    return Estimate(value, tokens * found.low, tokens * found.high, found.records)
-
-
-def share(sample: Sample, part: Mask, whole: Mask, possible: Mask | None = None) -> Estimate:
+def share(sample: Sample, part: Mask, whole: Mask) -> Estimate:
     """Return the share of a class in another that contains it.
 
     Args:
         sample: the recorded tokens.
         part: (n,) tokens of the class.
         whole: (n,) tokens of the class that contains it.
-        possible: (n,) tokens of the strata in which the class can occur; None for all.
     """
     if not (size := total(sample, whole)):
         return Estimate(nan, nan, nan, 0)
-    value = total(sample, part) / size
-    return _share(sample, part, whole, variance(sample, (part - value * whole) / size), possible)
-
-
-def _share(
-    sample: Sample, part: Mask, whole: Mask, spread: float, possible: Mask | None
-) -> Estimate:
-    """Return a share with the interval that follows from its variance."""
-    size = total(sample, whole)
     value, records = total(sample, part) / size, int(part.sum())
+    spread = variance(sample, (part - value * whole) / size)
     if spread > 0 and 0 < value < 1:
         low, high = _clopper_pearson(value, spread, sample.trainings)
         return Estimate(value, min(low, value), max(high, value), records)
-    weights = sample.weight[whole if possible is None else possible]
-    unit = UNSEEN * float(weights.max(initial=1.0)) / size
+    unit = UNSEEN * float(sample.weight[whole].max(initial=1.0)) / size
     low = max(value - unit, 0.0) if value == 1 else value
     return Estimate(value, low, min(value + unit, 1.0) if value == 0 else value, records)
 

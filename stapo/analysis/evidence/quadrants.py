@@ -23,11 +23,9 @@ from math import nan
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.estimates import Estimate, Mask, count, mean, ratio, relative, share
-from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
+from stapo.analysis.evidence.estimates import Estimate, Mask, mean, ratio, relative, share
+from stapo.analysis.evidence.recorded import Recorded
 from stapo.analysis.interventions import predicted_change
-from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.reference import confidence, paper
 
 NAMES = (
@@ -45,8 +43,6 @@ class Quadrant:
     size: str
     title: str
     of: Recorded
-    whole: Mask
-    """(n,) tokens of all quadrants that are looked at."""
     advantage: str
     """Sign of A, "> 0" or "< 0"."""
     rare: bool
@@ -57,29 +53,22 @@ class Quadrant:
         """One of `NAMES`."""
         return NAMES[2 * (not self.rare) + (not self.sure)]
 
-    @property
-    def kind(self) -> str:
-        """Kind of its tokens, by what S2T does with them."""
-        if self.advantage == "< 0" or not self.rare:
-            return "other"
-        return "silenced" if self.sure else "retained"
+    @cached_property
+    def whole(self) -> Mask:
+        """(n,) tokens with the same sign of A."""
+        found: Mask = self.of.numbers("advantage") * (1 if self.advantage == "> 0" else -1) > 0
+        return found
 
     @cached_property
     def mask(self) -> Mask:
         """Its tokens, (n,)."""
-        signs = self.of.numbers("advantage") * (1 if self.advantage == "> 0" else -1) > 0
-        found: Mask = signs & (self.of.rare == self.rare) & (self.of.sure == self.sure)
+        found: Mask = self.whole & (self.of.rare == self.rare) & (self.of.sure == self.sure)
         return found
-
-    @property
-    def tokens(self) -> Estimate:
-        """Number per training."""
-        return count(self.of.sample, self.mask, self.of.is_kind(self.kind))
 
     @cached_property
     def share(self) -> Estimate:
-        """Share in the tokens of all quadrants that are looked at."""
-        return share(self.of.sample, self.mask, self.whole, self.of.is_kind(self.kind))
+        """Share in the tokens with the same sign of A."""
+        return share(self.of.sample, self.mask, self.whole)
 
     @cached_property
     def norm(self) -> Estimate:
@@ -114,10 +103,8 @@ class Quadrant:
 
 def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
     """Return the quadrants of one method and size, in the order of `NAMES` for each sign of A."""
-    advantages = one.numbers("advantage")
-    whole: Mask = advantages != 0 if len(signs) > 1 else advantages > 0
     return [
-        Quadrant(one.size, one.title, one, whole, sign, rare, sure)
+        Quadrant(one.size, one.title, one, sign, rare, sure)
         for sign in signs
         for rare in (True, False)
         for sure in (True, False)
@@ -136,41 +123,4 @@ def paper_note() -> str:
         f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
         f"({confidence(stated['confidence'])})."
-    )
-
-
-UNKNOWN = (
-    "The paper's own labels of the classes, in words, are not known here; of them only that tokens of low "
-    "probability and low entropy in correct answers are the spurious ones."
-)
-CAPTION = (
-    "Shares, gradient norms and predicted entropy changes are estimated from the recorded tokens, with 95 "
-    "% intervals. The entropy change is that of the lemma of v4 and v5, -p (log p + H) A, up to a positive "
-    "factor (the expectation of A is taken as 0)."
-)
-ROLES = {"silenced": "silenced: spurious", "retained": "retained", "other": "no candidate"}
-LEVELS = {True: "low", False: "high"}
-ADVANTAGE: Column[Quadrant] = Column("Advantage", lambda row: row.advantage, text=True)
-COLUMNS: list[Column[Quadrant]] = [
-    SIZE,
-    METHOD,
-    Column("Probability", lambda row: LEVELS[row.rare], text=True),
-    ADVANTAGE,
-    Column("Entropy", lambda row: LEVELS[row.sure], text=True),
-    Column("By S2T", lambda row: ROLES[row.kind], text=True),
-    Column("Recorded", lambda row: row.share.records, ",d"),
-    estimated("Share [%]", lambda row: row.share, unit=100),
-    estimated("Mean gradient norm", lambda row: row.norm),
-    estimated("Predicted entropy change", lambda row: row.entropy_change, "+.2g"),
-]
-
-
-def class_table(artefacts: Artefacts, signs: Sequence[str], what: str, *notes: str) -> Table:
-    """Return the table of the classes, with a column for the sign of the advantage if there are several."""
-    found = recorded(artefacts)
-    return Table(
-        columns=[one for one in COLUMNS if one is not ADVANTAGE or len(signs) > 1],
-        rows=[row for one in found for row in quadrants(one, signs)],
-        caption=f"{what} {CAPTION}",
-        notes=[UNKNOWN, *notes, *notes_of(found)],
     )

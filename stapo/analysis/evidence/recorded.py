@@ -97,6 +97,22 @@ class Recorded:
         """The norm, 0 where unknown."""
         return np.where(self.measured, self.norm, 0.0)
 
+    @property
+    def outside_bounds(self) -> Array:
+        """How far a squared norm lies outside the bounds of the theorem (v5), / w^2; nan without a gradient.
+
+        With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
+        w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2); the bounds are as recorded.
+        """
+        exact, low, high, ratio, advantage = (
+            self.numbers(name)
+            for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
+        )
+        square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            outside: Array = np.maximum(low - exact, exact - high) / square
+        return outside
+
     def numbers(self, column: str) -> Array:
         """Return a column as numbers, nan where it is null."""
         return self.frame[column].to_numpy(dtype=float, na_value=np.nan)
@@ -117,13 +133,6 @@ class Recorded:
         """Return the indices of some tokens in a random order, which is always the same."""
         places = np.flatnonzero(of)
         found: Indices = places[np.argsort(self._hash[places], kind="stable")]
-        return found
-
-    def drawn(self, of: Mask) -> Indices:
-        """Return the indices of some tokens in the order of random draws in proportion to their weights."""
-        places = np.flatnonzero(of)
-        keys = -np.log(self._hash[places]) / self.sample.weight[places]
-        found: Indices = places[np.argsort(keys, kind="stable")]
         return found
 
 

@@ -1,19 +1,23 @@
 """Accuracy and stability of methods that differ in one argument of their selection."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stapo.analysis import charts
-from stapo.analysis.ablation import LABELS, Point, accuracy_of, points, spread_of
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import shown_benchmarks
+from stapo.analysis.comparison import AVERAGE, accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label
-from stapo.analysis.stability import ONE_SEED
+from stapo.analysis.tables.stability import ONE_SEED, entropies, spread_of_seeds
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
-from stapo.study.families import families
+from stapo.study.study import Family, families
 
 EXHIBIT = Exhibit(order=80, title="Ablation and sensitivity", needs="ablation")
+LABELS = {
+    "tau_p": "τ_p",
+    "quantile": "q, quantile of the entropies",
+    "fraction": "share of kept tokens",
+}
 
 
 def make(artefacts: Artefacts) -> Any:
@@ -21,12 +25,12 @@ def make(artefacts: Artefacts) -> Any:
     study = artefacts.study
     found = families(study)
     group = charts.colours(family.title for family in found)
-    panels: list[Any] = []
-    for argument in dict.fromkeys(family.argument for family in found):
-        for size in study.run.sizes:
-            own = (points(artefacts, one, size) for one in found if one.argument == argument)
-            members = [point for family in own for point in family]
-            panels += _panels(artefacts, argument, members, size, group)
+    panels = [
+        panel
+        for argument in dict.fromkeys(family.argument for family in found)
+        for size in study.run.sizes
+        for panel in _row(artefacts, [f for f in found if f.argument == argument], size, group)
+    ]
     caption = (
         "Methods that differ only in one argument of their token selection, by kind of mask. Bands are 95 % "
         "intervals: of accuracies over problems and training seeds, of the spread of the entropy "
@@ -37,32 +41,36 @@ def make(artefacts: Artefacts) -> Any:
     return charts.grid(panels, caption, columns=len(study.run.decodings) + 1)
 
 
-def _panels(
-    artefacts: Artefacts, argument: str, members: list[Point], size: str, group: Mapping[str, Any]
-) -> Iterator[Any]:
-    """Yield the panels of one argument at one size: accuracy by decoding, then entropy stability."""
-    study = artefacts.study
+def _row(
+    artefacts: Artefacts, family: Sequence[Family], size: str, group: Mapping[str, Any]
+) -> list[Any]:
+    """Return the panels of one argument at one size: accuracy by decoding, then entropy stability."""
+    study, argument = artefacts.study, family[0].argument
     x = charts.x_axis(LABELS.get(argument, argument), log=argument == "tau_p")
-    justrl = "justrl" if "justrl" in study.run.methods else None
+    benchmarks = shown_benchmarks(study)
+    accuracy = charts.y_axis(accuracy_label(study, benchmarks))
+    spread = charts.y_axis("spread of the entropy [%]", low=0)
 
-    def panel(title: str, y: Any, found: list[Interval], without: Interval | None) -> Any:
-        rows = [_row(one, value) for one, value in zip(members, found, strict=True)]
+    def panel(title: str, y: Any, found: Mapping[str, Interval]) -> Any:
+        rows = [
+            {"x": value, "group": one.title, "text": study.title(name), **_fields(found[name])}
+            for one in family
+            for value, name in one.members.items()
+        ]
         layers = charts.lines(rows, x, y, group)
-        if without:
-            layers += charts.rule(without.value, study.title("justrl"))
+        if "justrl" in found:
+            layers += charts.rule(found["justrl"].value, study.title("justrl"))
         return charts.panel(layers, f"{size}, {title}")
 
-    accuracy = charts.y_axis(accuracy_label(study, shown_benchmarks(study)))
-    for name in study.run.decodings:
-        without = accuracy_of(artefacts, name, size, justrl) if justrl else None
-        found = [one.accuracy[name] for one in members]
-        yield panel(study.decodings[name].title, accuracy, found, without)
-    spread = charts.y_axis("spread of the entropy [%]", low=0)
-    without = spread_of(artefacts, size, justrl) if justrl else None
-    yield panel("stability", spread, [one.spread for one in members], without)
+    panels = []
+    for decoding in study.run.decodings:
+        known = accuracies(artefacts, decoding, tuple(benchmarks)).cells
+        of = {name: known[size, name][AVERAGE] for name in study.run.methods}
+        panels.append(panel(study.decodings[decoding].title, accuracy, of))
+    spreads = {n: spread_of_seeds(entropies(artefacts, size, n)) for n in study.run.methods}
+    return [*panels, panel("stability", spread, spreads)]
 
 
-def _row(one: Point, found: Interval) -> dict[str, Any]:
-    row = {"x": one.value, "y": found.value, "group": one.mask, "text": one.title}
+def _fields(found: Interval) -> dict[str, float]:
     # Of one seed, a spread has no interval.
-    return row | {"low": found.low, "high": found.high} if found.low == found.low else row
+    return charts.interval(found) if found.low == found.low else {"y": found.value}

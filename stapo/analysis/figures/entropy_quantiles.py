@@ -2,16 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
-from stapo import paths
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.curves import Values, lines_of, rows_of_size
+from stapo.analysis.curves import lines_of, quantiles_of, rows_of_size
 from stapo.exhibits import Exhibit
-from stapo.files import AGAIN, DamagedFileError
 from stapo.reference import paper
-from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=60, title="Entropy of the tokens by quantile")
 
@@ -19,15 +14,15 @@ EXHIBIT = Exhibit(order=60, title="Entropy of the tokens by quantile")
 def make(artefacts: Artefacts) -> Any:
     """Return the quantiles over steps: a row per size, a panel per level."""
     study, stated = artefacts.study, paper()["entropy_quantiles"]
-    quantiles = artefacts.of_runs(lambda run: _quantiles(artefacts, run))
-    levels = sorted(set.intersection(*(set(one) for one in quantiles.values())), key=float)
-    group, x = charts.colours(artefacts.titles()), charts.step_axis()
+    quantiles = artefacts.of_runs(lambda run: quantiles_of(artefacts, run))
+    levels = sorted(set.intersection(*(set(one) for one in quantiles.values())))
+    group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
     y, panels = charts.y_axis("entropy [nats]"), []
     for size in study.run.sizes:
         for level in levels:
             values = {run: found[level] for run, found in quantiles.items()}
-            title = f"{size}, {100 * float(level):g}th percentile"
-            if float(level) == float(stated["level"]):
+            title = f"{size}, {100 * level:g}th percentile"
+            if level == stated["level"]:
                 title += " (the level in the paper)"
             layers = charts.lines([*rows_of_size(study, size, values)], x, y, group)
             panels.append(charts.panel(layers, title))
@@ -37,19 +32,3 @@ def make(artefacts: Artefacts) -> Any:
         f"the baselines only from the {100 * stated['level']:.0f}th percentile on."
     )
     return charts.grid(panels, caption, columns=max((len(levels) + 1) // 2, 1))
-
-
-def _quantiles(artefacts: Artefacts, run: TrainingRun) -> dict[str, Values]:
-    """Return level -> (steps,) quantiles of a training."""
-    records = artefacts.metrics(run)
-    try:
-        levels = set.intersection(*(set(record["entropy_quantiles"]) for record in records))
-        return {
-            level: np.array([float(record["entropy_quantiles"][level]) for record in records])
-            for level in levels
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
-        raise DamagedFileError(
-            f"{path}: entropy_quantiles are not numbers everywhere; {AGAIN}"
-        ) from error

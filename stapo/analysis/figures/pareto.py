@@ -4,9 +4,9 @@ from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.averages import of_trainings, shown_benchmarks
+from stapo.analysis.comparison import of_trainings, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, smoothing
-from stapo.analysis.stability import entropies, warm_up_steps
+from stapo.analysis.tables.stability import entropies, warm_up_steps
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study import TrainingRun

@@ -7,7 +7,7 @@ import numpy as np
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.quadrants import NAMES, Quadrant, paper_note, quadrants
+from stapo.analysis.evidence.quadrants import NAMES, paper_note, quadrants
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.exhibits import Exhibit
 
@@ -21,42 +21,26 @@ def make(artefacts: Artefacts) -> Any:
     group = charts.colours(NAMES)
     caption = (
         "Recorded tokens of correct answers (advantage > 0) by probability and entropy, at most "
-        f"{each} of each quadrant: the number of points says nothing about density. In the corner of a "
-        "quadrant is its share in these tokens, and by how much its mean gradient norm exceeds that of the "
-        "quadrant of high probability and high entropy. tau_h differs between mini-batches: the line is "
-        f"its median. {' '.join([paper_note(), *notes_of(found)])}"
+        f"{each} of each quadrant: the number of points says nothing about density. Table `quadrants` has "
+        "their numbers. tau_h differs between mini-batches: the line is its median. "
+        f"{' '.join([paper_note(), *notes_of(found)])}"
     )
     return charts.grid([_panel(one, each, group) for one in found], caption, columns=2)
 
 
 def _panel(one: Recorded, each: int, group: Mapping[str, Any]) -> Any:
-    """Return a panel, with space above and below the points for the numbers of the quadrants."""
     probabilities = np.maximum(one.numbers("probability"), np.finfo(np.float32).tiny)
     entropies, tokens = one.numbers("entropy"), one.frame["token"]
     top = float(np.max(entropies, initial=0.0)) or 1.0
     left = min(float(np.min(probabilities, initial=1.0)), one.tau_p / 100) / 2
     x = charts.x_axis("probability", log=True, low=left, high=2.0)
-    y = charts.y_axis("entropy [nats]", low=-0.25 * top, high=1.25 * top)
-    rows, corners = [], []
+    y = charts.y_axis("entropy [nats]", low=0, high=1.05 * top)
+    rows = []
     for quadrant in quadrants(one):
         for place in one.shuffled(quadrant.mask)[:each]:
             at = {"x": probabilities[place], "y": entropies[place], "group": quadrant.name}
             rows.append(at | {"text": tokens.iloc[place]})
-        at = {
-            "x": 1.2 * (left if quadrant.rare else one.tau_p),
-            "y": (-0.17 if quadrant.sure else 1.15) * top,
-        }
-        corners.append(at | {"group": quadrant.name, "text": _label(quadrant)})
     layers = [*charts.points(rows, x, y, group), *charts.rule(one.tau_p, "tau_p", vertical=True)]
     if len(one.tau_h):
         layers += charts.rule(float(np.median(one.tau_h)), "median of tau_h")
-    layers.append(charts.labels(corners, x, y, group))
     return charts.panel(layers, f"{one.size}, {one.title}", height=260)
-
-
-def _label(quadrant: Quadrant) -> str:
-    if not quadrant.share.value > 0:
-        return "no token"
-    against = quadrant.against.value
-    norm = "" if against != against else f", norm {against:+.0f} %"
-    return f"{100 * quadrant.share.value:.3g} %{norm}"

@@ -1,17 +1,29 @@
-"""Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand."""
+"""Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand.
 
-from typing import TYPE_CHECKING
+Of each method and size: the silenced tokens with the largest gradient norms, and a random sample of all
+silenced tokens of its trainings. Under methods that silence nothing, these are tokens that S2T would have
+silenced.
+"""
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table
 from stapo.exhibits import Exhibit
 
-if TYPE_CHECKING:
-    from types import SimpleNamespace
-
-    from stapo.analysis.artefacts import Artefacts
-
 EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
-COLUMNS: "list[Column[SimpleNamespace]]" = [
+LARGEST, RANDOM = 3, 3
+"""Number of cases of each choice, per method and size; our choice."""
+BEFORE, AFTER = 60, 20
+"""Characters of the context that the table shows."""
+WHITE = {" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"}
+"""White space -> the sign that stands for it where a token is shown alone."""
+COLUMNS: list[Column[SimpleNamespace]] = [
     SIZE,
     METHOD,
     Column("Seed", lambda row: row.seed),
@@ -24,27 +36,62 @@ COLUMNS: "list[Column[SimpleNamespace]]" = [
     Column("Advantage", lambda row: row.advantage, "+.2f"),
     Column("Gradient norm", lambda row: row.norm, ".3g"),
     Column("Most likely, %", lambda row: row.top, text=True),
-    Column("Category", lambda row: row.category, text=True),
 ]
 
 
-def make(artefacts: "Artefacts") -> Table:
+def make(artefacts: Artefacts) -> Table:
     """Return the table of cases."""
-    from stapo.analysis.evidence.cases import LARGEST, RANDOM, cases
-    from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-    from stapo.reference import paper
-
     rows = [row for one in recorded(artefacts) for row in cases(one)]
-    stated = [one for one in paper()["notes"] if "category II" in one["text"]]
     return Table(
         columns=COLUMNS,
         rows=rows,
         caption="Candidates that S2T silences, or would silence: of each method "
         f"the {LARGEST} with the largest gradient norms, and {RANDOM} drawn at random. The token is in "
-        "brackets in its context. Categories are the paper's, sorted by rules of ours over the token and "
-        "the most likely one.",
-        notes=[
-            *(f"The paper ({one['revision']}): {one['text']}" for one in stated),
-            *[NO_SILENCED] * (not rows),
-        ],
+        "brackets in its context.",
+        notes=[NO_SILENCED] * (not rows),
     )
+
+
+def cases(one: Recorded) -> Iterator[SimpleNamespace]:
+    """Yield the cases of one method and size: those of the largest norms first.
+
+    Each is a namespace of the columns of the records, and of size, title (of the method), chosen (how),
+    norm, context (with the token in brackets) and top (the most likely tokens, in percent).
+    """
+    norms = np.where(one.silenced & one.measured, one.norm, 0.0)
+    shuffled = one.shuffled(one.silenced)
+    largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
+    others = [place for place in shuffled if place not in largest][:RANDOM]
+    places = [*largest, *others]
+    rows = one.frame.iloc[places].assign(
+        size=one.size,
+        title=one.title,
+        chosen=["largest norm"] * len(largest) + ["random"] * len(others),
+        norm=one.norm[places],
+    )
+    for found in rows.to_dict("records"):
+        row = SimpleNamespace(**{str(name): value for name, value in found.items()})
+        row.context = context_of(row.before, row.token, row.after)
+        row.top = top_text(row.top_tokens, row.top_probabilities)
+        row.token = literal(row.token)
+        yield row
+
+
+def literal(token: str) -> str:
+    """Return a token with signs for its white space, so that every token can be seen."""
+    return "".join(WHITE.get(character, character) for character in token)
+
+
+def top_text(tokens: Any, probabilities: Any) -> str:
+    """Return the most likely tokens with their probabilities in percent; empty if they are unknown."""
+    if tokens is None or probabilities is None:
+        return ""
+    pairs = zip(tokens, probabilities, strict=True)
+    return ", ".join(f"{literal(token)} {100 * float(p):.3g}" for token, p in pairs)
+
+
+def context_of(before: str, token: str, after: str) -> str:
+    """Return the text around a token, on one line and with the token in brackets."""
+    start, end = "\u2026" * (len(before) > BEFORE), "\u2026" * (len(after) > AFTER)
+    around = f"{start}{before[-BEFORE:]}\u27e6{token}\u27e7{after[:AFTER]}{end}"
+    return around.replace("\n", "\u21b5")

@@ -1,8 +1,7 @@
 """The hyperparameters of the study as run, beside the paper's."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import Column, Table
@@ -11,37 +10,10 @@ from stapo.reference import confidence, paper
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
-LABELS = {
-    "steps": "optimiser steps",
-    "prompts_per_batch": "prompts per rollout",
-    "group_size": "responses per prompt, G",
-    "prompts_per_mini_batch": "prompts per mini-batch",
-    "learning_rate": "learning rate (AdamW)",
-    "warmup_steps": "warm-up steps",
-    "gradient_clip": "maximum norm of the gradient",
-    "max_prompt_tokens": "maximum prompt [tokens]",
-    "max_response_tokens": "maximum response [tokens]",
-    "temperature": "temperature of rollouts",
-    "top_p": "top-p of rollouts",
-    "advantage_epsilon": "epsilon of the advantage",
-    "statistics": "policy whose p and H select tokens",
-    "overlong_buffer_tokens": "overlong buffer [tokens]",
-    "clip_low": "lower clip, ε_low",
-    "clip_high": "upper clip, ε_high",
-    "aggregation": "mean of the loss",
-    "kl_coefficient": "KL coefficient",
-    "dual_clip": "dual clip",
-    "tau_p": "τ_p",
-    "quantile": "q, quantile of the entropies",
-    "scope": "tokens of the quantile",
-    "fraction": "share of the tokens that are kept",
-}
-"""Setting -> how the table calls it, if not by its name with spaces."""
 OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A setting of some methods."""
 
     name: str
@@ -50,9 +22,9 @@ class Setting:
     ours: Any
     stated: Any
     """By the paper; None if it does not state it."""
-    letter: str = ""
+    letter: str
     """How sure it is that the paper states it."""
-    elsewhere: str = ""
+    elsewhere: str
     """What others say of it."""
 
     @property
@@ -65,35 +37,35 @@ class Setting:
         return f"{verdict} [{confidence(self.letter)}]{about}"
 
 
-COLUMNS: list[Column[Setting]] = [
-    Column("Setting", lambda row: row.name, text=True),
-    Column("Methods", lambda row: row.methods, text=True),
-    Column("This study", lambda row: _shown(row.ours), text=True),
-    Column(
-        "Paper",
-        lambda row: "not stated" if row.stated is None else _shown(row.stated),
-        text=True,
-    ),
-    Column("Source", lambda row: row.source, text=True),
-]
-
-
-def _label(setting: str) -> str:
-    return LABELS.get(setting, setting.replace("_", " "))
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "off"
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
 
 
+COLUMNS: list[Column[Setting]] = [
+    Column("Setting", lambda row: row.name.replace("_", " "), text=True),
+    Column("Methods", lambda row: row.methods, text=True),
+    Column("This study", lambda row: _shown(row.ours), text=True),
+    Column(
+        "Paper", lambda row: "not stated" if row.stated is None else _shown(row.stated), text=True
+    ),
+    Column("Source", lambda row: row.source, text=True),
+]
+
+
 def make(artefacts: Artefacts) -> Table:
-    """Return the table of hyperparameters."""
-    study = artefacts.study
+    """Return the table: a row for all methods with the same value here and in the paper."""
+    study, grouped = artefacts.study, dict[Setting, list[str]]()
+    for one in _of_methods(study):
+        grouped.setdefault(one._replace(methods=""), []).append(one.methods)
+    rows = [
+        one._replace(methods="all" if len(own) == len(study.run.methods) else ", ".join(own))
+        for one, own in grouped.items()
+    ]
     return Table(
         columns=COLUMNS,
-        rows=[*_of_trainings(study), *_of_methods(study), *_of_evaluations(study)],
+        rows=[*rows, *_of_evaluations(study)],
         caption="Hyperparameters of the study as run, beside those of arXiv 2602.15620.",
         notes=[
             "In brackets: how sure it is what the paper states. Settings of baselines are those of their "
@@ -102,50 +74,39 @@ def make(artefacts: Artefacts) -> Table:
     )
 
 
-def _of_trainings(study: Study) -> Iterator[Setting]:
-    training = {name: study.training_of(name) for name in study.run.methods}
-    for one in paper()["hyperparameters"]["training"]:
-        name, known = one["setting"], (one["value"], one["confidence"], one.get("elsewhere", ""))
-        values = {method: getattr(settings, name) for method, settings in training.items()}
-        for titles, ours in _grouped(study, values):
-            yield Setting(_label(name), titles, ours, *known)
-
-
-def _grouped(study: Study, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the titles of the methods with each value, and the value."""
-    for value in dict.fromkeys(values.values()):
-        names = [name for name, own in values.items() if own == value]
-        everyone = len(names) == len(study.run.methods)
-        yield "all" if everyone else ", ".join(study.method(name).title for name in names), value
-
-
 def _of_methods(study: Study) -> Iterator[Setting]:
-    """Yield the settings of methods: a row for all with the same value here and in the paper."""
+    """Yield the settings of the trainings and of the token selections, each for every method."""
     known = paper()["hyperparameters"]
-    own = {
-        name: {key: getattr(study.method(name), key) for key in OF_METHODS}
-        | dict(study.method(name).arguments)
-        for name in study.run.methods
-    }
-    for setting in dict.fromkeys(key for settings in own.values() for key in settings):
-        values = {}
-        for name, settings in own.items():
-            stated = known["methods"].get(study.origin_of(name), {})
-            letter = "L" if setting in stated.get("inferred", ()) else stated.get("confidence", "")
-            if setting in settings:
-                paper_says = (stated[setting], letter) if setting in stated else (None, "")
-                values[name] = (settings[setting], *paper_says)
-        for titles, (ours, says, letter) in _grouped(study, values):
-            about = known["elsewhere"].get(setting, "")
-            yield Setting(_label(setting), titles, ours, says, letter, about)
+    for one in known["training"]:
+        for name in study.run.methods:
+            ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
+            title = study.title(name)
+            yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
+    for key in [*OF_METHODS, *_arguments(study)]:
+        for name in study.run.methods:
+            method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
+            if key not in OF_METHODS and key not in method.arguments:
+                continue
+            ours = method.arguments[key] if key in method.arguments else getattr(method, key)
+            letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
+            about = known["elsewhere"].get(key, "")
+            yield Setting(key, method.title, ours, stated.get(key), letter * (key in stated), about)
+
+
+def _arguments(study: Study) -> list[str]:
+    """Return the names of the arguments of the token selections."""
+    return [
+        *dict.fromkeys(key for name in study.run.methods for key in study.method(name).arguments)
+    ]
 
 
 def _of_evaluations(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for one in known["evaluation"]:
-        name, ours = one["setting"], getattr(study.evaluation, one["setting"])
-        yield Setting(f"{_label(name)}, evaluation", "all", ours, one["value"], one["confidence"])
+        ours = getattr(study.evaluation, one["setting"])
+        name = f"{one['setting']}, evaluation"
+        yield Setting(name, "all", ours, one["value"], one["confidence"], "")
     for name in study.run.benchmarks:
         samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
         heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]
-        yield Setting(heading, "all", samples, stated, letter)
+        yield Setting(heading, "all", samples, stated, letter, "")

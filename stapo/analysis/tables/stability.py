@@ -1,36 +1,104 @@
-"""Stability of the trainings as numbers, by the definitions of docs/stability.md."""
+"""Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from collections.abc import Iterable, Iterator
-from math import isfinite
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, nan
+from typing import NamedTuple
+
+import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.curves import accuracy_label
-from stapo.analysis.stability import (
-    COLLAPSE,
-    EXPLOSION,
-    ONE_SEED,
-    StabilityRow,
-    late_curve,
-    mean_above_0,
-    spread_of_seeds,
-    stability_rows,
-    warm_up_steps,
-)
+from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
-from stapo.evaluation.statistics import Interval, ratio_of_seeds
+from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.exhibits import Exhibit
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 EXHIBIT = Exhibit(order=20, title="Stability")
+START, WARM_UP = 0.01, 0.02
+"""Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
+COLLAPSE, EXPLOSION = 0.1, 3.0
+"""Entropy, relative to its reference, below which it has collapsed, and above which it has exploded."""
+ONE_SEED = "One training seed: values without intervals, and no claim about a method."
 
 
-def _ratio(row: StabilityRow, name: str) -> Interval:
+@dataclass(frozen=True, kw_only=True)
+class EntropyNumbers:
+    """Stability of the policy entropy of one training; ratios are nan if their reference is 0 or unknown."""
+
+    start: float
+    """Mean entropy of the first steps, nats per token."""
+    level: float
+    """Mean entropy of the first steps after the warm-up, nats per token."""
+    spread: float
+    """Standard deviation / mean of the moving mean after the warm-up."""
+    lowest: float
+    """Minimum of the moving mean after the warm-up / the higher one of start and level."""
+    highest: float
+    """Maximum of the moving mean after the warm-up / the lower one of start and level."""
+    before_collapse: float
+    """Share of the steps before the moving mean falls below `COLLAPSE` of the higher one; 1: never."""
+
+
+def warm_up_steps(study: Study) -> int:
+    """Return the number of steps of the warm-up; at least one step follows."""
+    steps = study.training.steps
+    return min(max(ceil(WARM_UP * steps), study.training.warmup_steps), steps - 1)
+
+
+def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
+    """Return the stability of the entropies of all steps, (steps,)."""
+    steps, after = len(entropy), entropy[warm_up:]
+    smooth = moving_mean(after, width_of(steps))
+    first = (entropy[: ceil(START * steps)], after[: ceil(WARM_UP * steps)])
+    start, level, mean = (float(part.mean()) for part in (*first, smooth))
+    below = np.flatnonzero(smooth < COLLAPSE * max(start, level))
+    return EntropyNumbers(
+        start=start,
+        level=level,
+        # A single step has no spread: 0 would be perfect stability.
+        spread=_ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
+        lowest=_ratio(float(smooth.min()), max(start, level)),
+        highest=_ratio(float(smooth.max()), min(start, level)),
+        before_collapse=float(warm_up + below[0]) / steps if len(below) else 1.0,
+    )
+
+
+def _ratio(value: float, reference: float) -> float:
+    return value / reference if reference > 0 else nan
+
+
+def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbers]:
+    """Return the stability of the entropy of each training of a method at a size, by seed."""
+    warm_up = warm_up_steps(artefacts.study)
+    return [
+        entropy_numbers(values_of(artefacts, TrainingRun(size, method, seed), "entropy"), warm_up)
+        for seed in artefacts.study.run.seeds
+    ]
+
+
+def spread_of_seeds(found: Sequence[EntropyNumbers]) -> Interval:
+    """Return the spread of the entropy in percent, over the trainings of a method."""
+    ratio = ratio_of_seeds([one.spread for one in found])
+    return Interval(*(100 * value for value in (ratio.value, ratio.low, ratio.high)))
+
+
+class StabilityRow(NamedTuple):
+    """A method at a size: numbers of its trainings, by seed."""
+
+    size: str
+    title: str
+    entropy: list[EntropyNumbers]
+
+
+def _level(row: StabilityRow) -> Interval:
+    """Return the mean entropy after the warm-up; its interval ends at 0, as entropies do."""
+    found = mean_of_seeds([one.level for one in row.entropy])
+    return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
+
+
+def _of_seeds(row: StabilityRow, name: str) -> Interval:
     return ratio_of_seeds([getattr(one, name) for one in row.entropy])
-
-
-def _mean(row: StabilityRow, name: str) -> Interval:
-    """Return the mean of a repetition in percent."""
-    return mean_above_0(100 * getattr(one, name) for one in row.responses)
 
 
 def _beyond(ratios: Iterable[float], limit: float) -> str:
@@ -39,26 +107,16 @@ def _beyond(ratios: Iterable[float], limit: float) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-LATE: Column[StabilityRow] = estimated(
-    "Best minus last accuracy [points]", lambda row: mean_above_0(row.lost), ".2f"
-)
 COLUMNS: list[Column[StabilityRow]] = [
     SIZE,
     METHOD,
     Column("Training seeds", lambda row: len(row.entropy)),
-    estimated(
-        "Entropy after warm-up [nats]",
-        lambda row: mean_above_0(one.level for one in row.entropy),
-        ".3f",
-    ),
+    estimated("Entropy after warm-up [nats]", _level, ".3f"),
     estimated("Spread of entropy [%]", lambda row: spread_of_seeds(row.entropy), ".1f"),
-    estimated("Lowest entropy [ratio]", lambda row: _ratio(row, "lowest"), ".2f"),
-    estimated("Highest entropy [ratio]", lambda row: _ratio(row, "highest"), ".2f"),
+    estimated("Lowest entropy [ratio]", lambda row: _of_seeds(row, "lowest"), ".2f"),
+    estimated("Highest entropy [ratio]", lambda row: _of_seeds(row, "highest"), ".2f"),
     Column("Collapsed", lambda row: _beyond((one.lowest for one in row.entropy), COLLAPSE)),
     Column("Exploded", lambda row: _beyond((one.highest for one in row.entropy), EXPLOSION)),
-    LATE,
-    estimated("Repeated 4-grams [%]", lambda row: _mean(row, "repeated"), ".2f"),
-    estimated("Looping responses [%]", lambda row: _mean(row, "looping"), ".2f"),
 ]
 
 
@@ -66,28 +124,19 @@ def make(artefacts: Artefacts) -> Table:
     """Return the table of stability, a row per size and method."""
     study = artefacts.study
     return Table(
-        columns=[one for one in COLUMNS if one is not LATE or late_curve(study)],
-        rows=stability_rows(artefacts),
-        caption=f"Stability of the trainings by the definitions of docs/stability.md: entropy after a "
-        f"warm-up of {warm_up_steps(study)} steps, and repetition in the last weights' responses at "
-        f"{study.decodings[study.run.decodings[0]].title}. In brackets: 95 % intervals over training seeds "
+        columns=COLUMNS,
+        rows=[
+            StabilityRow(size, study.method(name).title, entropies(artefacts, size, name))
+            for size in study.run.sizes
+            for name in study.run.methods
+        ],
+        caption="Stability of the trainings by the definitions of docs/stability.md: entropy after a "
+        f"warm-up of {warm_up_steps(study)} steps. In brackets: 95 % intervals over training seeds "
         "(Student's t).",
-        notes=[*_notes(study)],
+        notes=[
+            "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher "
+            "and to the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
+            f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice.",
+            *[ONE_SEED] * (len(study.run.seeds) == 1),
+        ],
     )
-
-
-def _notes(study: Study) -> Iterator[str]:
-    yield (
-        "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher and to "
-        "the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
-        f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice."
-    )
-    if (curve := late_curve(study)) is not None:
-        decoding, benchmarks = curve
-        yield (
-            f"Best minus last accuracy: {accuracy_label(study, benchmarks)}, "
-            f"{study.decodings[decoding].title}. The best of several noisy values is too high by chance, so "
-            "this difference is above 0 also without degradation."
-        )
-    if len(study.run.seeds) == 1:
-        yield ONE_SEED

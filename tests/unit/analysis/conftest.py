@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from finished_study import finish
 
-from stapo.methods import BASELINES
-from stapo.reference import paper
 from stapo.study import Study, parse_study
 
 
@@ -23,18 +21,3 @@ def study(raw_study: dict[str, Any]) -> Study:
 @pytest.fixture
 def finished(study: Study, tmp_path: Path) -> Path:
     return finish(study, tmp_path)
-
-
-@pytest.fixture
-def finished_on_hub_models(raw_study: dict[str, Any], tmp_path: Path) -> tuple[Study, Path]:
-    """The paper's smallest size under both revisions of STAPO, on its six benchmarks."""
-    raw_study |= {"name": "demo", "methods": {"stapo-v2": {"tau_p": 0.01}}}
-    raw_study["benchmarks"] = {name: {"samples": 10} for name in paper()["benchmarks"]}
-    raw_study["run"] |= {
-        "sizes": ["1.7B"],
-        "methods": [*BASELINES, "stapo", "stapo-v2"],
-        "decodings": ["t1.0-p1.0"],
-        "benchmarks": paper()["benchmarks"],
-    }
-    study = parse_study(raw_study)
-    return study, finish(study, tmp_path)

@@ -1,29 +1,24 @@
 """Any method against any, and any checkpoint: the statistics do not know which of them is STAPO."""
 
 import csv
-import io
 from itertools import combinations
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_scores
 
 from stapo import paths
-from stapo.analysis.cells import read_scores
-from stapo.analysis.comparison import checkpoint_table
-from stapo.analysis.main_tables import print_table, render
-from stapo.analysis.notes import comparison_text, mark
-from stapo.analysis.rows import AVERAGE
-from stapo.analysis.values import SCHEMA, STRONGEST, write_values
+from stapo.analysis.against_paper import compare
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.main_tables import render
+from stapo.analysis.values import COLUMNS, STRONGEST, values_of, write_values
 from stapo.evaluation.statistics import holm
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
 SAMPLES = 4
-WITHOUT = "Avg without AIME24"
 CHANGED = 10
 """Problems of chain-2 of which the method of one's own answers one more of four samples."""
 MINE = {"mine": {"base": "justrl", "title": "Mine"}, "theirs": {"base": "grpo"}}
@@ -76,19 +71,16 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     # All ten gaps have one sign: 2 of 1024 flips are as extreme; three standard errors of 10,000 draws.
     assert found.adjusted_p == pytest.approx(2 / 2**CHANGED, abs=0.0014)
     headline = table.headlines["mine"]
-    theirs = table.values["tiny"]["theirs"]
+    theirs = table.rows[1].cells["Avg"].value
     assert headline.gains == {"tiny": pytest.approx(100 * (6.25 / theirs))}
-    assert headline.interval.low < headline.mean < headline.interval.high
-    assert {row.method: row.marks for row in table.rows} == {"base": "", "theirs": "†", "mine": ""}
+    assert headline.mean.low < headline.mean.value < headline.mean.high
     # One draw of problems serves every row: the same answers have no difference and no interval of it.
     answer(tmp_path, "tiny/mine/seed0", "chain-2", lambda p: 2)
-    same = tabulated(tmp_path, study)
-    found = same.comparisons[0].difference
+    found = tabulated(tmp_path, study).comparisons[0].difference
     assert (found.value, found.low, found.high, found.detectable, found.p_value) == (0, 0, 0, 0, 1)
-    assert same.rows[1].cells == same.rows[2].cells
 
 
-def test_several_targets_are_one_family_and_have_a_mark_each(raw_study, tmp_path):
+def test_several_targets_are_one_family(raw_study, tmp_path):
     compare = {"target": ["mine", "stapo"], "baselines": ["grpo", "stapo"]}
     table = written(parsed(raw_study, ["grpo", "stapo", "mine"], compare), tmp_path)
     pairs = [(c.target, c.baseline) for c in table.comparisons]
@@ -98,44 +90,11 @@ def test_several_targets_are_one_family_and_have_a_mark_each(raw_study, tmp_path
     assert min(c.adjusted_p for c in table.comparisons) == pytest.approx(3 * smallest)
     assert list(table.headlines) == ["mine", "stapo"]
     assert table.headlines["stapo"].baselines == {"tiny": "grpo"}
-    marks = {row.method: row.marks for row in table.rows}
-    assert marks["stapo"] == mark(0)  # By Mine alone: nothing differs from itself.
-    assert marks["grpo"] == mark(1)
-    assert not marks["base"]  # The base model is not compared.
-    assert [note[0] for note in table.notes if "differs from this one" in note] == ["†", "‡"]
-    assert r"$^{\ddagger}$" in render(table, "tex")
-    assert len({mark(i) for i in range(12)}) == 12
 
 
 def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines(raw_study):
     study = parsed(raw_study, ["grpo", "stapo", "stapo-v2", "justrl"])
     assert study.compared() == (["stapo", "stapo-v2"], ["grpo", "justrl"])
-    study = parsed(raw_study, ["grpo", "stapo", "stapo-v2"], {"baselines": ["stapo"]})
-    assert study.compared() == (["stapo-v2"], ["stapo"])
-    study = parsed(raw_study, ["grpo", "justrl"], {"target": "justrl"})
-    assert study.compared() == (["justrl"], ["grpo"])
-
-
-def test_an_average_without_aime24_stands_beside_avg(raw_study, tmp_path):
-    names = ("aime24", "chain-2", "chain-3")
-    table = written(parsed(raw_study, ["grpo", "stapo"], benchmarks=names), tmp_path)
-    assert table.averages == {AVERAGE: [*names], WITHOUT: [*names[1:]]}
-    means = {}
-    for row in table.rows:
-        values, found = [row.cells[name].value for name in names], row.cells[WITHOUT]
-        assert row.cells[AVERAGE].value == pytest.approx(np.mean(values))
-        assert found.value == pytest.approx(np.mean(values[1:]))
-        assert found.low < found.value < found.high
-        means[row.method] = found.value
-    (found,) = table.comparisons
-    without, expected = found.further["without AIME24"], means["stapo"] - means["grpo"]
-    assert 100 * without.value == pytest.approx(expected)
-    assert without.low < without.value < without.high
-    assert f"; without AIME24 {expected:+.2f} [" in comparison_text(table, found)
-    assert "| Avg | Avg without AIME24 |\n" in render(table, "md")
-    rows = csv.DictReader(io.StringIO(render(table, "csv")))
-    counts = {(row["benchmark"], row["problems"]) for row in rows}
-    assert {(WITHOUT, str(2 * PROBLEMS)), (AVERAGE, str(3 * PROBLEMS))} <= counts
 
 
 def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
@@ -147,25 +106,16 @@ def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp
     for name, most in solved.items():
         answer(tmp_path, f"{name}/base", "chain-2", lambda p, most=most: most)
         answer(tmp_path, f"{name}/base", "linear-equation", lambda p: 1)
-    table = checkpoint_table(study, DECODING, read_scores(study, DECODING, tmp_path))
-    assert [(row.size, row.method, row.title) for row in table.rows] == [
-        ("", name, name) for name in solved
-    ]
-    assert [AVERAGE in row.best for row in table.rows] == [False, True, True]
+    table = tabulated(tmp_path, study)
     pairs = [(later, earlier) for earlier, later in combinations(solved, 2)]
     assert [(c.target, c.baseline) for c in table.comparisons] == pairs
     # A quarter more of one of two benchmarks.
     assert [c.difference.value for c in table.comparisons] == pytest.approx([0.125, 0.125, 0.0])
     p_values = [c.difference.p_value for c in table.comparisons]
-    assert p_values[0] == p_values[1] == pytest.approx(1e-4, rel=0.01)
     assert [c.adjusted_p for c in table.comparisons] == holm(p_values)
-    stream = io.StringIO()
-    print_table(table, Console(file=stream, width=200))
-    for text in (stream.getvalue(), render(table, "md"), render(table, "tex")):
-        assert "two minus one +12.50 points" in text.replace("$+$", "+")
-        assert "headline" not in text
-        assert "training seed" not in text.lower()
-    assert "| Checkpoint | Mean tokens |" in render(table, "md")
+    text = render(table, compare(study, table))
+    assert "two minus one +12.50 points" in text
+    assert "Relative gain" not in text
 
 
 # Tidy data
@@ -177,20 +127,14 @@ def chosen(rows, **columns):
     return found
 
 
-def test_values_have_both_p_values_and_are_the_same_in_both_files(study, finished):
-    files = write_values(study, finished)
-    assert [str(path.relative_to(finished)) for path in files] == outputs(study, "evidence", "")[
-        -3:-1
-    ]
-    stored = pq.read_table(files[1])
-    assert stored.schema.equals(SCHEMA)
-    rows = stored.to_pylist()
-    with files[0].open() as stream:
+def test_values_have_both_p_values(study, finished):
+    path = write_values(study, finished)
+    assert str(path.relative_to(finished)) == outputs(study, "evidence", "")[-1]
+    rows = values_of(Artefacts(study, finished))
+    with path.open() as stream:
         for text, row in zip(csv.DictReader(stream), rows, strict=True):
-            assert list(text) == SCHEMA.names
-            for name, value in row.items():
-                number = isinstance(value, float | int)
-                assert (float(text[name]) == value) if number else (text[name] == (value or ""))
+            assert list(text) == list(COLUMNS)
+            assert float(text["value"]) == row["value"]
     table = tabulated(finished, study)
     found = chosen(rows, metric="difference of avg@N", benchmark="Avg")
     assert [row["reference"] for row in found] == ["grpo", "20-entropy", "justrl"]
@@ -201,7 +145,7 @@ def test_values_have_both_p_values_and_are_the_same_in_both_files(study, finishe
         assert stated == pytest.approx(expected, abs=1e-6)
     (overall,) = chosen(rows, metric="relative gain of avg@N", size=None)
     assert overall["reference"] == STRONGEST
-    assert overall["value"] == pytest.approx(table.headlines["stapo"].mean, abs=1e-6)
+    assert overall["value"] == pytest.approx(table.headlines["stapo"].mean.value, abs=1e-6)
     (at,) = chosen(rows, metric="relative gain of avg@N", size="tiny")
     assert at["value"] == pytest.approx(table.headlines["stapo"].gains["tiny"], abs=1e-6)
 
@@ -211,7 +155,7 @@ def test_each_checkpoint_has_its_own_accuracy(raw_study, tmp_path):
     raw_study["training"]["evaluate_every"] = steps // 2
     study = parsed(raw_study, ["grpo", "stapo"], benchmarks=["chain-2"], seeds=[0, 7])
     write_scores(tmp_path, study)
-    rows = chosen(pq.read_table(write_values(study, tmp_path)[1]).to_pylist(), metric="avg@4")
+    rows = chosen(values_of(Artefacts(study, tmp_path)), metric="avg@4")
     last = [chosen(rows, method="stapo", seed=seed, step=steps)[0] for seed in (0, 7)]
     for seed, one in zip((0, 7), last, strict=True):
         at = {"study": "demo", "checkpoint": f"tiny/stapo/seed{seed}", "benchmark": "chain-2"}

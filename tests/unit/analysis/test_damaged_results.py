@@ -7,10 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stapo import paths
 from stapo.analysis.cells import StaleScoreError, read_scores
-from stapo.analysis.draw import write_figure
-from stapo.analysis.report import render_report
+from stapo.analysis.charts import write_figure
 from stapo.files import AGAIN, DamagedFileError
 
 CELL = "results/demo/scores/tiny/base/t1.0-p1.0/chain-2.parquet"
@@ -21,69 +19,9 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def foreign(path: Path) -> None:
-    path.write_text("not what it should be\n" * 20)
-
-
 def of(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
     """Return a damage that changes the table of a parquet file."""
     return lambda path: pq.write_table(change(pq.read_table(path)), path)
-
-
-def correct(change: Callable[[pa.Array], pa.Array]) -> Callable[[Path], None]:
-    """Return a damage that changes the column `correct`."""
-    return of(
-        lambda t: t.set_column(t.column_names.index("correct"), "correct", change(t["correct"]))
-    )
-
-
-@pytest.mark.parametrize(
-    ("damage", "cause"),
-    [
-        (cut, "truncated or corrupt ("),
-        (foreign, "truncated or corrupt ("),
-        (of(lambda t: t.drop_columns(["verdict"])), "no column verdict"),
-        (of(lambda t: t.replace_schema_metadata(None)), "does not say what made it"),
-        (
-            correct(lambda c: pa.array([None, *c.to_pylist()[1:]])),
-            "column correct has missing values",
-        ),
-        (correct(lambda c: c.cast(pa.string())), "column correct is of string"),
-        (
-            of(lambda t: pa.concat_tables([t.slice(1), t.slice(1, 1)])),
-            "not 4 samples of every problem",
-        ),
-        (of(lambda t: t.slice(0, 0)), "0 rows are no multiple"),
-    ],
-)
-def test_a_damaged_score_is_one_line_with_cause_and_remedy(study, finished, damage, cause):
-    damage(finished / CELL)
-    (finished / CELL.replace("chain-2", "linear-equation")).unlink()
-    with pytest.raises(StaleScoreError) as raised:
-        read_scores(study, "t1.0-p1.0", finished)
-    lines = str(raised.value).splitlines()
-    own = [line for line in lines if line.startswith(f"{CELL}: {cause}")]
-    assert own
-    assert all(line.endswith(AGAIN) for line in own)
-    # Every file that is damaged, at once.
-    assert sum("missing; run snakemake" in line for line in lines) == 1
-
-
-def test_fewer_problems_than_other_checkpoints_have_are_noticed(study, finished):
-    table = pq.read_table(finished / CELL)
-    problems = pa.compute.less(table["problem"], 19)
-    pq.write_table(table.filter(problems), finished / CELL)
-    with pytest.raises(StaleScoreError, match=r"76|80 rows, other checkpoints have"):
-        read_scores(study, "t1.0-p1.0", finished)
-
-
-def without_a_line(path: Path) -> None:
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:5] + lines[6:]))
 
 
 def altered(old: str, new: str) -> Callable[[Path], None]:
@@ -93,13 +31,36 @@ def altered(old: str, new: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
+        (cut, "truncated or corrupt ("),
+        (of(lambda t: t.drop_columns(["verdict"])), "no column verdict"),
+        (of(lambda t: t.replace_schema_metadata(None)), "does not say what made it"),
+        (of(lambda t: pa.concat_tables([t.slice(1), t.slice(1, 1)])), "not 4 samples of every"),
+        (of(lambda t: t.slice(0, 0)), "0 rows are no multiple"),
+        (
+            of(lambda t: t.filter(pa.compute.less(t["problem"], 19))),
+            "rows, other checkpoints have 76",
+        ),
+    ],
+)
+def test_a_damaged_score_is_one_line_with_cause_and_remedy(study, finished, damage, cause):
+    damage(finished / CELL)
+    (finished / CELL.replace("chain-2", "linear-equation")).unlink()
+    with pytest.raises(StaleScoreError) as raised:
+        read_scores(study, "t1.0-p1.0", finished)
+    lines = str(raised.value).splitlines()
+    assert any(cause in line and line.endswith(AGAIN) for line in lines)
+    # Every file that is damaged, at once.
+    assert sum("missing; run snakemake" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
         (cut, f"{METRICS}:96: truncated, the last line has no line end"),
-        (foreign, f"{METRICS}:1: truncated or corrupt"),
-        (empty, f"{METRICS}: not the steps 1 to 96"),
         (Path.unlink, f"{METRICS}: missing; run snakemake"),
-        (without_a_line, f"{METRICS}: not the steps 1 to 96"),
-        (altered('"entropy"', '"entropx"'), f"{METRICS}:1: no entropy"),
-        (altered('"entropy": 1.0', '"entropy": "much"'), "entropy is not a number everywhere"),
+        (lambda path: path.write_bytes(b""), f"{METRICS}: not the steps 1 to 96"),
+        (altered('"entropy"', '"entropx"'), f"{METRICS}: no number entropy in every step"),
+        (altered('"entropy": 1.0', '"entropy": "much"'), "no number entropy in every step"),
     ],
 )
 def test_damaged_metrics_are_one_line(study, finished, damage, cause):
@@ -108,14 +69,3 @@ def test_damaged_metrics_are_one_line(study, finished, damage, cause):
         write_figure(study, "entropy", finished)
     (line,) = str(raised.value).splitlines()
     assert cause in line
-    assert not (
-        finished / paths.FIGURE.format(study="demo", figure="entropy", suffix="png")
-    ).exists()
-
-
-def test_a_report_shows_nothing_damaged(study, finished):
-    name = "results/demo/completions/tiny/base/t1.0-p1.0/chain-2.jsonl"
-    cut(finished / name)
-    with pytest.raises(DamagedFileError, match=name) as raised:
-        render_report(study, finished)
-    assert len(str(raised.value).splitlines()) == 1

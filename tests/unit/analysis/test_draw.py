@@ -4,11 +4,10 @@ import os
 import subprocess
 import sys
 
-import altair as alt
 from drawn import panels
 
 from stapo.analysis import charts
-from stapo.analysis.draw import image
+from stapo.analysis.charts import image
 
 HOSTILE = "<b>&amp; \u202e\x1b[31m $\\frac$ {{datum.x}} \u4e2d\u2423"
 ROWS = [
@@ -25,7 +24,7 @@ def every_kind(rows=ROWS):
     names = [{**row, "x": row["y"], "y": f"{HOSTILE}{row['x']}"} for row in rows]
     drawn = [
         [*charts.lines(rows, x, y, group), *charts.rule(2.0, HOSTILE)],
-        [*charts.points(rows, x, y, group), charts.labels(rows[:1], x, y, group)],
+        charts.points(rows, x, y, group),
         charts.bars(names, HOSTILE, group, several=True),
         [],
     ]
@@ -72,19 +71,3 @@ def test_values_have_six_digits_and_intervals_are_bands_and_bars():
     assert points.of("rule")
     assert bars.of("rule")
     assert empty.units[0].rows == [{"text": "no values"}]
-    scale = charts.y_axis("share", log=True, low=0.1, high=10).to_dict()["scale"]
-    assert (scale["type"], scale["domainMin"], scale["domainMax"]) == ("log", 0.1, 10)
-
-
-def test_groups_keep_their_colour_and_those_beyond_the_colours_get_a_dash():
-    groups = [f"G{i}" for i in range(len(charts.COLOURS) + 1)]
-    few = charts.colours(groups[:3], shown=["G2"])
-    assert few["color"]["scale"]["range"] == [charts.COLOURS[2]]
-    many = charts.colours(groups)
-    assert many["color"]["scale"]["range"][-1] == charts.COLOURS[0]
-    assert many["strokeDash"]["scale"]["range"][-1] != many["strokeDash"]["scale"]["range"][0]
-
-
-def test_a_chart_of_altair_and_a_specification_are_drawn_as_they_are():
-    chart = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:Q")
-    assert image(chart) == image(chart.to_dict())

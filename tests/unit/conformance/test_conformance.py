@@ -1,16 +1,22 @@
 """The kit recognises what a trainer does: plain ones, right and deliberately wrong; torch alone is needed."""
 
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import oracle
 import pytest
 import torch
 
-from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, run_checks
-from stapo.conformance.report import find_trainer, report
-from stapo.methods import CONFORMANCE_METHODS, METHODS, Method
+from stapo.conformance import (
+    Layout,
+    MiniBatch,
+    Update,
+    conventions,
+    fixtures,
+    report,
+    run_checks,
+)
+from stapo.conformance.kit import DIVISOR, POLICY, SCOPE, find_trainer
+from stapo.methods import CONFORMANCE_METHODS, Method
 from stapo.objective import clipped_surrogate
 
 
@@ -35,7 +41,6 @@ def trainer(
         "rank": [[row for rows in rank for row in rows] for rank in layout],
         "micro-batch": micro,
         "together": [[row for rank in layout for row in rank[i]] for i in steps],
-        "response": [[row] for rows in micro for row in rows],
     }
     keep = torch.zeros_like(batch.mask)
     for part in parts[scope]:
@@ -71,9 +76,6 @@ def trainer(
     return Update(losses[divisor].item(), leaf.grad)
 
 
-POLICIES = "probabilities and entropies of"
-MIXED = "the behaviour policy (probabilities), the current policy (entropies)"
-MIXED_TOO = "the current policy (probabilities), the behaviour policy (entropies)"
 MEAN = "kept tokens of a micro-batch, then the mean over these"
 
 
@@ -81,22 +83,14 @@ MEAN = "kept tokens of a micro-batch, then the mean over these"
 @pytest.mark.parametrize(
     ("mistake", "question", "answer"),
     [
-        ({}, "threshold over", "the mini-batch"),
-        ({"dtype": torch.float}, "divisor", "kept tokens of the mini-batch"),
-        ({"scope": "rank"}, "threshold over", "a rank"),
-        ({"scope": "micro-batch"}, "threshold over", "a micro-batch"),
-        ({"scope": "together"}, "threshold over", "a micro-batch of all ranks together"),
-        ({"scope": "response"}, "threshold over", "a response"),
-        ({"policies": ("", "")}, POLICIES, "the current policy"),
-        ({"policies": ("old_", "")}, POLICIES, MIXED),
-        ({"policies": ("", "old_")}, POLICIES, MIXED_TOO),
-        ({"inclusive": True}, "compares by", "p < tau_p, H <= threshold"),
-        ({"tau_inclusive": True}, "compares by", "p <= tau_p, H < threshold"),
-        ({"tau_inclusive": True, "inclusive": True}, "compares by", "p <= tau_p, H <= threshold"),
-        ({"empty": "silenced"}, "without a candidate", "everything is silenced"),
-        ({"divisor": "all"}, "divisor", "all tokens of the mini-batch"),
-        ({"divisor": "mean"}, "divisor", MEAN),
-        ({"divisor": "sequences"}, "divisor", f"{MEAN} by their sequences"),
+        ({}, SCOPE, "the mini-batch"),
+        ({"dtype": torch.float}, DIVISOR, "kept tokens of the mini-batch"),
+        ({"scope": "rank"}, SCOPE, "a rank"),
+        ({"scope": "micro-batch"}, SCOPE, "a micro-batch"),
+        ({"scope": "together"}, SCOPE, "a micro-batch of all ranks together"),
+        ({"policies": ("", "")}, POLICY, "the current policy"),
+        ({"divisor": "all"}, DIVISOR, "all tokens of the mini-batch"),
+        ({"divisor": "mean"}, DIVISOR, MEAN),
     ],
 )  # fmt: skip
 def test_each_mistake_is_recognised_as_what_it_is(mistake, question, answer, method):
@@ -107,39 +101,20 @@ def test_each_mistake_is_recognised_as_what_it_is(mistake, question, answer, met
     assert all(check.holds for check in run_checks(partial(trainer, **mistake), method)) != wrong
 
 
-def test_what_no_convention_explains_is_not_given_a_name():
-    def noisy(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-        update = trainer(batch, layout, method)
-        holes = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(0)) < 0.5
-        drift = torch.linspace(1, 2, batch.mask.numel()).view(batch.mask.shape)
-        return Update(update.loss, update.gradient.masked_fill(holes, 0.0) * drift)
-
-    found = conventions(noisy, "stapo")
-    assert found.pop("compares by") == "p ? tau_p, H ? threshold"
-    assert found.pop("without a candidate") == "some tokens are silenced"
-    assert set(found.values()) == {"no known convention"}
-    assert conventions(partial(trainer, divisor="width"), "stapo")["divisor"].startswith(
-        "96 everywhere"
-    )
-
-
-def test_a_trainer_that_raises_or_gives_no_finite_gradient_is_reported():
-    found = conventions(partial(trainer, empty="raises"), "stapo")
-    assert found["without a candidate"] == "raises RuntimeError"
-
-    def not_finite(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-        update = trainer(batch, layout, method)
-        return Update(update.loss, update.gradient * float("nan"))
-
-    assert conventions(not_finite, "stapo")["without a candidate"] == "the gradient is not finite"
-    assert not any(check.holds for check in run_checks(not_finite, "stapo"))
-
-    def broken(*_: Any) -> Update:
-        raise RuntimeError("quantile() input tensor must be non-empty")
-
-    checks = run_checks(broken, "stapo")
-    assert not any(check.holds for check in checks)
-    assert "must be non-empty" in checks[0].detail
+@pytest.mark.parametrize(
+    ("mistake", "failed"),
+    [
+        ({"inclusive": True}, "an entropy equal to the threshold"),
+        ({"tau_inclusive": True}, "a probability equal to tau_p"),
+        ({"empty": "silenced"}, "0 candidates"),
+        ({"empty": "raises"}, "0 candidates"),
+        ({"policies": ("", "old_")}, "probabilities that cross tau_p"),
+        ({"divisor": "width"}, "ordinary"),
+    ],
+)
+def test_other_mistakes_fail_a_check_of_their_name(mistake, failed):
+    checks = run_checks(partial(trainer, **mistake), "stapo")
+    assert failed in [check.name for check in checks if not check.holds]
 
 
 def test_padding_that_is_multiplied_by_zero_is_found():
@@ -161,52 +136,21 @@ def test_padding_that_is_multiplied_by_zero_is_found():
 def test_the_fixtures_follow_from_independent_loops(method):
     for fixture in fixtures(method):
         batch, name = fixture.batch, fixture.method.selection
-        mask = batch.mask.tolist()
-        args: dict[str, Any] = dict(fixture.method.selection_args)
-        keep = mask
-        if name == "silence_spurious":
-            keep = oracle.silence_spurious(
-                batch.old_logps.tolist(), batch.old_entropies.tolist(), batch.advantages.tolist(),
-                mask, args["tau_p"], args["quantile"], args["scope"],
-            )  # fmt: skip
-        elif name == "keep_high_entropy":
-            keep = oracle.keep_high_entropy(batch.old_entropies.tolist(), mask, args["fraction"])
+        logps, old, advantages, ref = (
+            getattr(batch, key).tolist()
+            for key in ("logps", "old_logps", "advantages", "ref_logps")
+        )
+        read = old, batch.old_entropies.tolist(), advantages, batch.mask.tolist()
+        keep = oracle.select(name, *read, **fixture.method.selection_args)
         assert fixture.keep.tolist() == keep, fixture.name
-        clip = fixture.method.clip_low, fixture.method.clip_high
-        tables = batch.logps.tolist(), batch.old_logps.tolist(), batch.advantages.tolist()
-        values = torch.tensor(oracle.clipped_surrogate(*tables, *clip), dtype=torch.double)
-        slopes = torch.tensor(oracle.surrogate_weights(*tables, *clip), dtype=torch.double)
-        if method == "grpo":
-            beta, ref = fixture.method.kl_coefficient, batch.ref_logps
-            values = values - beta * torch.tensor(
-                oracle.kl_k3(tables[0], ref.tolist()), dtype=torch.double
-            )
-            slopes = slopes - beta * (1 - torch.exp(ref - batch.logps))
-            mean, shares = oracle.sequence_mean, oracle.sequence_mean_weights(mask)
-        else:
-            mean, shares = oracle.token_mean, oracle.token_mean_weights(keep)
+        with_kl = {"ref": ref, "beta": fixture.method.kl_coefficient} if method == "grpo" else {}
+        mean = "sequence_mean" if method == "grpo" else "token_mean"
+        high = fixture.method.clip_high
+        found = oracle.loss_and_gradient(logps, old, advantages, keep, high, mean, **with_kl)
         # Both in double precision: they differ by the order of the sums.
-        expected = -mean(values.tolist(), keep)
-        assert fixture.update.loss == pytest.approx(expected, abs=1e-14)
-        gradient = -(slopes * torch.tensor(shares, dtype=torch.double)).masked_fill(
-            ~fixture.keep, 0.0
-        )
+        assert fixture.update.loss == pytest.approx(found[0], abs=1e-14)
+        gradient = torch.tensor(found[1], dtype=torch.double)
         torch.testing.assert_close(fixture.update.gradient, gradient, rtol=1e-12, atol=1e-15)
-
-
-def test_a_selection_without_the_arguments_of_the_method_is_told_what_to_write():
-    """The defaults are the paper's, and some fixtures have another tau_p."""
-
-    def natural(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-        return trainer(
-            batch, layout, replace(method, selection_args=METHODS["stapo"].selection_args)
-        )
-
-    lines, holds = report(natural, "natural", "stapo")
-    assert not holds
-    assert "a probability equal to tau_p" in "\n".join(line for line in lines if "not hold" in line)
-    assert lines[-3].strip() == "keep = silence_spurious("
-    assert lines[-2].endswith("batch.mask, **method.selection_args")
 
 
 def test_finding_and_reporting(tmp_path, monkeypatch):

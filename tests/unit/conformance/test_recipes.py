@@ -3,7 +3,6 @@
 import copy
 import importlib.util
 import sys
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -11,20 +10,13 @@ import torch
 
 pytest.importorskip("trl", reason="TRL's recipe and a step of it are judged here")
 
-from datasets import Dataset
 from torch import Tensor
-from transformers import AutoModelForCausalLM
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, run_checks, trainers
-from stapo.methods import METHODS, STAPO, Method
-from stapo.models.loading import load_tokenizer
-from stapo.models.tiny import build_tiny
+from stapo.methods import Method
 from stapo.objective import at_resolution, silence_spurious
 from stapo.repository import ROOT
-from stapo.study.sources import TinyModel
-from stapo.training.config import StapoConfig
-from stapo.training.trainer import StapoTrainer
 
 RECIPES = ROOT / "docs" / "recipes"
 
@@ -48,24 +40,15 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return Update(loss, leaf.grad)
 
 
-def test_the_loop_reads_a_model_as_its_own_logits_say(base):
-    model, module = AutoModelForCausalLM.from_pretrained(base), recipe("pytorch_loop")
-    ids = torch.randint(3, 14, (4, 9), generator=torch.Generator().manual_seed(0))
-    logps, entropies = module.log_probs(model, ids, torch.ones_like(ids), 5)
-    alone = model(ids).logits[:, -6:-1].log_softmax(-1)
-    torch.testing.assert_close(logps, alone.gather(2, ids[:, -5:, None])[..., 0])
-    torch.testing.assert_close(entropies, -(alone.exp() * alone).sum(-1))
-
-
 # TRL
 
 
 def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
     """Run the recipe's selection on a rollout of TRL, in one process."""
-    trainer = copy.copy(trainers._shell("dapo"))
+    trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
-    trainer.accelerator = trainers.RankAccelerator(trainers.Exchange(1), 0)
+    trainer.accelerator = trainers.RankAccelerator.alone()
     trainer.accelerator.pad_across_processes = lambda value, dim: value
     tables = batch.old_logps, batch.old_entropies, None
     trainer._get_per_token_logps_and_entropies = lambda *_, **__: tables
@@ -79,50 +62,7 @@ def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     rollout = s2t_rollout(batch, method)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainers, "_inputs", lambda _: rollout)
-        return trainers._trl("dapo", batch, layout, method)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    path = tmp_path_factory.mktemp("base")
-    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=5, hidden_size=32), path)
-    return path
-
-
-def test_a_step_of_trls_trainer_with_s2t_is_a_step_of_ours(base, tmp_path):
-    """The same rollout, four micro-batches in TRL's, the weights after one step."""
-
-    def reward(completions, **_):
-        return [float(len(one) % 3) for one in completions]
-
-    common = {
-        "num_generations": 4, "max_completion_length": 8, "max_steps": 1, "learning_rate": 1e-2,
-        "save_strategy": "no", "report_to": "none", "use_cpu": True, "bf16": False, "max_grad_norm": 1e9,
-        "optim": "sgd", "gradient_checkpointing": False,
-    }  # fmt: skip
-    rows = Dataset.from_list([{"prompt": f"{n}+2?"} for n in range(1, 9)])
-    module, weights = recipe("trl_grpo"), []
-    module.S2TTrainer.selection = {"tau_p": 0.5}
-    theirs = GRPOConfig(
-        str(tmp_path), **common, per_device_train_batch_size=4, gradient_accumulation_steps=4,
-        epsilon_high=0.28, loss_type="dapo",
-    )  # fmt: skip
-    ours = StapoConfig(
-        str(tmp_path), **common, per_device_train_batch_size=16, advantage_epsilon=1e-4
-    )
-    method = replace(STAPO, selection_args={**STAPO.selection_args, "tau_p": 0.5})
-    kinds = (module.S2TTrainer, theirs, {}), (StapoTrainer, ours, {"method": method})
-    for kind, config, named in kinds:
-        named = {**named, "processing_class": load_tokenizer(base)}
-        trainer = kind(str(base), reward, config, rows, **named)
-        before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-        trainer.train()
-        weights.append({n: p.detach() - before[n] for n, p in trainer.model.named_parameters()})
-    largest = max(change.abs().max() for change in weights[1].values())
-    assert largest > 0
-    for name, change in weights[1].items():
-        # Single precision, and padded otherwise.
-        assert (weights[0][name] - change).abs().max() < 1e-3 * largest, name
+        return trainers._trl(batch, layout, method)
 
 
 # veRL
@@ -187,69 +127,23 @@ def test_verl_selects_in_each_mini_batch_of_all_ranks():
         module.policy_loss(logps, logps, advantages, mask, "seq-mean-token-mean")
 
 
-def test_verls_correction_multiplies_each_token():
-    module = recipe("verl_policy_loss")
-    logps, ones = torch.zeros(1, 3).double(), torch.ones(1, 3).double()
-    info = {"batch_num_tokens": 2, "dp_size": 1}
-    config = SimpleNamespace(clip_ratio_low=0.2, clip_ratio_high=0.28, global_batch_info=info)
-    mask, weights = torch.tensor([[True, True, False]]), torch.tensor([[0.5, 2.0, 9.0]]).double()
-    loss, _ = module.policy_loss(
-        logps, logps, ones, mask, config=config, rollout_is_weights=weights
-    )
-    assert loss.item() == -(0.5 + 2.0) / 2
-
-
-# prime-rl
-
-
-def prime(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """Do what prime-rl does: call the loss once per sequence, divide by the tokens of all ranks."""
-    loss_function = recipe("prime_rl_loss").s2t_loss
-    leaf, total = batch.logps.clone().requires_grad_(), 0.0
-    scale = max(int(batch.mask.sum()), 1)
-    for row in (row for rank in layout for rows in rank for row in rows):
-        inputs = SimpleNamespace(
-            trainer_logprobs=leaf[row], inference_logprobs=batch.old_logps[row], ref_logprobs=None,
-            advantages=batch.advantages[row].expand(batch.mask.shape[1]), loss_mask=batch.mask[row],
-            loss_weights=None, entropies=batch.entropies[row],
-        )  # fmt: skip
-        found = loss_function(inputs, method.clip_low, method.clip_high, **method.selection_args)
-        (found.loss / scale).backward()
-        total += found.loss.item() / scale
-    return Update(total, leaf.grad)
-
-
-def test_prime_rl_without_the_four_lines_is_an_error():
-    with pytest.raises(ValueError, match="entropies: missing; see the four lines"):
-        recipe("prime_rl_loss").s2t_loss(SimpleNamespace(entropies=None))
-
-
 # What the page says
 
-JUDGED = {
-    "pytorch_loop.py": loop, "trl_grpo.py": trl, "verl_policy_loss.py": verl_update,
-    "prime_rl_loss.py": prime,
-}  # fmt: skip
+JUDGED = {"pytorch_loop.py": loop, "trl_grpo.py": trl, "verl_policy_loss.py": verl_update}
 
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_readme_says_what_the_kit_reports(name):
     lines = (RECIPES / "README.md").read_text().splitlines()
     (row,) = (line for line in lines if f"({name})" in line)
-    _, threshold, policy, divisor, checks = map(str.strip, row.strip("| ").split("|"))
+    _, threshold, policy, divisor = map(str.strip, row.strip("| ").split("|"))
     for method in ("stapo", "stapo-v2"):
         found = conventions(JUDGED[name], method)
         assert found["threshold over"] == threshold
         assert found["probabilities and entropies of"] == policy
         assert found["divisor"] == divisor
-        assert found["compares by"] == "p < tau_p, H < threshold"
-        assert found["without a candidate"] == "nothing is silenced"
-        failed = [check.name for check in run_checks(JUDGED[name], method) if not check.holds]
-        assert (not failed) == (checks == "all hold"), failed
-        # Even what is another update depends on no micro-batches, ranks, order or padding.
-        assert not [one for one in failed if one.startswith("the same")]
+        assert all(check.holds for check in run_checks(JUDGED[name], method))
 
 
 def test_every_recipe_is_judged():
     assert {path.name for path in RECIPES.glob("*.py")} == set(JUDGED)
-    assert METHODS["stapo"].dual_clip is None  # The recipes have none.

@@ -9,6 +9,7 @@ import pytest
 from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import score
 from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.records.scores import read_identity
 
 
 def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 on A") -> Path:
@@ -53,3 +54,12 @@ def test_a_few_failures_of_the_grader_warn_and_many_refuse_the_score(tmp_path, m
     with pytest.raises(RuntimeError, match="on 3 of 40 answers, more than 5%"):
         score(completions, {}, tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+def test_differences_from_math_verify_are_counted_and_printed(tmp_path, capsys):
+    responses = [r"\boxed{7.}", r"\boxed{7}", r"\boxed{8}", r"\boxed{7.} again", "7"]
+    score(write(tmp_path / "c", responses, 5), {"fingerprint": "f"}, tmp_path / "s")
+    found = read_identity(tmp_path / "s")
+    names = ("differs_from_math_verify", "engine", "fingerprint")
+    assert [found[name] for name in names] == [2, "vllm 1 on A", "f"]
+    assert "2 of 10 verdicts differ from math-verify's" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, bench
 from stapo.models.worlds import benchmark_problems, is_held_out
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import BENCHMARKS
-from stapo.study.rows import checksum
+from stapo.study.files import rows_checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
@@ -80,7 +80,7 @@ LAYOUTS: list[Any] = [
 ]
 """Of the JustRL authors, OlympiadBench, MATH-500, AIME24 and AMC23."""
 SOURCE = {"hub": "someone/Some-Set", "revision": "main", "split": "test", "names": ["SomeSet"]}
-SOURCE |= {"rows": 2, "sha256": checksum(ROWS)}
+SOURCE |= {"rows": 2, "sha256": rows_checksum(ROWS)}
 
 
 def write_rows(path, rows):
@@ -104,7 +104,7 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
     assert len(benchmark_rows(SOURCE)) == 2  # White space is not in the checksum.
     with pytest.raises(ValueError, match="expected 3 rows, found 2"):
         benchmark_rows({**SOURCE, "rows": 3})
-    with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {checksum(ROWS)}"):
+    with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {rows_checksum(ROWS)}"):
         benchmark_rows({**SOURCE, "sha256": "0" * 64})
     for row in ({"text": "x"}, {"problem": "x", "solution": "a proof"}):
         with pytest.raises(ValueError, match="row 7: no question or no answer in columns"):

@@ -13,8 +13,8 @@ from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.stages import jobs_of
-from stapo.stages.base import model_settings
-from stapo.study import Study, StudyError, model_folder, parse_study, read_study
+from stapo.stages.prepare import model_settings
+from stapo.study import Study, StudyError, files, parse_study, read_study
 from stapo.study.reading import published_content, resolved_content
 from stapo.study.sources import TinyModel
 
@@ -55,10 +55,10 @@ def asked(study: Study) -> Any:
 
 def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):
     before = read(folder)
-    write_base(before.model("own").model_dump(), folder / "base")
+    write_base(before.models["own"].model_dump(), folder / "base")
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
-    assert shape_of(before.model("own")).layers == 2
+    assert shape_of(before.models["own"]).layers == 2
     assert model_settings(before.models["own"]) == {"sha256": before.models["own"].sha256}
     shutil.copytree("weights", "copied")
     assert asked(read(folder, "path: copied")) == asked(before)
@@ -66,20 +66,17 @@ def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(
         stream.write("\n")
     assert asked(read(folder)) != asked(before)
     with pytest.raises(StudyError, match="its files changed since the study was read"):
-        write_base(before.model("own").model_dump(), folder / "other")
+        write_base(before.models["own"].model_dump(), folder / "other")
     assert not (folder / "other").exists()
 
 
 def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
-    hashed, sha256 = [], model_folder._sha256
-    monkeypatch.setattr(model_folder, "_sha256", lambda path: hashed.append(path) or sha256(path))
+    hashed, file_sums = [], files.file_sums
+    monkeypatch.setattr(files, "file_sums", lambda at, n: hashed.append(n) or file_sums(at, n))
     first = read(folder).models["own"].sha256
-    assert len(hashed) >= 3
-    hashed.clear()
-    file = folder / "weights" / "model.safetensors"
-    os.utime(file, (1, 1))
+    os.utime(folder / "weights" / "model.safetensors", (1, 1))
     assert [read(folder).models["own"].sha256 for _ in range(2)] == [first] * 2
-    assert hashed == [str(file)]
+    assert hashed[1:] == [["model.safetensors"], []]
     (folder / "work" / "checksums.json").write_text("{")
     assert read(folder).models["own"].sha256 == first
 
@@ -89,7 +86,7 @@ def test_a_published_study_names_no_path(folder):
     published = parse_study(published_content(study))
     assert asked(published) == asked(study)
     with pytest.raises(StudyError, match="shape of weights unknown"):
-        shape_of(published.model("own"))
+        shape_of(published.models["own"])
     with pytest.raises(StudyError, match=r"models\.own\.path: the file was not read"):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
@@ -119,7 +116,7 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
         path = folder / "weights" / name
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(StudyError) as error:
-        write_base(read(folder, settings).model("own").model_dump(), folder / "base")
+        write_base(read(folder, settings).models["own"].model_dump(), folder / "base")
     assert words in "\n".join(error.value.errors)
 
 
@@ -129,7 +126,7 @@ def test_a_chat_template_of_the_studys_own(folder, setting, shown):
     plain, study = read(folder), read(folder, f"path: weights, chat_template: {setting}")
     assert asked(study) != asked(plain)
     again = parse_study(resolved_content(study))
-    write_base(again.model("own").model_dump(), folder / "base")
+    write_base(again.models["own"].model_dump(), folder / "base")
     tokenizer = load_tokenizer(folder / "base")
     chat = [{"role": "user", "content": "chain:3+4?"}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from stapo.models import base
-from stapo.models import template as module
-from stapo.models.template import template_text
+from stapo.models.base import template_text
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.study import StudyError
 from stapo.study.schema import Template
@@ -37,7 +36,7 @@ def published(tmp_path, monkeypatch) -> Callable[..., Template]:
 
     def named(name: str, content: bytes = SOURCE, sha256: str = "") -> Template:
         def get(address: str, **_: object) -> httpx.Response:
-            assert address == f"{module.ADDRESS}/some/judge/{REVISION}/src/p.py"
+            assert address == f"{base.ADDRESS}/some/judge/{REVISION}/src/p.py"
             return httpx.Response(200, content=content, request=httpx.Request("GET", address))
 
         monkeypatch.setattr(httpx, "get", get)
@@ -94,4 +93,4 @@ def test_it_lies_beside_the_verifiers_weights_with_its_origin(published, tmp_pat
     assert found == {**template.model_dump(), "text": TEXT}
     assert VERIFIER_TEMPLATE in (out / "SHA256SUMS").read_text()
     source = {"hub": "some/judge", "revision": "main", "commit": Path("3" * 40).name}
-    assert json.loads((out / base.SOURCE).read_text()) == source
+    assert json.loads((out / "source.json").read_text()) == source

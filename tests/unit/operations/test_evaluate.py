@@ -1,9 +1,9 @@
 """Checkpoints from anywhere are a study without trainings, in one table, and again without generating."""
 
+import csv
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -46,11 +46,11 @@ def test_checkpoints_and_a_study_in_one_table(built):
     file, table, *_, values = asked(*mine, "other=my model", name="all")
     sizes = ["mine-tiny-base", "mine-tiny-stapo-seed0", "other"]
     assert yaml.safe_load(file.read_text())["run"]["sizes"] == sizes
-    found = pq.read_table(values).to_pylist()
+    found = [*csv.DictReader(values.open())]
     found = [row for row in found if row["metric"] == "difference of avg@N"]
     pairs = {(row["method"], row["reference"]) for row in found}
     assert pairs == {(sizes[1], sizes[0]), (sizes[2], sizes[0]), (sizes[2], sizes[1])}
-    assert all(0 < row["p_value"] <= row["p_holm"] <= 1 for row in found)
+    assert all(0 < float(row["p_value"]) <= float(row["p_holm"]) <= 1 for row in found)
     assert all(f"| {size} |" in table.read_text() for size in sizes)
     # The file is a study: who changes what has no option gives it to Snakemake.
     assert list(read_study(file).runs()) == []
@@ -76,12 +76,10 @@ def test_every_error_is_said_before_anything_is_done(built):
     Path("bare/config.json").unlink()
     models = ["nothing", "bare", "same", "same/"]
     with pytest.raises(StudyError) as said:
-        evaluate(models, ["chain-9"], ["hot"], {**SECTION, "seed": -1}, 0, "a b")
+        evaluate(models, ["chain-9"], ["hot"], SECTION, 1, "a")
     starts = [
         "nothing: neither a directory nor a Hub model",
         "same: the name of 2 checkpoints",
-        "name: expected letters",
-        "evaluation.seed: Input should be greater",
         "run.decodings: unknown name 'hot'",
         "benchmarks.chain-9: ",
         "models.bare.path: ",

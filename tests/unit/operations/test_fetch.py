@@ -9,7 +9,7 @@ from stapo.hub import ATTEMPTS
 from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
-from stapo.study.rows import checksum
+from stapo.study.files import rows_checksum
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
 
@@ -20,12 +20,12 @@ def study(raw_study, monkeypatch):
         "task": "stapo_made",
         "metadata": {
             "hub": "some/set", "revision": "main", "split": "test", "names": ["Made"],
-            "rows": 3, "sha256": checksum(ROWS), "version": 1,
+            "rows": 3, "sha256": rows_checksum(ROWS), "version": 1,
         },
     }  # fmt: skip
-    for place in ("stapo.study.reading", "stapo.study.study"):
+    for place in ("stapo.study.checks", "stapo.study.study"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
-    monkeypatch.setattr("stapo.models.template.template_text", lambda template: template.name)
+    monkeypatch.setattr("stapo.models.base.template_text", lambda template: template.name)
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
     raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
     raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}

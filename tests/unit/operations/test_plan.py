@@ -18,6 +18,7 @@ from stapo.operations.plan import (
     DEVICES,
     CostRow,
     Machine,
+    disk_needed,
     further_passes,
     machine,
     plan,
@@ -125,3 +126,4 @@ def test_unknown_devices_and_models_are_errors(raw_study, tmp_path, monkeypatch)
     study = parse_study(raw_study)
     with pytest.raises(StudyError, match=r"shape of some/model unknown.*Qwen/Qwen3-8B-Base"):
         rows(study)
+    assert disk_needed(study) is None

@@ -15,8 +15,7 @@ from rich.console import Console
 from synthetic import write_score
 
 from stapo import paths
-from stapo.canonical import canonical
-from stapo.files import append_jsonl, write_json
+from stapo.files import append_jsonl, canonical, write_json
 from stapo.operations.status import (
     Progress,
     changes,
@@ -27,7 +26,7 @@ from stapo.operations.status import (
 )
 from stapo.stages import jobs_of
 from stapo.study import parse_study
-from stapo.study.resolved import write_resolved
+from stapo.study.reading import write_resolved
 
 HOLDER = """
 import json, sys

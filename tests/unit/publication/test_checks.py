@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from stapo.canonical import fingerprint
+from stapo.files import fingerprint
 from stapo.publication.checks import command_faults, counted, is_earlier
 from stapo.publication.verify import verify
 from stapo.records.scores import ScoreRow

@@ -155,31 +155,28 @@ def recorded(tmp_path_factory) -> Path:
 
 
 NO_RECORDS = (
-    *(("weight", value, "weight") for value in (math.inf, 1e308, 0.0)),
-    ("probability", math.nan, "not finite"),
-    ("reward", -math.inf, "not finite"),
-    *(("position", value, "impossible values") for value in (-1, 2**31 - 1)),
-    ("kind", "<b>", "impossible values"),
-    *(("top_tokens", value, "most likely token") for value in (["a"], [None] * 5)),
-    ("top_probabilities", [None] * 5, "most likely token"),
+    *(("weight", value) for value in (math.inf, 1e308, 0.0)),
+    ("probability", math.nan),
+    ("reward", -math.inf),
+    *(("position", value) for value in (-1, 2**31 - 1)),
+    ("kind", "<b>"),
+    *(("top_tokens", value) for value in (["a"], [None] * 5)),
+    ("top_probabilities", [None] * 5),
 )
 
 
 def test_token_records_without_a_meaning_are_damage(recorded, tmp_path):
     table = pq.ParquetFile(recorded).read()
-    for name, value, reason in NO_RECORDS:
+    for name, value in NO_RECORDS:
         values = [value, *table.column(name).to_pylist()[1:]]
         pq.write_table(with_column(table, name, values), tmp_path / "t")
-        with pytest.raises(DamagedFileError, match=reason):
+        with pytest.raises(DamagedFileError, match=f"{name} has impossible values"):
             tokens.read_token_file(tmp_path / "t")
-    for about in (b"\xff", b'{"vocab_size": 1}', b"[" * 10**5):
+    wrong = [{"vocab_size": V, "s2t": one} for one in (1, {}, {"tau_p": "x", "quantile": 0.5})]
+    wrong += [[1], {"vocab_size": "x"}, {"vocab_size": 1}]
+    for about in (b"junk", b"\xff", b"[" * 10**5, *(json.dumps(one).encode() for one in wrong)):
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
-        with pytest.raises(DamagedFileError, match="vocabulary"):
-            tokens.read_token_file(tmp_path / "t")
-    for s2t in (1, {"tau_p": "x", "quantile": 0.5, "scope": "all"}):
-        about = json.dumps({"vocab_size": V, "s2t": s2t}).encode()
-        pq.write_table(table.replace_schema_metadata({METADATA_KEY: about}), tmp_path / "t")
-        with pytest.raises(DamagedFileError, match="arguments of S2T"):
+        with pytest.raises(DamagedFileError, match="its metadata says no"):
             tokens.read_token_file(tmp_path / "t")
 
 

@@ -1,4 +1,4 @@
-"""Bad study files: all errors at once, one line each, with place, cause and remedy, and file and line."""
+"""Bad study files: all errors of a kind at once, one line each, with place, cause, remedy, file and line."""
 
 import os
 from pathlib import Path
@@ -12,21 +12,20 @@ HEAD = "extends: smoke\nname: mine\n"
 NAMES = "run: {seeds: [%s]}\ntraining: {evaluate_every: 1}" % ", ".join(map(str, range(900)))  # noqa: UP031
 
 TABLE = [
-    ('training: {prompts_per_mini_batch: 24, learning_rate: fast, epochs: 3}\ntraning: {}', [
+    ('training: {learning_rate: fast, epochs: 3}\ntraning: {}\nrun: {seeds: []}', [
         'training.learning_rate: Input should be a valid number, unable to parse',
         'training.epochs: unknown key; remove it or correct its spelling',
-        'traning: unknown key; did you mean training? (s.yaml:4)',
-        'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch']),
-    ('methods: {stapo: {tau_p: 1.5}, grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}', [
-        'methods.stapo.tau_p: Input should be less than 1',
+        'run.seeds: List should have at least 1 item after validation, not 0',
+        'traning: unknown key; did you mean training? (s.yaml:4)']),
+    ('methods: {stapo: {tau_p: 1.5}}', ['methods.stapo.tau_p: Input should be less than 1']),
+    ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}\n'
+        'training: {prompts_per_mini_batch: 24}', [
         "methods.mine.base: unknown name 'stapoo'; did you mean stapo? known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
-        'methods.grpo.tau_p: it has no such setting; it takes none (s.yaml:3)']),
-    ('benchmarks: {chain-3: {samples: null}, chain-99: {samples: 4}}', [
-        'benchmarks.chain-3.samples: Input should be a valid integer',
-        'benchmarks.chain-99: no task of this name in benchmarks/']),
-    ('run: {methods: [stapo, dapo, stapo], benchmarks: [chain-2, aime24], seeds: []}', [
-        'run.seeds: List should have at least 1 item after validation, not 0',
+        'methods.grpo.tau_p: it has no such setting; it takes none (s.yaml:3)',
+        'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch']),
+    ('benchmarks: {chain-99: {samples: 4}}', ['benchmarks.chain-99: no task of this name in']),
+    ('run: {methods: [stapo, dapo, stapo], benchmarks: [chain-2, aime24]}', [
         "run.methods: unknown name 'dapo'",
         "run.methods: 'stapo' is listed twice; remove one (s.yaml:3)",
         "run.benchmarks: unknown name 'aime24'"]),
@@ -59,9 +58,7 @@ TABLE = [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [
         'evaluation.verdict: verifier, but evaluation.verifier names none; add']),
-    ('evaluation: {curve: {every: 0, benchmarks: [chain-4, aime24], decoding: cold, step: 1}}', [
-        'evaluation.curve.every: Input should be greater than or equal to 1',
-        'evaluation.curve.step: unknown key; did you mean steps? (s.yaml:3)',
+    ('evaluation: {curve: {every: 1, benchmarks: [chain-4, aime24], decoding: cold}}', [
         "evaluation.curve.benchmarks: unknown name 'aime24'; known in run: chain-2",
         "evaluation.curve.decoding: unknown name 'cold'; known in run: t1.0"]),
     ('compare: {baselines: [none], target: none}', [
@@ -69,27 +66,24 @@ TABLE = [
         "compare.baselines: unknown name 'none'; known in run.methods: grpo,"]),
     ('compare: {target: grpo, baselines: [grpo]}', [
         'compare: a target without a baseline, or the reverse; name both']),
-    ("run: {sizes: [big, big], seeds: [0, '0', x]}", [
-        'run.seeds.2: Input should be a valid integer, unable to parse string as',
+    ("run: {sizes: [big, big], seeds: [0, '0']}", [
         "run.sizes: unknown name 'big'",
-        "run.sizes: 'big' is listed twice; remove one (s.yaml:3)"]),
+        "run.sizes: 'big' is listed twice; remove one (s.yaml:3)",
+        "run.seeds: 0 is listed twice"]),
     ('run: {seeds: [1099511627776]}\ntraining: {warmup_steps: true}', [
         'training.warmup_steps: no setting is true or false; put text in quotes',
         'run.seeds.0: Input should be less than or equal to 2147483647']),
     ('models: {m: {hub: a/b}}', ['models.m.revision: missing; add it (s.yaml:3)']),
     ('training: {instruction: "a\\u202eb"}', [
         'training.instruction: the character \\u202e is not allowed; remove it']),
-    ('training: {reward: verifier}', ['training.reward: expected boxed, dapo, or FILE.py:function']),
-    ('training: {rollout_mismatch_limit: 0.1}', [
-        'training.rollout_mismatch_limit: only for rollouts with vLLM; remove']),
+    ('training: {reward: verifier}', ['training.reward: expected boxed, or FILE.py:function']),
     ("engine: {sizes: {small: {}}}", [
         "engine.sizes: unknown name 'small'"]),
-    ('interventions: {nope: 1, method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
+    ('interventions: {method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
         'tiny/justrl/seed7, tiny/justrl/seed0/step7]}', [
-        'interventions.nope: unknown key; remove it or correct its spelling',
         *(f"interventions.checkpoints: unknown name '{name}'; " for name in
           ("x", "big/base", "tiny/nope/seed0", "tiny/justrl/seed7", "tiny/justrl/seed0/step7")),
-        'interventions.method: justrl silences no candidates, or has a KL term; choose']),
+        'interventions.method: justrl is unknown, silences no candidates, or has a KL']),
     ('training:\n  steps: 8\n  steps: 9\n  epochs: 1', [
         's.yaml:5: not YAML: while constructing a mapping, found duplicate key "steps"']),
     ('training: &a {b: *a}', ['s.yaml:3: training.b: an alias; write the value itself']),
@@ -136,10 +130,6 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
         ),
         (b"name: a\nextends: smke", 'extends: "smke": no such study; did you mean smoke?'),
         (b"name: a\nextends: [smoke]", 'extends: ["smoke"]: no such study'),
-        (
-            b"name: a\nextends: ../paper.yaml",
-            'extends: "../paper.yaml": no such study; did you mean paper?',
-        ),
     ],
 )
 def test_a_file_that_is_no_study_is_a_line(tmp_path, monkeypatch, content, line):

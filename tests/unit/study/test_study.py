@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from stapo.exhibits import figure_names
 from stapo.methods import METHODS, s2t_arguments
-from stapo.publication.folder import published_study
-from stapo.repository import ROOT, STUDIES
+from stapo.repository import STUDIES
 from stapo.stages import jobs_of
 from stapo.study import (
     Checkpoint,
@@ -21,9 +20,9 @@ from stapo.study import (
     read_study,
     study_schema,
 )
-from stapo.study.families import families
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content
+from stapo.study.study import families
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -37,12 +36,6 @@ def test_every_study_is_read_and_published(path):
     jsonschema.validate(load_yaml(path).content, study_schema())
 
 
-@pytest.mark.parametrize("name", ["miniature", "miniature-1m", "miniature-ablation"])
-def test_the_study_of_committed_results_is_read(name):
-    about = json.loads((ROOT / "results" / name / "provenance.json").read_text())
-    assert published_study(about["study"]).name == name
-
-
 def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_study):
     plain = parse_study(raw_study)
     raw_study["training"]["keep_checkpoints"] = 2
@@ -52,13 +45,6 @@ def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_
         parse_study(raw_study)
 
 
-def test_a_study_extends_another_down_to_the_catalogue():
-    paper, small = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "single-gpu"))
-    assert small.training.learning_rate == paper.training.learning_rate
-    assert (small.training.max_response_tokens, paper.training.max_response_tokens) == (4096, 15360)
-    assert small.models == paper.models  # Of the catalogue.
-
-
 def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
     assert merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2}) == {
         "a": {"b": 1, "c": [3]}, "d": 1, "e": 2,
@@ -66,6 +52,9 @@ def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})
     assert found.data.model_dump() == data  # Of another kind than the one below it.
+    paper = read_study(STUDIES / "paper.yaml")
+    assert found.training == paper.training
+    assert found.models == paper.models  # Of the catalogue.
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text("extends: smoke\nname: mine\nrun: {seeds: [1, 2]}\n")
     second.write_text("run: {seeds: [3]}\ntraining: {steps: 8}\n")
@@ -203,32 +192,20 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
     assert list(study.table_cells("t0.7-p0.9")) == list(before.cells("t0.7-p0.9"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "tiny",
-        "/base",
-        "tiny/stapo",
-        "tiny/stapo/seed01",
-        "tiny/stapo/seed0/step",
-        "tiny/base\n",
-    ],
-)
-def test_the_name_of_no_checkpoint_is_refused(name):
-    with pytest.raises(ValueError, match="no name of a checkpoint"):
-        Checkpoint.parse(name)
-
-
 NUMBERS = st.integers(0, 2**31)
 NAMES = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1)
 
 
 @given(NAMES, NAMES, NUMBERS, st.none() | NUMBERS)
-def test_the_name_of_a_checkpoint_leads_back_to_it(size, method, seed, step):
+def test_the_name_of_a_checkpoint_leads_back_to_it_and_no_other_name_to_any(
+    size, method, seed, step
+):
     checkpoint = Checkpoint.of(TrainingRun(size, method, seed), step)
     assert Checkpoint.parse(str(checkpoint)) == checkpoint
     assert Checkpoint.parse(str(Checkpoint(size))) == Checkpoint(size)
+    for name in ("", size, f"{size}/{method}", f"{size}/base\n", f"{size}/{method}/seed0{seed}"):
+        with pytest.raises(ValueError, match="no name of a checkpoint"):
+            Checkpoint.parse(name)
 
 
 def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):

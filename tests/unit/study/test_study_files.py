@@ -1,9 +1,8 @@
-"""What `check` passes also passes every later stage: a property of generated studies."""
+"""What `check` passes also passes every later stage, what it refuses is lines; the file that jobs read."""
 
 import io
 import json
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,24 +11,17 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from rich.console import Console
 from ruamel.yaml import YAML
-from studies import broken_studies, studies
+from studies import changed_studies
 
 from stapo import paths
-from stapo.cli.common import study_of
+from stapo.cli.tools import study_of
 from stapo.operations.plan import DEVICES, Machine, print_plan
 from stapo.operations.status import print_status
 from stapo.stages import jobs_of
-from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study import Study, StudyError, merge, parse_study, read_study
 from stapo.study.checks import slug
 from stapo.study.loader import MAX_LINE
-from stapo.study.resolved import resolved_path, write_resolved
-
-always_the_same = partial(
-    settings,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+from stapo.study.reading import resolved_path, write_resolved
 
 
 def study_or_lines(read: Callable[[], Study]) -> Study | None:
@@ -55,19 +47,6 @@ def paths_of(study: Study) -> list[str]:
     return [*{*jobs_of(study).published(), *models}, *weights]
 
 
-@always_the_same(max_examples=50)
-@given(raw=studies())
-def test_what_is_accepted_passes_every_later_stage(raw, tmp_path):
-    study = study_or_lines(lambda: parse_study(raw))
-    if study is None:
-        return
-    passes_between_programs(study, tmp_path)
-    has_paths_and_rules_of_its_own(study)
-    with_console = Console(file=io.StringIO())
-    print_plan(study, Machine(DEVICES["h200"]), with_console)
-    print_status(study, with_console, tmp_path)
-
-
 def passes_between_programs(study: Study, root: Path) -> None:
     write_resolved(study, root)
     assert fingerprints(study_of(root / resolved_path(study))) == fingerprints(study)
@@ -91,13 +70,19 @@ def has_paths_and_rules_of_its_own(study: Study) -> None:
     assert len(set(titles)) == len(titles)
 
 
-@always_the_same(max_examples=100)
-@given(raw=broken_studies())
-def test_what_is_wrong_is_lines_and_nothing_else(raw, tmp_path):
+@settings(
+    max_examples=150, derandomize=True, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(raw=changed_studies())
+def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
     if study is not None:
         passes_between_programs(study, tmp_path)
         has_paths_and_rules_of_its_own(study)
+        console = Console(file=io.StringIO())
+        print_plan(study, Machine(DEVICES["h200"]), console)
+        print_status(study, console, tmp_path)
     # The same through a file, where the loader comes first.
     path = tmp_path / "study.yaml"
     try:
@@ -119,3 +104,17 @@ def test_a_number_is_what_its_author_means(tmp_path, number):
     study = read_study(path)
     assert study.training.learning_rate == 1e-6
     assert json.dumps(study.training.steps) == "100"
+
+
+def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
+    before = parse_study(raw_study)
+    after = parse_study(merge(raw_study, {"training": {"learning_rate": 1e-4}}))
+    first = tmp_path / resolved_path(before)
+    for study in (before, after, before):
+        write_resolved(study, tmp_path)
+        assert study_of(tmp_path / resolved_path(study)) == study
+        first.write_bytes(b'{"name": "other"}')  # What is damaged is written again.
+    assert len(list(first.parent.iterdir())) == 2
+    first.write_text("{")
+    with pytest.raises(StudyError, match="truncated or corrupt"):
+        study_of(first)

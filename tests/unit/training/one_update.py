@@ -166,48 +166,33 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     """Return the tokens that the loops keep."""
     logps, entropies = (values.tolist() for values in statistics)
     mask, advantages = batch["completion_mask"].bool().tolist(), batch["advantages"].tolist()
-    args = dict(method.selection_args)
-    tau_p, q = args.get("tau_p", 0.0), args.get("quantile", 0.0)
-    if method.selection == "silence_spurious":
-        return oracle.silence_spurious(logps, entropies, advantages, mask, tau_p, q, args["scope"])
-    if method.selection == "silence_high_entropy":
-        scope = args.get("scope", "candidates")
-        return oracle.silence_high_entropy(logps, entropies, advantages, mask, tau_p, q, scope)
-    if method.selection == "silence_candidates":
-        return oracle.silence_candidates(logps, advantages, mask, tau_p)
-    if method.selection == "keep_high_entropy":
-        return oracle.keep_high_entropy(entropies, mask, args["fraction"])
-    return oracle.keep_all(mask)
+    tables = logps, entropies, advantages, mask
+    return oracle.select(method.selection, *tables, **method.selection_args)
 
 
 def plain_update(
     policy: Any, method: Method, batch: dict[str, Tensor], keep: list
 ) -> tuple[float, dict[str, Tensor]]:
-    """Return loss and gradients of a mini-batch from plain logits and loops."""
+    """Return loss and gradients of a mini-batch from plain logits, by autograd."""
     policy.zero_grad()
     logps, _ = forward(policy, batch)
-    tables = [batch[name].tolist() for name in ("old_per_token_logps", "advantages")]
-    ref, beta = batch["ref_per_token_logps"].tolist(), method.kl_coefficient
-    clip = method.clip_low, method.clip_high, method.dual_clip
-    values = oracle.clipped_surrogate(logps.tolist(), *tables, *clip)
-    slopes = oracle.surrogate_weights(logps.tolist(), *tables, *clip)
-    kl = oracle.kl_k3(logps.tolist(), ref)
-    # Rows with a divisor of their own: all three aggregations are group_token_mean.
-    rows = {"token_mean": len(keep), "group_token_mean": GROUP, "sequence_mean": 1}[
-        method.aggregation
-    ]
-    counts = [sum(map(sum, keep[start : start + rows])) for start in range(0, len(keep), rows)]
-    num_means = sum(count > 0 for count in counts)
-    gradient = torch.zeros_like(logps)
-    values = [
-        [v - beta * k for v, k in zip(*rows, strict=True)] for rows in zip(values, kl, strict=True)
-    ]
-    for b, t in oracle.positions(keep):
-        slope = slopes[b][t] - beta * (1 - oracle.safe_exp(ref[b][t] - logps[b, t].item()))
-        gradient[b, t] = -slope / counts[b // rows] / num_means
-    loss = -oracle.group_token_mean(values, keep, rows)
-    logps.backward(gradient)
-    return loss, {name: parameter.grad.clone() for name, parameter in policy.named_parameters()}
+    kept, weights = torch.tensor(keep), batch["advantages"].unsqueeze(1)
+    ratio, apart = (
+        (logps - batch["old_per_token_logps"]).exp(),
+        batch["ref_per_token_logps"] - logps,
+    )
+    clipped_ratio = ratio.clamp(1 - method.clip_low, 1 + method.clip_high)
+    values = torch.minimum(ratio * weights, clipped_ratio * weights)
+    if method.dual_clip:
+        bounded = torch.maximum(values, method.dual_clip * weights)
+        values = torch.where(weights < 0, bounded, values)
+    values = values - method.kl_coefficient * (apart.exp() - apart - 1)
+    # Rows with a divisor of their own: all three aggregations are means of means.
+    size = {"token_mean": len(keep), "group_token_mean": GROUP, "sequence_mean": 1}
+    parts = zip(*(one.split(size[method.aggregation]) for one in (values, kept)), strict=True)
+    loss = -torch.stack([part[own].mean() for part, own in parts if own.any()]).mean()
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in policy.named_parameters()}
 
 
 def assert_same_update(update: Update, expected: tuple[float, dict[str, Tensor]]) -> None:

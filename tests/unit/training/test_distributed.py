@@ -1,4 +1,12 @@
-"""Several processes, for real: FSDP2 and replicas over gloo, two launchers with one rendezvous, kills."""
+"""Several processes, for real: FSDP2 and replicas over gloo, kills.
+
+This is also the program of the ranks: it trains on given responses and saves what each step computed.
+Usage: test_distributed.py WORLD OUT MASKS CASE...   (also under `accelerate launch`)
+
+MASKS is the OUT of an earlier run, or `-`. Its masks replace this run's own, which are saved all the same:
+so the selections are compared, and then everything else under one selection. With PACKED=1 in the
+environment, passes have no padding.
+"""
 
 import json
 import math
@@ -7,30 +15,46 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
+if __name__ == "__main__":
+    sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+    import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import psutil
 import pytest
 import torch
-from safetensors.torch import load_file
-from test_checkpoints import garble
-from training_jobs import assert_same, metrics
+from safetensors.torch import load_file, save_file
+from training_jobs import assert_same, metrics, run, with_settings
+from trl.generation.vllm_generation import VLLMGeneration
 
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.objective import ENTROPY_RESOLUTION, at_resolution, spurious_candidates
 from stapo.records.tokens import read_token_file
 from stapo.repository import ROOT
-from stapo.training.resume import attempts
-from stapo.training.step_checkpoints import SEAL, step_checkpoints, step_of
+from stapo.training import update as update_module
+from stapo.training.checkpoints import SEAL, attempts, step_checkpoints, step_of
+from stapo.training.run import leave
+from stapo.training.trainer import StapoTrainer
 
-PROGRAM = Path(__file__).with_name("two_ranks.py")
-CASES = ("stapo", "grpo", "20-entropy", "stapo-v2", "justrl")
+PROGRAM = Path(__file__)
+CASES: dict[str, dict[str, Any]] = {
+    "stapo": {},
+    "grpo": {},
+    "20-entropy": {"statistics": "current"},
+    "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
+    # A checkpoint would divide weights again that a pass has gathered.
+    "justrl": {"checkpoint_every": 6},
+}
 FLAT = {"justrl": (2, 3)}
-"""As in `two_ranks`: case -> steps of which no response has a gradient."""
+"""Case -> steps of the rollout in which all rewards are equal, so that there is no gradient."""
 SAVED = "saved.safetensors"
 SEEN = ("logps", "entropies", "advantages", "mask", "keep")
-"""As `two_ranks` saves them."""
+"""By a selection, and what it chose; everything else that is saved of a step is a gradient."""
 SAMPLE = ["prompt", "response", "position", "kind", "weight", "before", "after", "kept"]
 FSDP = str(ROOT / "workflows" / "accelerate" / "cpu-2.yaml")
 LAUNCH = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
@@ -71,21 +95,11 @@ def alone(world, tmp_path_factory) -> Path:
     return out
 
 
-def two_nodes(world: Path, out: Path, masks: Path) -> None:
-    """Two launchers, as on two machines: one rendezvous, one process each, FSDP2."""
-    port = free_port()
-    both = ["--num_machines", "2", "--num_processes", "2"]
-    both += ["--main_process_ip", "127.0.0.1", "--main_process_port", port]
-    nodes = []
-    for rank in range(2):
-        launch = [*LAUNCH, "--config_file", FSDP, *both, "--machine_rank", str(rank)]
-        nodes.append(start(launch, world, out, masks, *CASES))
-    finish(*nodes)
-
-
 def replicas(world: Path, out: Path, masks: Path) -> None:
-    """Two processes with the whole model each, exchanging gradients (DDP)."""
-    finish(start(torchrun(), world, out, masks, *CASES))
+    """Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
+    port = ["--master-port", free_port()]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
+    finish(start(launch, world, out, masks, *CASES))
 
 
 def packed(world: Path, out: Path, masks: Path) -> None:
@@ -96,12 +110,6 @@ def packed(world: Path, out: Path, masks: Path) -> None:
 def sharded() -> list[str]:
     """Two processes under FSDP2."""
     return [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
-
-
-def torchrun() -> list[str]:
-    """Two processes without sharding; `accelerate launch --cpu` would start one."""
-    port = ["--master-port", free_port()]
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
 
 
 def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -120,7 +128,7 @@ def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("launch", [two_nodes, replicas, packed])
+@pytest.mark.parametrize("launch", [replicas, packed])
 def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
     """To rounding: sums over tokens and ranks are taken in another order."""
     launch(world, tmp_path, alone)
@@ -179,10 +187,87 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
         one.kill()
     process.communicate()
     assert not (killed / "stapo" / "model").exists()
-    # One rank cannot load its part of the newest checkpoint: all of them take the one before.
+    # A damaged part of one rank: all of them take the checkpoint before.
     newest = step_checkpoints(killed / "stapo" / "work")[-1]
-    garble(newest, "rng_state_1.pth")
+    (newest / "rng_state_1.pth").write_bytes(b"garbage")
     finish(start(sharded(), world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
-    assert after == [0, step_of(newest), step_of(newest) - 1]
+    assert after == [0, step_of(newest) - 1]
     assert_same(killed / "stapo", whole / "stapo")
+
+
+# The program
+
+
+def completions(self: StapoTrainer, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
+    """Random tokens that depend on the row of the rollout alone, so that any ranks train on the same."""
+    if self.is_fsdp_enabled:
+        # vLLM would get the weights here.
+        sync = SimpleNamespace(
+            accelerator=self.accelerator, _fix_param_name_to_vllm=lambda name, **_: name
+        )
+        weights = dict(VLLMGeneration._iter_fsdp2_params(sync, self.model))
+        assert all(type(weight) is torch.Tensor for weight in weights.values())
+    vocabulary = len(self.processing_class)
+    first = self.accelerator.process_index * len(prompt_ids)
+    found = []
+    for row in range(first, first + len(prompt_ids)):
+        generator = torch.Generator().manual_seed(1000 * self.state.global_step + row)
+        length = int(torch.randint(1, 24, (), generator=generator))
+        found.append(torch.randint(5, vocabulary, (length,), generator=generator).tolist())
+    return found, None
+
+
+def rewards(completions: Any, flat: int | None = None, **given: Any) -> list[float]:
+    """Some groups without variance, whose sequences the update leaves out; all where the step is `flat`."""
+    if given["trainer_state"].global_step == flat:
+        return [1.0] * len(completions)
+    texts = [conversation[-1]["content"] for conversation in completions]
+    return [1.0 if len(text) % 3 == 0 else -1.0 for text in texts]
+
+
+def main(world: str, out: str, masks: str, *cases: str) -> None:
+    for case in cases:
+        directory = Path(out) / case
+        directory.mkdir(parents=True, exist_ok=True)
+        saved: dict[str, torch.Tensor] = {}
+        given = {} if masks == "-" else load_file(Path(masks) / case / SAVED)
+        norm, select = StapoTrainer._get_grad_norm, update_module.select
+
+        def keep_gradients(self: Any, model: Any, grad_norm: Any = None, saved=saved, norm=norm):
+            for name, parameter in model.named_parameters():
+                gradient = parameter.grad
+                whole = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+                saved[f"{self.state.global_step}/{name.removeprefix('module.')}"] = whole.clone()
+            return norm(self, model, grad_norm)
+
+        def keep_mask(
+            method: Any, logps: Any, entropies: Any, advantages: Any, mask: Any, step: int,
+            saved=saved, given=given, select=select,
+        ):  # fmt: skip
+            # The seed of the trainings here is 0, so that of a step is its number.
+            kept = select(method, logps, entropies, advantages, mask, step)
+            if f"{step}/keep" in saved:
+                return kept  # The meter's parts come after the mini-batch.
+            seen = (logps, entropies, advantages, mask, kept)
+            for name, values in zip(SEEN, seen, strict=True):
+                saved[f"{step}/{name}"] = values.clone()
+            return given.get(f"{step}/keep", kept)
+
+        with (
+            patch.object(StapoTrainer, "_generate_single_turn", completions),
+            patch.object(StapoTrainer, "_get_grad_norm", keep_gradients),
+            patch.object(update_module, "select", keep_mask),
+            patch("training_jobs.parity_reward", partial(rewards, flat=FLAT.get(case, [None])[0])),
+            with_settings(packed=os.environ.get("PACKED") == "1"),
+        ):
+            # A clip that large changes no gradient; tau_p is such that there are candidates.
+            run(Path(world), directory, case, gradient_clip=1e9, **CASES[case])
+        if os.environ.get("RANK", "0") == "0":
+            save_file({k: v.contiguous() for k, v in saved.items()}, directory / SAVED)
+    # As a training does: threads of a connection that is open at exit may end a process with a signal.
+    leave()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 from trl.kernels import chunked_logprob
-from trl.kernels.chunked_logprob import ChunkedLogProbFunction
 
 from stapo.training.head import Float32LogProbs, whole_logits
 
@@ -40,12 +39,12 @@ def differentiated(leaves: list[Tensor], logps: Tensor, entropies: Tensor) -> Fo
     return logps.detach().double(), entropies.detach().double(), gradients
 
 
-def by_tiles(function: type, biased: bool, mixed: bool, **scaling: float) -> Found:
+def by_tiles(biased: bool, mixed: bool, **scaling: float) -> Found:
     *tables, targets = arguments(biased)
     leaves = [one if one is None else one.requires_grad_() for one in tables]
     scaling = {"temperature": 1.0, "softcap": None, "logit_scale": 1.0, **scaling}
     with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-        logps, entropies, *_ = function.apply(
+        logps, entropies, *_ = Float32LogProbs.apply(
             *leaves, targets, scaling["temperature"], TILE, scaling["softcap"],
             scaling["logit_scale"], OUTPUTS,
         )  # fmt: skip
@@ -71,7 +70,7 @@ def whole(biased: bool, mixed: bool, **scaling: float) -> Found:
 def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool):
     mixed, scaling = CASES[case]
     found, expected = (
-        by_tiles(Float32LogProbs, biased, mixed, **scaling),
+        by_tiles(biased, mixed, **scaling),
         whole(biased, mixed, **scaling),
     )
     for ours, exact in zip(found[:2], expected[:2], strict=True):
@@ -83,15 +82,10 @@ def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool)
         assert apart < (3e-3 if mixed else 1e-5)
 
 
-def test_in_float32_it_is_trls_bit_for_bit():
-    ours, theirs = (by_tiles(one, True, False) for one in (Float32LogProbs, ChunkedLogProbFunction))
-    assert all(map(torch.equal, [*ours[:2], *ours[2]], [*theirs[:2], *theirs[2]]))
-
-
 @pytest.mark.parametrize("mixed", [False, True])
 def test_whole_logits_are_those_of_the_tiles(mixed: bool):
     hidden, weight, bias, targets = arguments(True)
     with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
         log_probs = whole_logits(hidden, weight, bias).double().log_softmax(dim=1)
     found = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
-    torch.testing.assert_close(found, by_tiles(Float32LogProbs, True, mixed)[0], rtol=0, atol=3e-5)
+    torch.testing.assert_close(found, by_tiles(True, mixed)[0], rtol=0, atol=3e-5)

@@ -18,31 +18,23 @@ from stapo.training.launch import (
     RENDEZVOUS,
     accelerate_command,
     launch_training,
-    rendezvous,
     srun_command,
     training_errors,
 )
 
 HOLD = """
-import sys, time
+import os, sys
 from pathlib import Path
-from stapo.gpus import lease
-count, directory, seconds = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-held = lease(count, ["0", "1", "2", "3"], directory)
-print(" ".join(held), flush=True)
-time.sleep(seconds)
+from stapo.locks import lease
+print(*lease(int(sys.argv[1]), ["0", "1", "2", "3"], Path(sys.argv[2])), flush=True)
+os.execvp("sleep", ["sleep", "60"])
 """
 
 
-BECOMES = HOLD.replace("time.sleep(seconds)", "import os; os.execvp('sleep', ['sleep', '60'])")
-
-
-def hold(count: int, directory: Path, seconds: float, code: str = HOLD) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(count), str(directory), str(seconds)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def hold(count: int, directory: Path) -> subprocess.Popen[str]:
+    """Start a process that holds devices and becomes another program, as trainings do."""
+    command = [sys.executable, "-c", HOLD, str(count), str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def devices_of(process: subprocess.Popen[str]) -> set[str]:
@@ -51,20 +43,17 @@ def devices_of(process: subprocess.Popen[str]) -> set[str]:
 
 
 def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
-    # The first becomes another program, as trainings do, and keeps its lease.
-    first, second = hold(1, tmp_path, 60, BECOMES), hold(2, tmp_path, 60)
+    first, second = hold(1, tmp_path), hold(2, tmp_path)
     held = [devices_of(first), devices_of(second)]
     assert [len(devices) for devices in held] == [1, 2]
     assert held[0].isdisjoint(held[1])
     # Three are asked for and one is free: nothing is held back while the job waits.
-    third = hold(3, tmp_path, 0)
+    third = hold(3, tmp_path)
     time.sleep(2)
     assert third.poll() is None
-    fourth = hold(1, tmp_path, 0)
-    assert devices_of(fourth).isdisjoint(held[0] | held[1])
     second.kill()  # A killed job leaves nothing behind.
     assert len(devices_of(third)) == 3
-    for process in (first, second, third, fourth):
+    for process in (first, second, third):
         process.kill()
         process.wait()
 
@@ -92,32 +81,26 @@ def test_several_machines_need_a_slurm_job():
     command = srun_command(["train"], 2, {"SLURM_JOB_ID": "7"})
     assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
     assert command[-4:] == [sys.executable, "-m", "stapo", "train"]
-    assert rendezvous({"SLURM_JOB_ID": "40017"}).endswith(":20017")
 
 
 def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    monkeypatch.delenv(LAUNCHED, raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " 3,3, 5")
+    monkeypatch.setattr(os, "environ", {**os.environ, "CUDA_VISIBLE_DEVICES": " 3,3, 5"})
+    os.environ.pop(LAUNCHED, None)
     before = signal.getsignal(NOTICE)
     launch_training(["train", "--size", "tiny"], 1, 1)
     # What a process ignores, the program that replaces it ignores too.
     assert signal.signal(NOTICE, before) == signal.SIG_IGN
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
-    del os.environ[
-        LAUNCHED
-    ]  # Not by monkeypatch, which would put it back for the tests that follow.
 
 
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
-    assert training_errors(smoke, "tiny", 0, 1) == []
-    assert "--gpus 9: not a multiple of --nodes 2" in training_errors(paper, "8B", 9, 2)[0]
-    (line,) = training_errors(paper, "8B", 0, 1)
+    assert training_errors(smoke, 0) == []
+    assert "--gpus 9: not a multiple of --nodes 2" in training_errors(paper, 9, 2)[0]
+    (line,) = training_errors(paper, 0)
     assert "vllm-colocate needs GPUs" in line
     assert "workflows/profiles/workstation" in line
-    (line,) = training_errors(smoke, "tiny", 512, 1)
-    assert "--gpus 512: " in line

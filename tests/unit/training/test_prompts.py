@@ -2,16 +2,15 @@
 
 import json
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
+from training_jobs import TRAINING
 
 from stapo.evaluation.task import benchmark_questions
 from stapo.files import read_json, read_jsonl
-from stapo.models.worlds import FAMILIES, benchmark_problems, training_problems
-from stapo.repository import STUDIES
+from stapo.models.worlds import FAMILIES, training_problems
 from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData
 from stapo.training import prompts as prompts_module
@@ -19,13 +18,9 @@ from stapo.training.prompts import (
     DAPO_PREFIX,
     DAPO_SUFFIX,
     check_overlap,
-    check_own_overlap,
     checksum,
-    overlap,
     prompt_order,
     read_prompts,
-    sharing_words,
-    tiny_prompts,
     write_prompts,
 )
 
@@ -51,37 +46,31 @@ def test_too_few_or_no_prompts_are_an_error(tmp_path, monkeypatch):
             read_prompts(tmp_path / name)
 
 
-def test_an_overlap_names_benchmark_count_and_first_problem(tmp_path):
+def test_an_overlap_is_an_error_unless_published_and_thirteen_words_are_counted(tmp_path):
+    words = [f"w{i}" for i in range(14)]
+    prompts = [" What is\n1+1? ", "Start, " + " ".join(words[:13]) + "!"]
+    same = "Another start: " + ", ".join(words[:13]).upper()
     path = tmp_path / "prompts.jsonl"
-    path.write_text('{"question": " What is\\n1+1? ", "answer": "2"}\n')
-    with pytest.raises(StudyError) as caught:
-        check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]})
-    (line,) = caught.value.errors
-    assert "1 training prompts are problems of a" in line
+    path.write_text("".join(json.dumps({"question": q, "answer": "2"}) + "\n" for q in prompts))
+    benchmarks = {"a": ["What is 1+1?"], "b": [same, " ".join(words[:12]), " ".join(words[1:])]}
+    with pytest.raises(StudyError, match="1 training prompts are problems of a"):
+        check_overlap(path, benchmarks)
     # Somebody else's prompts, on which the paper trained as they are, are counted.
-    found = check_overlap(path, {"a": ["What is 1+1?"], "b": ["Other?"]}, published=True)
+    found = check_overlap(path, benchmarks, published=True)
     assert found["shared"] == {"a": 1, "b": 0}
-    assert overlap(["x"], ["y"]) == []
+    assert found["sharing_13_words"] == {"a": 0, "b": 1}
 
 
 def test_the_order_is_epochs_of_permutations_and_grows_at_its_end():
-    order = prompt_order(7, 20, seed=3)
-    assert sorted(order[:7]) == sorted(order[7:14]) == list(range(7))
-    assert order[:7] != order[7:14]
-    assert prompt_order(7, 12, seed=3) == order[:12]
-    assert prompt_order(7, 20, seed=4) != order
+    def order(steps: int, seed: int) -> list[int]:
+        return prompt_order(7, TRAINING.model_copy(update={"steps": steps}), seed)
 
-
-def test_thirteen_words_in_a_row_are_counted_and_not_refused(tmp_path):
-    words = [f"w{i}" for i in range(14)]
-    prompt = "Start, " + " ".join(words[:13]) + "!"
-    same = "Another start: " + ", ".join(words[:13]).upper()
-    assert sharing_words([prompt], [same, " ".join(words[:12]), " ".join(words[1:])]) == [same]
-    path = tmp_path / "prompts.jsonl"
-    path.write_text(json.dumps({"question": prompt, "answer": "1"}) + "\n")
-    found = check_overlap(path, {"a": [same], "b": ["Other?"]})
-    assert found["sharing_13_words"] == {"a": 1, "b": 0}
-    assert found["shared"] == {"a": 0, "b": 0}
+    long = order(steps=6, seed=3)  # Three rollouts of 8 prompts.
+    assert len(long) == 24
+    assert sorted(long[:7]) == sorted(long[7:14]) == list(range(7))
+    assert long[:7] != long[7:14]
+    assert order(steps=3, seed=3) == long[:16]
+    assert order(steps=6, seed=4) != long
 
 
 def row(question: str, answer: str) -> dict[str, Any]:
@@ -125,44 +114,32 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
     with pytest.raises(StudyError) as caught:
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
     number, sha256 = caught.value.errors
-    assert number.startswith("data.unique_prompts: expected 2, found 3 in a/b at 00000000; ")
-    assert sha256.startswith(
-        f"data.sha256: expected {'0' * 64}, found {SHA256} in a/b at 00000000; "
-    )
+    assert number.startswith("data.unique_prompts: expected 2, found 3; ")
+    assert sha256.startswith(f"data.sha256: expected {'0' * 64}, found {SHA256}; ")
     assert list(tmp_path.iterdir()) == []
+    for rows in ([], ROWS[3:]):
+        with pytest.raises(StudyError, match="no prompt with a single answer"):
+            hub(rows)
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    "broken",
     [
-        ({"question": "1+1?"}, "no question and answer, and no prompt"),
-        ({"prompt": [], "answer": 2}, "no question and answer, and no prompt"),
-        ({"question": "1+1?", "answer": 2}, "question or answer is not text"),
-        *(
-            (row(one, "4"), "not the wrapper of DAPO-Math-17k around a question; look")
-            for one in (
-                "2+2?",
-                DAPO_PREFIX + "2+2?",
-                "2+2?" + DAPO_SUFFIX,
-                wrapped(" "),
-                " " + wrapped("2+2?"),
-            )
-        ),
+        {"question": "1+1?"}, {"prompt": [], "answer": 2}, {"question": "1+1?", "answer": 2},
+        *map(lambda one: row(one, "4"), ("2+2?", DAPO_PREFIX + "2+2?", "2+2?" + DAPO_SUFFIX, wrapped(" "))),
     ],
-)
-def test_a_row_of_another_layout_is_a_line_and_writes_nothing(hub, tmp_path, broken, said):
-    with pytest.raises(StudyError, match=rf"^data: row 1 of a/b at 00000000.*{said}"):
+)  # fmt: skip
+def test_a_row_of_another_layout_is_a_line_and_writes_nothing(hub, tmp_path, broken):
+    with pytest.raises(StudyError, match=r"^data: row 1 of a/b: expected question and answer, or"):
         hub([ROWS[0], broken])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wrapper_may_be_kept_and_plain_columns_are_taken_as_they_are(hub):
-    prompts, _, about = hub([ROWS[0], row("2+2?", "4")], wrapper="keep")
+    prompts, _, _ = hub([ROWS[0], row("2+2?", "4")], wrapper="keep")
     assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
-    assert about["unique"] == 2
-    prompts, _, about = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
+    prompts, _, _ = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
     assert prompts == KEPT
-    assert about["conflicting"] == 1
 
 
 def test_prompts_of_a_file_of_the_studys_own(tmp_path):
@@ -178,60 +155,3 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     path.write_text(path.read_text() + '{"question": "5+5?", "answer": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
         write_prompts(study.data, out, None, study.prompts_file())
-    path.write_text('{"question": "1+1?", "answer": 2}\n{"question": "1+1?", "answer": 3}\n')
-    conflicting = read_study(tmp_path / "mine.yaml")
-    with pytest.raises(StudyError, match="no prompt has a single answer"):
-        write_prompts(conflicting.data, out, None, conflicting.prompts_file())
-
-
-def test_data_without_a_single_prompt_are_an_error(hub):
-    for rows in ([], ROWS[3:]):
-        with pytest.raises(StudyError, match="no prompt with a single answer"):
-            hub(rows)
-
-
-# Prompts in a benchmark of the study's own
-
-OWN_BENCHMARK = """
-extends: smoke
-name: mine
-benchmarks: {own: {file: q.jsonl, samples: 8}}
-run: {benchmarks: [own, chain-2]}
-"""
-TINY = "is also a training prompt that tiny-arithmetic makes; remove it from this file"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study whose own benchmark has prompts of the smoke study in lines 3 and 5."""
-    prompts = [one["question"] for one in tiny_prompts(read_study(STUDIES / "smoke.yaml").data)]
-    held_out = [one.question for one in benchmark_problems("chain-3", 2)]
-    lines(
-        tmp_path / "q.jsonl", [held_out[0], "", prompts[7].upper() + " ", held_out[1], prompts[0]]
-    )
-    lines(tmp_path / "p.jsonl", [held_out[1], "other"])
-    (tmp_path / "mine.yaml").write_text(OWN_BENCHMARK)
-    (tmp_path / "file.yaml").write_text(OWN_BENCHMARK + "data: {file: p.jsonl}\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def lines(path: Path, questions: list[str]) -> None:
-    rows = [json.dumps({"question": one, "answer": 1}) if one else "" for one in questions]
-    path.write_text("\n".join(rows))
-
-
-def found(name: str) -> list[str]:
-    with pytest.raises(StudyError) as error:
-        check_own_overlap(read_study(Path(name)))
-    return error.value.errors
-
-
-def test_every_problem_that_is_a_prompt_is_named_with_its_line(folder):
-    first, second = found("mine.yaml")
-    assert first.startswith("benchmarks.own.file: q.jsonl, line 3: 'CHAIN:")
-    assert second.startswith("benchmarks.own.file: q.jsonl, line 5: 'chain:")
-    assert first.endswith(TINY)
-    (only,) = found("file.yaml")
-    assert only.startswith("benchmarks.own.file: q.jsonl, line 4: 'chain:")
-    assert only.endswith("is also a training prompt, in p.jsonl; remove it from one of the files")

@@ -1,8 +1,7 @@
-"""The training rewards: the paper's, a string in the last box; DAPO's, a line; and one's own."""
+"""The training rewards: the paper's, a string in the last box, and one's own."""
 
 import hashlib
 from copy import deepcopy
-from time import process_time
 
 import pytest
 
@@ -13,9 +12,6 @@ from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import (
     box_content,
     boxed_reward,
-    dapo_reward,
-    own_reward,
-    reward_doubt,
     reward_functions,
 )
 
@@ -29,18 +25,13 @@ TRAINING = TrainingSettings(
     ("response", "content", "evaluated"),
     [
         (r"\boxed{5} and \boxed{7", None, "5"),
-        (r"\boxed{5} and \boxed{7}", "7", "7"),
         (r"\boxed{7} and \boxed{5", None, "7"),
         (r"\boxed{\boxed{5}}", "5", "5"),
         (r"\boxed{\boxed{5}", "5", "5"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
         (r"\boxed{\frac{1}{2}", None, None),
-        (r"\boxed{5}}", "5", "5"),
         (r"\boxed 5", None, None),
-        (r"\fbox{5}", None, None),
-        (r"\boxed{5.0}", "5.0", "5.0"),
         (r"\boxed{ 5}", " 5", " 5"),
-        ("", None, None),
     ],
 )
 def test_right_only_with_the_exact_string_in_the_last_box(response, content, evaluated):
@@ -57,51 +48,7 @@ def test_right_only_with_the_exact_string_in_the_last_box(response, content, eva
     assert ends == [[1.0], [-1.0]]
 
 
-@pytest.mark.parametrize(
-    ("response", "truth", "reward"),
-    [
-        ("so\nAnswer: 42", "42", 1.0),
-        ("answer :  $42$.", "42", 1.0),
-        ("ANSWER:\n\n42", "42", 1.0),
-        ("Answer: 41\nAnswer: 42", "42", 1.0),
-        ("Answer: 42\nAnswer: 41", "42", -1.0),
-        ("Answer: x = 42", "42", 1.0),
-        ("Answer: 1,234 units", "1234", 1.0),
-        ("Answer: 42.0", "42", -1.0),
-        (r"Answer: \boxed{42}", "42", 1.0),
-        (r"Answer: \frac12", r"\frac{1}{2}", 1.0),
-        (r"Answer: \sqrt2", r"\sqrt{2}", 1.0),
-        (r"Answer: 90^\circ", "90", 1.0),
-        (r"Answer: 5 \text{ cm}", "5", 1.0),
-        (r"\boxed{42}", "42", -1.0),
-        ("42", "42", -1.0),
-        ("", "42", -1.0),
-        ("Answer: 42" + "." * 290, "42", -1.0),
-        ("Answer: 42\n" + "." * 289, "42", 1.0),
-        ("Answer: 42\n" + "." * 290, "42", -1.0),
-    ],
-)
-def test_the_line_of_the_answer_is_read_as_dapo_reads_it(response, truth, reward):
-    """The expected values are those of JustRL's copy of veRL's `math_dapo.py`, run on each pair.
-
-    So are 400,000 random pairs of fragments that its normalisation knows, compared once.
-    """
-    completion = [{"role": "assistant", "content": response}]
-    assert dapo_reward([completion], answer=[truth]) == [reward]
-
-
-@pytest.mark.parametrize("piece", ["$", r"\boxed{", r"\text{", "{", "Answer:", "frac", "=", "a "])
-def test_a_degenerate_response_takes_no_time(piece):
-    response = "Answer: " + piece * 100_000
-    started = process_time()
-    for reward in (boxed_reward, dapo_reward):
-        assert reward([response, "Answer: " + piece * 40], answer=["5", "5"]) == [-1.0, -1.0]
-    # Milliseconds; half a second is room for a loaded machine.
-    assert process_time() - started < 0.5
-
-
 OWN = """
-raise_if_imported = None
 def length(completions, completion_ids, answer, **columns):
     return [len(ids) + len(one) for ids, one in zip(completion_ids, answer)]
 def lazy(completions, **columns):
@@ -114,7 +61,6 @@ def changing(completions, completion_ids, answer, **columns):
     answer.clear()
     completion_ids[0].clear()
     return rewards
-no_function = 3
 """
 
 
@@ -125,8 +71,8 @@ def own(tmp_path):
     sha256 = hashlib.sha256(OWN.encode()).hexdigest()
 
     def settings(name: str, sha256: str = sha256) -> TrainingSettings:
-        reward = f"{tmp_path}/{name if ':' in name else f'rewards.py:{name}'}"
-        return TRAINING.model_copy(update={"reward": reward, "reward_sha256": sha256})
+        given = {"reward": f"{tmp_path}/rewards.py:{name}", "reward_sha256": sha256}
+        return TRAINING.model_copy(update=given)
 
     return settings
 
@@ -142,23 +88,13 @@ def test_one_of_ones_own_has_trls_signature_and_gets_copies(own):
         assert columns == before
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("none.py:f", r"none\.py: No such file or directory; put the file there"),
-        ("missing", "AttributeError: .*missing.*; fix the module"),
-        ("no_function", "is not a function, its type is int"),
-    ],
-)
-def test_one_that_cannot_be_had_is_a_line_with_its_remedy(own, name, error):
-    with pytest.raises(StudyError, match=error):
-        own_reward(own(name))
-
-
 def test_another_file_or_a_wrong_result_is_refused(own):
-    found = own("length").reward_sha256
-    with pytest.raises(StudyError, match=rf"expected {'0' * 64}, found {found} \(.*rewards.py\)"):
-        own_reward(own("length", sha256="0" * 64))
+    for settings, error in (
+        (own("missing"), "AttributeError: .*missing.*; fix the module"),
+        (own("length", sha256="0" * 64), r"rewards\.py: changed since the study was read"),
+    ):
+        with pytest.raises(StudyError, match=error):
+            reward_functions(settings, build_tokenizer(), [1])
     for name in ("lazy", "short"):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
@@ -170,13 +106,3 @@ def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
     _, penalty = reward_functions(settings, build_tokenizer(), [1])
     lengths = [[0] * length for length in (1, 4, 5, 6, 8)]
     assert penalty(completion_ids=lengths) == [0.0, 0.0, -0.25, -0.5, -1.0]
-    off = TRAINING.model_copy(update={"overlong_buffer_tokens": 0})
-    assert len(reward_functions(off, build_tokenizer(), [1])) == 1
-
-
-def test_a_reward_that_the_instruction_contradicts_is_doubted():
-    asked = TRAINING.model_copy(update={"instruction": r" put your final answer within \boxed{}."})
-    assert reward_doubt(asked) is None
-    dapo = asked.model_copy(update={"reward": "dapo"})
-    assert "nearly every response would get -1" in (reward_doubt(dapo) or "")
-    assert reward_doubt(dapo.model_copy(update={"instruction": ""})) is None

@@ -198,20 +198,6 @@ def test_the_sample_is_the_same_for_any_micro_batches(base, budget: int) -> None
             assert one == (None if other is None else pytest.approx(other, rel=1e-4, abs=1e-9))
 
 
-def test_logits_are_divided_by_the_temperature(tmp_path) -> None:
-    trainer, batch, plain = build(tmp_path, temperature=0.5)
-    found, _ = recorded((trainer, batch, plain), METHODS_OF_ALL_KINDS["justrl"])
-    p = (2 * logits_of(plain, batch)).softmax(dim=2)
-    of_passes = [i for i, value in enumerate(found["ratio"]) if value is not None]
-    assert len(of_passes) > 50
-    for i in of_passes:
-        own = p[found["row"][i], found["position"][i]]
-        assert found["collision"][i] == pytest.approx(own.square().sum().item(), rel=1e-4)
-        assert found["current_probability"][i] == pytest.approx(
-            own[found["token_id"][i]].item(), rel=1e-4
-        )
-
-
 # The sample
 
 
@@ -223,16 +209,6 @@ def kinds_of(seed: int = 0) -> tuple[Any, float | None]:
     advantages = torch.tensor([1.2, -0.4, 0.0, 0.8, 2.0, -1.0])
     method = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.6, "scope": "all"})
     return token_kinds(method, logps, 3 * torch.rand(6, 40, generator=generator), advantages, mask)
-
-
-def test_without_a_candidate_there_is_no_threshold() -> None:
-    mask = torch.ones(6, 40, dtype=torch.bool)
-    tables = torch.zeros(6, 40), torch.zeros(6, 40), -torch.ones(6), mask
-    found, threshold = token_kinds(STAPO, *tables)
-    assert threshold is None
-    assert torch.equal(found["other"], mask)
-    _, _, kinds, weights = sample_tokens(found, 8, 0, 1)
-    assert (kinds, weights) == (["other"] * 8, [30.0] * 8)
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 17, 60, 10_000])
@@ -251,20 +227,3 @@ def test_a_sample_has_the_sizes_and_weights_of_its_kinds(size: int) -> None:
     others = [sample_tokens(found, 20, *key)[1].tolist() for key in ((0, 1), (0, 2), (1, 1))]
     assert len({*map(tuple, others)}) == 3
     assert sample_tokens(found, 20, 0, 1)[1].tolist() == others[0]
-
-
-def test_weighted_sums_are_unbiased() -> None:
-    """The mean over many steps of an estimated sum is the sum, within four standard errors."""
-    found, _ = kinds_of()
-    values = torch.rand(6, 40, generator=torch.Generator().manual_seed(3))
-    sums: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for step in range(400):
-        rows, positions, kinds, weights = sample_tokens(found, 24, 0, step)
-        terms = values[rows, positions].double() * torch.tensor(weights)
-        for kind in KINDS:
-            sums[kind].append(terms[torch.tensor([one == kind for one in kinds])].sum().item())
-    for kind in KINDS:
-        each = torch.tensor(sums[kind])
-        error = each.std() / len(each) ** 0.5
-        assert error > 0
-        assert abs(each.mean() - values[found[kind]].sum().item()) < 4 * error, kind

@@ -1,22 +1,25 @@
 """The trainer: the same bits for the same seed, clear errors, precision as on GPUs."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from training_jobs import TRAINING, assert_same, metrics, run, with_settings
+from training_jobs import TRAINING, assert_same, job_in, run
 
 from stapo.files import read_jsonl
 from stapo.locks import ForeignDirectoryError
 from stapo.models.loading import load_tokenizer
-from stapo.records.tokens import read_token_file
-from stapo.training import run as run_module
+from stapo.records.tokens import read_token_file, rows_per_step
 from stapo.training import trainer as module
+from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_prompt, read_prompts
+from stapo.training.run import Watch
 
 pytestmark = pytest.mark.rounding
 
@@ -28,13 +31,13 @@ def test_the_same_seed_gives_the_same_run_and_a_resume_with_nothing_to_do_publis
     assert_same(tmp_path, reference)
     shutil.rmtree(tmp_path / "model")
     run(world, tmp_path)
-    assert "all 6 steps were done before: nothing to train" in capsys.readouterr().out
+    assert "resuming after step 6 of 6" in capsys.readouterr().out
     assert_same(tmp_path, reference)
     with pytest.raises(ForeignDirectoryError, match="another configuration"):
         run(world, tmp_path, steps=4)
 
 
-def test_token_records_name_the_lines_of_their_prompts(world, reference):
+def test_token_records_are_decoded_sorted_and_name_the_lines_of_their_prompts(world, reference):
     prompts, tokenizer = read_prompts(world / "prompts.jsonl"), load_tokenizer(world / "base")
     rows = read_token_file(reference / "tokens.parquet").to_pylist()
     assert len({row["prompt"] for row in rows}) > 8
@@ -42,19 +45,38 @@ def test_token_records_name_the_lines_of_their_prompts(world, reference):
         chat = chat_prompt(prompts[row["prompt"]]["question"], TRAINING.instruction)
         ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         assert row["before"].startswith(tokenizer.decode(ids))
+        assert row["token"] == tokenizer.decode([row["token_id"]])
+    keys = [(row["step"], row["prompt"], row["response"], row["position"]) for row in rows]
+    assert keys == sorted(keys)
+    sizes = [rows_per_step(*one) for one in ((50, 3000), (4, 96), (0, 96), (1000, 1))]
+    assert sizes == [32, 81, 0, 1024]
 
 
-def test_a_training_that_ends_early_is_not_mistaken_for_a_finished_one(world, tmp_path):
-    class Lazy(run_module.Progress):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop = state.global_step == 3
+@pytest.fixture
+def watch(world, tmp_path):
+    names = (signal.SIGTERM, signal.SIGINT, NOTICE)
+    before = {name: signal.getsignal(name) for name in names}
+    yield Watch(job_in(world, tmp_path, TRAINING, "stapo"))
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
-    with (
-        patch.object(run_module, "Progress", Lazy),
-        pytest.raises(RuntimeError, match="after step 3 of 6 for an unknown reason"),
-    ):
-        run(world, tmp_path, steps=6)
-    assert not (tmp_path / "model").exists()
+
+def after_step(watch: Watch) -> tuple[bool, bool]:
+    """Return whether the training saves and stops after a step."""
+    control = SimpleNamespace(should_training_stop=False, should_save=False)
+    watch.on_step_end(None, SimpleNamespace(global_step=3), control)
+    return control.should_save, control.should_training_stop
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, NOTICE])
+def test_a_signal_lets_the_step_end_and_a_second_one_but_no_notice_ends_it_at_once(watch, name):
+    assert after_step(watch) == (False, False)
+    os.kill(os.getpid(), name)
+    os.kill(os.getpid(), NOTICE)
+    assert after_step(watch) == (True, True)
+    assert watch.asked
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def poisoned(number: float, where: str, seen: dict[str, Any]) -> Any:
@@ -73,9 +95,7 @@ def poisoned(number: float, where: str, seen: dict[str, Any]) -> Any:
     return patch.object(module.StapoTrainer, "_accumulate_gradients", poison)
 
 
-@pytest.mark.parametrize(
-    ("where", "number"), [("loss", "nan"), ("gradient norm", "nan"), ("gradient norm", "inf")]
-)
+@pytest.mark.parametrize(("where", "number"), [("loss", "nan"), ("gradient norm", "inf")])
 def test_what_is_not_finite_stops_the_run_before_the_weights_change(
     world, tmp_path: Path, where: str, number: str
 ):
@@ -87,46 +107,4 @@ def test_what_is_not_finite_stops_the_run_before_the_weights_change(
         run(world, tmp_path)
     after = before["model"].parameters()
     assert all(torch.equal(a, b) for a, b in zip(after, before["weights"], strict=True))
-    saved = load_file(tmp_path / "work" / "refused-step-3.safetensors")
-    assert {"prompt_ids", "completion_ids", "advantages", "old_per_token_logps"} <= saved.keys()
-    assert len(saved["completion_ids"]) == TRAINING.prompts_per_mini_batch * TRAINING.group_size
     assert len(read_jsonl(tmp_path / "work" / "metrics.jsonl")) == 2
-
-
-def test_curves_go_to_tensorboard_by_default(reference):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    (directory,) = (reference / "work" / "runs").iterdir()
-    events = EventAccumulator(str(directory))
-    events.Reload()
-    curve = [event.value for event in events.Scalars("train/stapo/entropy")]
-    # Events hold single precision.
-    assert curve == pytest.approx([one["entropy"] for one in metrics(reference)], rel=1e-6)
-
-
-def test_bf16_and_gradient_checkpointing_keep_log_probs_in_single_precision(
-    world, reference, tmp_path, monkeypatch
-):
-    """What GPUs use: the model computes in bfloat16, log-probs and entropies stay float32."""
-    forward = module.StapoTrainer._forward
-    seen: list[tuple[torch.dtype, torch.dtype | None]] = []
-
-    def spy(self: Any, *args: Any) -> Any:
-        logps, entropies = forward(self, *args)
-        # TRL turns it off where no gradient is taken.
-        assert self.model.is_gradient_checkpointing == torch.is_grad_enabled()
-        assert self.accelerator.mixed_precision == "bf16"
-        seen.append((logps.dtype, None if entropies is None else entropies.dtype))
-        return logps, entropies
-
-    monkeypatch.setattr(module.StapoTrainer, "_forward", spy)
-    with with_settings(bf16=True, gradient_checkpointing=True):
-        records = run(world, tmp_path, steps=2)
-    assert set(seen) == {(torch.float32, torch.float32)}
-    table = read_token_file(tmp_path / "tokens.parquet").to_pandas()
-    # The logits of the sampled tokens are those of the pass, to the rounding of their type.
-    assert (table["collision"].isna() == table["ratio"].isna()).all()
-    expected = metrics(reference)
-    # Eight bits of mantissa through two layers; the rollouts are those of another model, barely.
-    assert records[0]["entropy"] == pytest.approx(expected[0]["entropy"], rel=0.05)
-    assert records[0]["entropy"] != expected[0]["entropy"]

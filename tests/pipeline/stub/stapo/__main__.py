@@ -73,7 +73,7 @@ def scores(of: Jobs, job: Job) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stapo.stages.score import cell
+    from stapo.stages.evaluate import cell
 
     about, file = {"stapo": json.dumps(cell(of, job))}, BytesIO()
     pq.write_table(pa.table({"made": [made_from(job)]}).replace_schema_metadata(about), file)
@@ -132,7 +132,7 @@ def fails(stage: str) -> bool:
 if __name__ == "__main__":
     for name in stages.stages():
         if name not in ("train", "weights"):
-            stages.module(name).run = partial(made, name)
+            stages.stages()[name].run = partial(made, name)
     train._is_finished, train._train = is_finished, trained
     sys.argv[0] = "stapo"
     main()

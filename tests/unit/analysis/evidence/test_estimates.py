@@ -7,7 +7,6 @@ from synthetic_tokens import drawn, population
 
 from stapo.analysis.evidence.estimates import (
     UNSEEN,
-    count,
     mean,
     ratio,
     relative,
@@ -35,8 +34,6 @@ def estimates_of(frames, prompts=PROMPTS):
     digit = frame["token"].str.isdigit().to_numpy()
     rare = (frame["token"] == "x").to_numpy()
     return {
-        "count": count(sample, sure & a),
-        "count of a rare class": count(sample, rare & a & sure),
         "share": share(sample, sure & a, a),
         "share of a rare class": share(sample, rare & sure & a, a),
         "mean": mean(sample, y, a & sure),
@@ -94,32 +91,10 @@ def test_a_class_without_a_recorded_token_may_have_a_few_tokens():
     frame = tokens([10.0] * 50 + [1.0], range(51), kinds=["other"] * 50 + ["silenced"])
     sample, whole = sample_of([frame], 51), np.ones(51, bool)
     none, silenced = np.zeros(51, bool), (frame["kind"] == "silenced").to_numpy()
-    found = count(sample, none)
+    found = share(sample, none, whole)
     assert (found.value, found.low) == (0, 0)
-    assert found.high == pytest.approx(10 * UNSEEN)
-    # All silenced tokens were recorded; of others, every tenth.
-    assert count(sample, none, possible=silenced).high == pytest.approx(UNSEEN)
-    assert count(sample, none, possible=none).high == pytest.approx(UNSEEN)
+    assert found.high == pytest.approx(10 * UNSEEN / 501)
     everything = share(sample, ~silenced, ~silenced)
     assert everything.value == everything.high == 1
     assert everything.low == pytest.approx(1 - 10 * UNSEEN / 500)
     assert 0 < share(sample, silenced, whole).low < 1 / 501 < share(sample, silenced, whole).high
-
-
-def test_with_several_trainings_the_interval_is_that_of_their_values():
-    shares = [0.2, 0.5, 0.8]
-    frames = [
-        tokens([1.0] * 10, range(10), kinds=["a"] * round(10 * one) + ["b"] * round(10 - 10 * one))
-        for one in shares
-    ]
-    sample = sample_of(frames, 10)
-    part = np.concatenate([frame["kind"] == "a" for frame in frames])
-    found = ratio(sample, part.astype(float), np.ones(30))
-    assert found.value == pytest.approx(0.5)
-    margin = 4.302652729911275 * np.std(shares, ddof=1) / 3**0.5
-    assert found.high == pytest.approx(0.5 * np.exp(margin / 0.5))
-    assert count(sample, part).value == pytest.approx(5)
-    # No interval from a single prompt.
-    alone = mean(sample_of([tokens([2.0], [0])], 1), np.array([3.0]), np.array([True]))
-    assert alone.value == 3
-    assert np.isnan(alone.low)

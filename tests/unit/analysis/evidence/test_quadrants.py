@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from stapo.analysis.evidence.quadrants import NAMES, masks, quadrants
+from stapo.analysis.evidence.quadrants import NAMES, quadrants
 from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, thresholds
-from stapo.analysis.evidence_tables import evidence_table
+from stapo.analysis.tables import evidence_table
 
 
 def test_numbers_are_exact_if_every_token_was_recorded(complete):
@@ -18,21 +18,19 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
         norm, change = np.sqrt(frame["gradient_norm_sq"]), -p * (np.log(p) + h) * a
         rare, sure = p < 0.002, h < frame["entropy_threshold"]
         found = quadrants(one, ["> 0", "< 0"])
-        assert [row.kind for row in found] == ["silenced", "retained", *["other"] * 6]
         base = norm[(a > 0) & ~rare & ~sure].mean()
         for row, positive in zip(found, quadrants(one) + [None] * 4, strict=True):
             mask = (rare == row.rare) & (sure == row.sure)
             mask &= a > 0 if row.advantage == "> 0" else a < 0
-            assert row.tokens.value == row.tokens.records == row.share.records == mask.sum()
-            assert row.share.value == pytest.approx(mask.sum() / (a != 0).sum())
+            assert row.share.records == mask.sum()
+            whole = (a > 0) if row.advantage == "> 0" else (a < 0)
+            assert row.share.value == pytest.approx(mask.sum() / whole.sum())
             if not mask.any():
                 continue
-            assert row.tokens.low < mask.sum() < row.tokens.high
             # Records are in single precision.
             assert row.norm.value == pytest.approx(norm[mask].mean(), rel=1e-6)
             assert row.entropy_change.value == pytest.approx(change[mask].mean(), rel=1e-4)
             if positive:
-                assert positive.share.value == pytest.approx(mask.sum() / (a > 0).sum())
                 part = (norm[mask] ** 2).sum() / (norm[a > 0] ** 2).sum()
                 assert positive.gradient_share.value == pytest.approx(part, rel=1e-6)
                 gap = 100 * (norm[mask].mean() / base - 1)
@@ -53,23 +51,6 @@ def test_thresholds_are_those_that_were_recorded(complete):
     )
 
 
-def test_estimates_of_a_sample_hold_the_truth(artefacts, complete):
-    exact, _ = complete
-    for one, truth in zip(recorded(artefacts), recorded(exact), strict=True):
-        for found, true in zip(quadrants(one), quadrants(truth), strict=True):
-            for name in ("tokens", "share", "norm", "gradient_share"):
-                low, high = getattr(found, name).low, getattr(found, name).high
-                assert low - 1e-9 <= getattr(true, name).value <= high + 1e-9, (found.name, name)
-
-
-def test_a_share_of_the_squared_gradient_ends_at_all_of_it(complete):
-    one, _ = recorded(complete[0])
-    (place, *_) = np.flatnonzero(masks(one)[-1] & one.measured)
-    few = one.frame["gradient_norm_sq"].where(one.frame.index != place, 1e4)
-    found = quadrants(dataclasses.replace(one, frame=one.frame.assign(gradient_norm_sq=few)))[-1]
-    assert 0.9 < found.gradient_share.value < found.gradient_share.high == 1.0
-
-
 def test_a_mini_batch_without_a_candidate_has_the_median_threshold(complete):
     one, _ = recorded(complete[0])
     frame = one.frame.copy()
@@ -85,7 +66,7 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
         below = one.numbers("entropy") <= one.tau_h
         assert np.average(below, weights=one.sample.weight) == pytest.approx(0.8, abs=0.02)
         rows = quadrants(one)
-        assert rows[0].tokens.value == 0 < rows[0].tokens.high < 4
+        assert rows[0].share.value == 0 < rows[0].share.high < 1
         # Nothing recorded does not say that nothing is there.
         assert rows[0].gradient_share.value == 0
         assert np.isnan([rows[0].gradient_share.low, rows[0].gradient_share.high]).all()

@@ -1,1 +1,0 @@
-"""The parts of the report: interactive charts, token and response browsers, setting and cost."""

@@ -1,0 +1,183 @@
+"""What trainings start from: prompts, their overlap with benchmarks, base models and the verifier.
+
+Studies that have the same models share them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stapo import paths
+from stapo.files import fingerprint, link_tree, read_json, write_json
+from stapo.hub import offline_if_unreachable
+from stapo.locks import work_directory
+from stapo.provenance import SUMS, damaged_file
+from stapo.stages import Job, Jobs, Resources, Stage
+from stapo.study import Study
+from stapo.study.sources import FileData, HubData, Model, TinyModel
+
+VERIFIER = "verifier"
+"""Name of the verifier's job; no size has this name."""
+
+
+def _prompts(of: Jobs) -> Iterator[Job]:
+    """Yield the one job: questions and gold answers, from the Hub, a file, or made."""
+    study = of.study
+    # Number and checksum only check: to write them into a study trains nothing anew. Of a file, its content.
+    checks = {"unique_prompts", "sha256"}
+    without = {"file"} if isinstance(study.data, FileData) else checks
+    yield Job(
+        "prompts",
+        "",
+        {"recipe": 1, "data": study.data.constants() | study.data.model_dump(exclude=without)},
+        outputs=tuple(p.format(study=study.name) for p in (paths.PROMPTS, paths.PROMPTS_RECORD)),
+        also=study.data.model_dump(include=checks),
+    )
+
+
+def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Write the prompts, and say how many they are and their checksum."""
+    data = of.study.data
+    if isinstance(data, HubData):
+        offline_if_unreachable()
+    from stapo.training.prompts import write_prompts
+
+    out, record = map(Path, jobs[0].outputs)
+    found = write_prompts(data, out, record, of.study.prompts_file())
+    print(
+        "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
+        "answers".format(**found)
+    )
+    known = isinstance(data, HubData) and data.sha256 is None
+    print(f"sha256 {found['sha256']}" + "; write it into the study as data.sha256" * known)
+
+
+def benchmark_settings(study: Study, benchmark: str) -> dict[str, Any]:
+    """Return what determines the problems of a benchmark and how many responses each gets."""
+    return {"task": study.task(benchmark), "samples": study.benchmarks[benchmark].samples}
+
+
+def _overlap(of: Jobs) -> Iterator[Job]:
+    """Yield the one job: what a model was trained on must not be counted as solved."""
+    study = of.study
+    benchmarks = {name: benchmark_settings(study, name) for name in study.run.benchmarks}
+    yield Job(
+        "overlap",
+        "",
+        {"recipe": 2, "benchmarks": benchmarks},
+        {"prompts": of.one("prompts", "")},
+        (paths.OVERLAP.format(study=study.name),),
+    )
+
+
+def _write_overlap(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Write how many problems of each benchmark are training prompts."""
+    write_json(Path(jobs[0].outputs[0]), check_overlap(of.study))
+
+
+def check_overlap(study: Study) -> dict[str, Any]:
+    """Return the overlap of each benchmark.
+
+    Raises:
+        StudyError: prompts of the study's own are problems of a benchmark.
+    """
+    benchmarks = study.run.benchmarks
+    files = {name: study.rows_file(name) for name in benchmarks}
+    if any("hub" in study.task(name)["metadata"] for name in benchmarks):
+        offline_if_unreachable()
+    from stapo.evaluation.task import benchmark_questions
+    from stapo.training import prompts
+
+    questions = {
+        name: [row["question"] for row in file.read()] if file else benchmark_questions(name)
+        for name, file in files.items()
+    }
+    path = Path(paths.PROMPTS.format(study=study.name))
+    return prompts.check_overlap(path, questions, isinstance(study.data, HubData))
+
+
+def model_settings(model: Model) -> dict[str, Any]:
+    """Return the settings of a base model; of one in a folder, its content and not its place."""
+    settings = model.constants() | model.model_dump(mode="json", exclude={"path"})
+    for name in ("slip_rate", "connecting_word_rate"):
+        if settings.get(name) == TinyModel.model_fields[name].default:
+            del settings[name]  # Models from before this setting keep their fingerprint.
+    return settings
+
+
+def verifier_settings(study: Study) -> dict[str, Any]:
+    """Return what determines the verifier's directory; nothing without a verifier."""
+    verifier = study.evaluation.verifier
+    if verifier is None:
+        return {}
+    parts = {"hub", "revision"} | ({"template"} if verifier.template != "own" else set())
+    return verifier.model_dump(include=parts)
+
+
+def _base(of: Jobs) -> Iterator[Job]:
+    """Yield a job for each size, and one for the verifier if the study has one."""
+    study = of.study
+    for size in study.run.sizes:
+        at = {"study": study.name, "size": size}
+        yield Job(
+            "base",
+            size,
+            {"recipe": 1, "model": model_settings(study.models[size])},
+            outputs=(paths.BASE_RECORD.format(**at),),
+            weights=(paths.BASE_MODEL.format(**at),),
+        )
+    if study.evaluation.verifier:
+        yield Job(
+            "base",
+            VERIFIER,
+            {"recipe": 1, "verifier": verifier_settings(study)},
+            outputs=(paths.VERIFIER_RECORD.format(study=study.name),),
+            weights=(paths.VERIFIER.format(study=study.name),),
+        )
+
+
+def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    """Build or download each model once, and publish it by hard links."""
+    from stapo.models.base import write_base
+
+    for job in jobs:
+        template = None
+        if job.name == VERIFIER:
+            judge = of.study.evaluation.verifier
+            assert judge is not None
+            settings = judge.model_dump(include={"hub", "revision"})
+            template = judge.template if judge.template != "own" else None
+            made_from = verifier_settings(of.study)
+        else:
+            settings = of.study.models[job.name].model_dump()
+            made_from = model_settings(of.study.models[job.name])
+        if "hub" in settings:
+            offline_if_unreachable()
+        work = Path(paths.BASE_WORK.format(fingerprint=job.fingerprint))
+        with work_directory(work, job.config):
+            built = work / "model"
+            if not (built / SUMS).is_file() or damaged_file(built):
+                write_base(settings, built, template)
+            link_tree(built, Path(job.weights[0]))
+        write_json(Path(job.outputs[0]), made_from)
+
+
+def recorded_base(job: Job, root: Path) -> str | None:
+    """Return the fingerprint of the published model, by the settings in its record.
+
+    Weights that were removed since, to make space, do not count: nothing is built again for them alone.
+    """
+    name = "verifier" if job.name == VERIFIER else "model"
+    try:
+        return fingerprint({"recipe": 1, name: read_json(root / job.outputs[0])})
+    except ValueError:  # Damaged.
+        return ""
+    except OSError:
+        return None
+
+
+STAGES = {
+    "prompts": Stage((), _prompts, _write_prompts),
+    "overlap": Stage(("prompts",), _overlap, _write_overlap),
+    "base": Stage((), _base, _write_base, recorded_base),
+}

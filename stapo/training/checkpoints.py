@@ -1,0 +1,291 @@
+"""Step checkpoints, with the rollout in use, and the attempts to train from them.
+
+A checkpoint is written to a temporary directory, sealed, and renamed: a kill at any moment leaves either the
+old checkpoint, or the old and the new one. The seal lists every file with its SHA-256, and contains a
+checksum of itself. A checkpoint that was truncated or changed later (by a full disk, an interrupted copy, a
+flipped bit), or that belongs to another run, is detected and skipped.
+
+Weights that are evaluated are not these, but a `stapo.study.Checkpoint`.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
+from safetensors.torch import load_file, save_file
+from transformers import Trainer
+from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
+
+from stapo.files import append_jsonl, fingerprint, read_jsonl, replace_file, sync
+from stapo.provenance import damaged_file, energy_joules, file_sums
+from stapo.training.ranks import say
+
+ATTEMPTS = "attempts.jsonl"
+ROLLOUT_FILE = "rollout.safetensors"
+"""File with the whole rollout, in checkpoints from the middle of a rollout."""
+SEAL = "seal.json"
+ASIDE = "writing"
+OF_A_RANK = re.compile(r"(?:__|rng_state_)(\d+)")
+"""Start of the names of files that each rank writes: its shards and its random state."""
+
+
+class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPOTrainer that saves and loads sealed checkpoints.
+
+    TRL's `_step` and `_buffered_inputs` are the position in the rollout. The arguments are those of
+    GRPOTrainer; the settings must have a `run_fingerprint`.
+    """
+
+    logs: tuple[Path, ...] = ()
+    """Files that are copied into every checkpoint, if they exist."""
+    _buffered_inputs: Any
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write the checkpoint to a temporary directory, seal and rename it; then remove older ones."""
+        output, main = Path(self.args.output_dir), self.accelerator.is_main_process
+        aside = output / ASIDE
+        if main:
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        self.args.output_dir = str(aside)
+        try:
+            # Not by GRPOTrainer's method, which would add a model card to every checkpoint.
+            Trainer._save_checkpoint(self, model, trial)
+        finally:
+            self.args.output_dir, self.args.save_total_limit = str(output), limit
+        written = aside / f"checkpoint-{self.state.global_step}"
+        if main:
+            if self._step % self.args.steps_per_generation:
+                # The rollout has mini-batches left; every rank holds the whole of it.
+                parts = self._buffered_inputs
+                names = [name for name, value in parts[0].items() if value is not None]
+                whole = {name: torch.cat([part[name] for part in parts]) for name in names}
+                save_file(whole, written / ROLLOUT_FILE)
+            for log in self.logs:
+                if log.exists():
+                    shutil.copyfile(log, written / log.name)
+        self.accelerator.wait_for_everyone()
+        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
+        of_ranks = gather_object([checksums_of_rank(written, rank, num_processes)])
+        if main:
+            files = {name: stated for one in of_ranks for name, stated in one.items()}
+            seal(written, self.checkpoint_identity(), files)
+            put_in_place(written, output, limit)
+            shutil.rmtree(aside, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the random state, which the Trainer loads last, and the current rollout."""
+        super()._load_rng_state(checkpoint)
+        if checkpoint is None:
+            return
+        slices, self._step = self.args.steps_per_generation, step_of(Path(checkpoint))
+        self._buffered_inputs = None
+        if self._step % slices:
+            whole = load_file(Path(checkpoint) / ROLLOUT_FILE, device=str(self.accelerator.device))
+            self._buffered_inputs = split_tensor_dict(whole, slices)
+
+    def checkpoint_identity(self) -> dict[str, Any]:
+        """Return the properties that a checkpoint must have so that this trainer can resume from it."""
+        return {
+            "fingerprint": self.args.run_fingerprint,
+            "layout": "FSDP" if self.is_fsdp_enabled else "whole states",
+            "num_processes": self.accelerator.num_processes,
+        }
+
+
+def train_from_newest(
+    trainer: ResumableTrainer,
+    work: Path,
+    kept: Mapping[int, Path],
+    study: dict[str, Any] | None = None,
+) -> None:
+    """Train from the newest whole checkpoint, or from the base model without any.
+
+    Args:
+        trainer: trainer of the run.
+        work: directory of the run.
+        kept: step -> directory of the weights that are kept after it; a step whose weights are missing or
+            damaged is done again.
+        study: the resolved study, for the record of attempts; the command names its file, which is not kept.
+    """
+    found: list[Path | None] = [None]
+    if PartialState().is_main_process:  # It chooses for all processes.
+        lost = [step for step, path in kept.items() if not path.exists() or damaged_file(path)]
+        found = [newest_whole(work, trainer.checkpoint_identity(), min(lost, default=None))]
+        for log in trainer.logs:  # Without the records of later steps than that of the checkpoint.
+            # A checkpoint has none of what is recorded only since a later step.
+            if found[0] and (found[0] / log.name).exists():
+                with replace_file(log, "wb") as stream:
+                    stream.write((found[0] / log.name).read_bytes())
+            else:
+                log.unlink(missing_ok=True)
+    broadcast_object_list(found)
+    resume = found[0]
+    done, steps = step_of(resume) if resume else 0, trainer.args.max_steps
+    say(f"resuming after step {done} of {steps}" if done else f"training from step 0 of {steps}")
+    with _attempt(work, done, study):
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+@contextmanager
+def _attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterator[None]:
+    """Record an attempt to train: a line at the start, and another with time and energy at the end.
+
+    An attempt that is killed leaves only the first line.
+    """
+    state = PartialState()
+    started, before = time.monotonic(), energy_joules()
+    record: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "after_step": first_step,
+        "command": [Path(sys.executable).name, "-m", "stapo", *sys.argv[1:]],
+        "host": os.uname().nodename,
+        "processes": state.num_processes,
+        **({} if study is None else {"study": study}),
+    }
+    if state.is_main_process:
+        attempts(work)  # Report a damaged line now, not after the last step.
+        append_jsonl(work / ATTEMPTS, record)
+    yield
+    after = energy_joules()
+    used = None if before is None or after is None else after - before
+    everywhere: list[float | None] = gather_object([used])
+    if state.is_main_process:
+        joules = [part for part in everywhere if part is not None]
+        record["seconds"] = time.monotonic() - started
+        # With one rank without an energy meter, the sum would be too small.
+        record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
+        append_jsonl(work / ATTEMPTS, record)
+
+
+def attempts(work: Path) -> list[dict[str, Any]]:
+    """Return one record for each attempt; attempts that were killed have no `seconds`."""
+    remedy = "remove this line; its attempt is then not counted, and `stapo verify` may report it as missing"
+    lines = read_jsonl(work / ATTEMPTS, remedy)
+    return [*{(record["started"], record["after_step"]): record for record in lines}.values()]
+
+
+def step_checkpoints(directory: Path) -> list[Path]:
+    """Return the step checkpoints of a directory, the newest last."""
+    found = [path for path in directory.glob("checkpoint-*") if path.name[11:].isdigit()]
+    return sorted(found, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the optimiser step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[str, Any]:
+    """Flush the files that a rank wrote to the disk and return their checksums.
+
+    Each file is read once, by the rank that wrote it, whose page cache still contains it.
+    """
+    names = []
+    for path in sorted(directory.rglob("*")):
+        of_a_rank = OF_A_RANK.match(path.name)
+        owner = int(of_a_rank[1]) % num_processes if of_a_rank else 0
+        if path.is_file() and owner == rank:
+            sync(path)
+            names.append(path.relative_to(directory).as_posix())
+    return {
+        name: {"bytes": (directory / name).stat().st_size, "sha256": sha}
+        for name, sha in file_sums(directory, names).items()
+    }
+
+
+def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) -> None:
+    """Write the seal of a checkpoint and flush it to the disk.
+
+    Args:
+        directory: a completely written checkpoint.
+        identity: `fingerprint` of the run, `layout` of the states, `num_processes`.
+        files: results of `checksums_of_rank` of all ranks together.
+    """
+    record = {**identity, "step": step_of(directory), "files": dict(files)}
+    record["checksum"] = fingerprint(record)
+    (directory / SEAL).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    for path in (directory / SEAL, *directory.rglob("*"), directory):
+        if path.is_dir() or path.name == SEAL:
+            sync(path)
+
+
+def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
+    """Rename a sealed checkpoint into `output`, then remove all but the last `keep` checkpoints.
+
+    Checkpoints of later steps were skipped when the run was resumed: they are neither counted nor removed.
+    """
+    target = output / aside.name
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(aside, target)
+    sync(output)
+    if keep:
+        done = [one for one in step_checkpoints(output) if step_of(one) <= step_of(target)]
+        for old in done[:-keep]:
+            shutil.rmtree(old)
+
+
+def newest_whole(
+    directory: Path, identity: dict[str, Any], before: int | None = None
+) -> Path | None:
+    """Return the newest checkpoint from which a run can be resumed, None without one; print what is skipped.
+
+    Args:
+        directory: directory with checkpoints `checkpoint-N`.
+        identity: as for `seal`, of the run to resume.
+        before: step; its checkpoint and later ones are ignored.
+
+    Raises:
+        ValueError: a checkpoint of this run has a layout that this launch cannot read.
+        OSError: a checkpoint cannot be read.
+    """
+    for checkpoint in reversed(step_checkpoints(directory)):
+        if before is not None and step_of(checkpoint) >= before:
+            continue
+        fault = _fault(checkpoint, identity)
+        if fault is None:
+            return checkpoint
+        say(f"{checkpoint}: skipped, {fault}")
+    return None
+
+
+def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
+    """Return why a run cannot be resumed from a checkpoint, None if it can."""
+    try:
+        record = json.loads((checkpoint / SEAL).read_bytes().decode())
+        checksum = record.pop("checksum")
+        files, layout = record["files"], record["layout"]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return "incomplete: it has no seal"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "truncated or corrupt: its seal is unreadable, or of an earlier version"
+    if checksum != fingerprint(record):
+        return "truncated or corrupt: its seal was changed"
+    if (record["fingerprint"], record["step"]) != (identity["fingerprint"], step_of(checkpoint)):
+        return "written by another run, or for another step"
+    if layout != identity["layout"]:
+        raise ValueError(
+            f"{checkpoint}: written with {layout}, but this launch uses {identity['layout']}; use the launch "
+            "configuration with which the training was started"
+        )
+    for name, stated in files.items():
+        path = checkpoint / name
+        if not path.is_file() or path.stat().st_size != stated["bytes"]:
+            return f"truncated or corrupt: {name} is missing or has another size"
+    found = file_sums(checkpoint, files)
+    changed = [name for name, stated in files.items() if found[name] != stated["sha256"]]
+    return f"truncated or corrupt: {changed[0]} was changed" if changed else None
