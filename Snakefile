@@ -21,7 +21,7 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import locks, paths, stages
-from stapo.operations import runs
+from stapo.operations import status
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
 from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
@@ -45,7 +45,7 @@ try:
         # whatever the files say by now.
         STUDY = read_resolved(Path(os.environ[VARIABLE]))
 except StudyError as error:
-    runs.tell(error.errors if config else runs.NO_STUDY)
+    status.tell(error.errors if config else status.NO_STUDY)
     sys.exit(2)
 
 RUN = STUDY.run
@@ -103,19 +103,19 @@ onstart:
     try:
         locks.claim_study(STUDY.name)
     except locks.BusyError as error:
-        runs.tell([error])
+        status.tell([error])
         sys.exit(2)
     # Before this version of the study is written: reasons compare with the earlier ones.
-    runs.tell(runs.first_lines(STUDY, STUDY_NAMED))
+    status.tell(status.first_lines(STUDY, STUDY_NAMED))
     write_resolved(STUDY)
 
 
 onsuccess:
-    runs.tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=True))
+    status.tell(status.last_lines(STUDY, STUDY_NAMED, succeeded=True))
 
 
 onerror:
-    runs.tell(runs.last_lines(STUDY, STUDY_NAMED, succeeded=False))
+    status.tell(status.last_lines(STUDY, STUDY_NAMED, succeeded=False))
 
 
 # Must stand here: a rule of an included file cannot be the default target.

@@ -20,10 +20,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 """Environment variables by which requests go elsewhere first."""
 CONNECT_SECONDS = 5.0
-REMEDY = (
-    "run `stapo fetch STUDY` where there is internet, with the same HF_HOME, and STAPO_DATA_DIR for the rows "
-    "of benchmarks"
-)
+REMEDY = "run `stapo fetch STUDY` where there is internet, with the same HF_HOME"
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 """Errors of the local disk, which are not retried."""
 PASSING = {0, 408, 429, *range(500, 600)}

@@ -13,8 +13,7 @@ import pyarrow as pa
 from stapo import paths
 from stapo.evaluation.statistics import Array, majority_at_n
 from stapo.files import AGAIN, DamagedFileError, read_json
-from stapo.records.scores import SCHEMA, ScoreIdentity, read_score_file
-from stapo.records.verdicts import Verdict
+from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
 from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study
 

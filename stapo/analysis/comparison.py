@@ -18,12 +18,13 @@ from stapo.evaluation.statistics import (
     bootstrap_means,
     holm,
     interval,
+    of_strongest,
     paired_difference,
     percent_interval,
     problem_counts,
+    relative_gain,
     seed_choices,
 )
-from stapo.evaluation.strongest import of_strongest, relative_gain
 from stapo.stages import jobs_of
 from stapo.study import Study, TrainingRun
 
@@ -238,7 +239,7 @@ def over_strongest(
 ) -> tuple[float, Array]:
     """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
 
-    See `stapo.evaluation.strongest`.
+    See `stapo.evaluation.statistics`.
     """
     size, _ = row
     cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in baselines}

@@ -29,7 +29,7 @@ from stapo.analysis.table import (
 )
 from stapo.analysis.values import values_of
 from stapo.files import replace_file
-from stapo.records.verdicts import FAILURES
+from stapo.records.scores import FAILURES
 from stapo.study import Study
 from stapo.text import visible
 

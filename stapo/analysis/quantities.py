@@ -179,7 +179,7 @@ def _gain(
 ) -> tuple[float, Array]:
     """Return the mean over sizes of 100 (Avg / that of the strongest baseline - 1), and its resamples.
 
-    The strongest baseline is cross-fitted: see `stapo.evaluation.strongest`.
+    The strongest baseline is cross-fitted: see `stapo.evaluation.statistics`.
     """
     study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
     _need(study, [method, *BASELINES], [decoding])

@@ -189,9 +189,9 @@ def fetch(
 ) -> None:
     """Download everything that a study needs; a second run continues an interrupted download.
 
-    Benchmark rows go to STAPO_DATA_DIR if it is set. Exit code 1 if something is missing.
+    Everything lands in the caches under HF_HOME. Exit code 1 if something is missing.
 
-    Example: STAPO_DATA_DIR=rows stapo fetch workflows/studies/mine.yaml
+    Example: stapo fetch workflows/studies/mine.yaml
     """
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
@@ -322,6 +322,5 @@ def verify(
     Example: stapo verify results/smoke
     """
     from stapo.publication.verify import verify as checked
-    from stapo.publication.verify import verify_document
 
-    tell(as_json, lambda: verify_document(results), lambda: not checked(results, typer.echo))
+    tell(as_json, lambda: checked(results), lambda: bool(checked(results, typer.echo)["failed"]))

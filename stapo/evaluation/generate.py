@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.bars import bar, only_ours
-from stapo.evaluation.engines import label, load_engine
-from stapo.evaluation.sampling import Prompter, Request, sample_seed
+from stapo.evaluation.engines import Prompter, Request, label, load_engine, sample_seed
 from stapo.evaluation.task import asked_of, benchmark_rows
 from stapo.files import DamagedFileError, fingerprint
 from stapo.locks import work_directory

@@ -1,9 +1,14 @@
 r"""The grader: decides whether a response answers a problem, for all parts of the suite.
 
-`boxes` finds the answer of a response, and `judge` compares it with the gold by math-verify. Answers are
-untrusted, so math-verify reads them only in worker processes with limits of memory and processor time. The
-kernel ends a worker at its limit, and a new one replaces it. A timeout, a crash, an unparsable answer, a
-missing box and a wrong answer are different verdicts.
+The answer of a response is its last \boxed{...}, or several boxes if the gold answer is a list: math-verify
+takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
+Here only separators may be between them, and the gold must be a list of equally many parts (OlympiadBench
+$69$,$84$ and many others).
+
+`judge` compares the answer with the gold by math-verify. Answers are untrusted, so they are read only in
+worker processes with limits of memory and processor time. The kernel ends a worker at its limit, and a new
+one replaces it. A timeout, a crash, an unparsable answer, a missing box and a wrong answer are different
+verdicts.
 
 The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
 on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
@@ -19,9 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stapo.bars import bar
-from stapo.evaluation.boxes import final_answer
-from stapo.evaluation.boxes import last_boxed as last_boxed
-from stapo.records.verdicts import Verdict
+from stapo.records.scores import Verdict
 
 SECONDS = 10.0
 """Limit of processor time per answer; most answers need some hundredths of a second."""
@@ -30,6 +33,14 @@ MEMORY_BYTES = 2 * 2**30
 LONGEST = 2000
 """Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
 INTEGER = re.compile(r"-?[0-9]{1,18}")
+BRACES = re.compile(r"\\boxed\{|[{}]")
+BETWEEN = re.compile(r"(?:[\s$,;&~]|\\[()\[\],;:! ]|\\text\s*\{|\}|\*\*|\\q?quad|\b(?:and|or)\b)*")
+"""Text allowed between the boxes of a list."""
+LONGEST_GAP = 70
+DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)")
+THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+"""A number with thousands commas; a list that looks like one is taken for one number."""
+PART = re.compile(r"(?P<open>\\\{|[({\[])|(?P<close>\\\}|[)}\]])|(?P<comma>,(?!\\!))")
 
 _idle: list["subprocess.Popen[str]"] = []
 """The worker that waits for an answer, kept between calls; a forked process must not use its parent's."""
@@ -139,3 +150,61 @@ def _start() -> "subprocess.Popen[str]":
 def _stop(worker: "subprocess.Popen[str]") -> None:
     worker.kill()
     worker.communicate()
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Return the content of the last \boxed{...} whose braces close, None without one.
+
+    If a response is truncated inside its last box, the box before it counts.
+    """
+    boxes = _closed(text)
+    return text[slice(*max(boxes))] if boxes else None
+
+
+def final_answer(gold: str, response: str) -> str | None:
+    """Return the answer of a response: its last box, or a list of its last boxes; None without a box.
+
+    Args:
+        gold: trusted gold answer, which determines the number of parts.
+        response: untrusted response.
+    """
+    boxes = sorted(_closed(response))
+    if not boxes:
+        return None
+    wanted = parts(gold)
+    run = [boxes[-1]]
+    for box in reversed(boxes[-wanted - 1 : -1]):
+        between = response[box[1] + 1 : run[0][0] - len(r"\boxed{")]
+        if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
+            break
+        run.insert(0, box)
+    found = [response[slice(*box)].strip() for box in run]
+    if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
+        return ", ".join(found)
+    return response[slice(*boxes[-1])]
+
+
+def parts(text: str) -> int:
+    """Return the number of parts of a list, separated by commas outside of all brackets."""
+    text = DELIMITERS.sub("", text).strip()
+    if THOUSANDS.fullmatch(text):
+        return 1
+    depth = commas = 0
+    for match in PART.finditer(text):
+        depth += bool(match["open"]) - bool(match["close"])
+        commas += match["comma"] is not None and depth == 0
+    return commas + 1
+
+
+def _closed(text: str) -> list[tuple[int, int]]:
+    """Return start and end of the content of every box that is closed."""
+    opened: list[tuple[bool, int]] = []
+    found = []
+    for match in BRACES.finditer(text):
+        if match[0] != "}":
+            opened.append((match[0] != "{", match.end()))
+        elif opened:
+            is_box, position = opened.pop()
+            if is_box:
+                found.append((position, match.start()))
+    return found

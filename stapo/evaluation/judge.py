@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from latex2sympy2_extended import NormalizationConfig
@@ -22,7 +22,8 @@ from math_verify import LatexExtractionConfig, parse, verify
 from sympy.core.cache import clear_cache
 from sympy.core.random import seed
 
-from stapo.records.verdicts import Verdict
+if TYPE_CHECKING:  # A worker has no need of Parquet.
+    from stapo.records.scores import Verdict
 
 # math-verify warns that its own time limits are off; the worker has one of its own.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
@@ -69,7 +70,7 @@ RELATIVE_TOLERANCE = 1e-4
 tries for minutes to simplify those of large numbers (Minerva 7e37)."""
 
 
-def judge(gold: str, answer: str) -> tuple[Verdict, bool]:
+def judge(gold: str, answer: str) -> "tuple[Verdict, bool]":
     """Return our verdict on an answer, and whether math-verify alone accepts it."""
     plain = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
     accepted = bool(verify(*plain, timeout_seconds=None))
@@ -86,7 +87,7 @@ def _rewritten(text: str) -> str:
     return text
 
 
-def _verdict(gold: str, answer: str) -> Verdict:
+def _verdict(gold: str, answer: str) -> "Verdict":
     if AS_TEXT.search(gold):
         return "correct" if _bare(gold) == _bare(answer) else "wrong"
     # An answer without a base has that of the question.

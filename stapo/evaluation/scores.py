@@ -10,8 +10,7 @@ from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.task import rows_of
 from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
-from stapo.records.scores import ScoreIdentity, ScoreRow, write_score_file
-from stapo.records.verdicts import FAILURES, Opinion
+from stapo.records.scores import FAILURES, Opinion, ScoreIdentity, ScoreRow, write_score_file
 
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""

@@ -1,9 +1,16 @@
-"""Functions that the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading."""
+"""Functions that the lm-eval tasks in `benchmarks/` call: rows, prompt, gold answer and grading.
 
+Rows come from the Hub, or from the directory in `STAPO_DATA_DIR`, such as the files of JustRL's authors:
+`NAME.jsonl` or `NAME.parquet` for any name of a benchmark. Their number and checksum are always checked.
+"""
+
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stapo.evaluation.grading import grade_all
+from stapo.evaluation.grading import grade_all, last_boxed
+from stapo.hub import with_retries
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.files import Row, rows_checksum
@@ -16,6 +23,10 @@ INSTRUCTION = r" Please reason step by step, and put your final answer within \b
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
 PROMPTS = {"question": "", "math_question": INSTRUCTION}
 """Functions for `doc_to_text` of a task -> text that they append to the question."""
+DATA_DIR = "STAPO_DATA_DIR"
+QUESTION_COLUMNS = ("problem", "question", "prompt")
+ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
+"""Columns with the answer, by priority; of a worked solution, only the box is used."""
 Task = Mapping[str, Any]
 """lm-eval task, from `benchmarks/` or of a study's own benchmark."""
 
@@ -39,10 +50,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
-        # Imported here, since it loads `datasets`, which takes seconds.
-        from stapo.evaluation.data import hub_rows
-
-        source, found = hub_rows(
+        source, found = _hub_rows(
             *(metadata[name] for name in ("hub", "revision", "split", "names"))
         )
     elif metadata["builder"] == "tiny-arithmetic":
@@ -55,6 +63,63 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     if (digest := rows_checksum(found)) != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")
     return found
+
+
+def _hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str, list[Row]]:
+    """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names.
+
+    Raises:
+        ValueError: a row has no question or answer.
+        FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
+    """
+    # Imported here, since it takes seconds.
+    from datasets import load_dataset
+
+    if directory := os.environ.get(DATA_DIR):
+        files = [
+            Path(directory, f"{name}{end}") for name in names for end in (".jsonl", ".parquet")
+        ]
+        path = next((file for file in files if file.is_file()), None)
+        if path is None:
+            wanted = f"no {' or '.join(names)} as .jsonl or .parquet"
+            raise FileNotFoundError(f"{directory} ({DATA_DIR}): {wanted}")
+        source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
+        loaded = load_dataset(kind, data_files=source, split="train")
+    else:
+        source = f"{hub} at {revision}"
+        loaded = with_retries(lambda: load_dataset(hub, revision=revision, split=split))
+    return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
+
+
+def normalise(row: Mapping[str, Any], place: str) -> Row:
+    r"""Return question and answer of a row in any of the known layouts.
+
+    White space at the ends is removed, and a \boxed{} around the answer.
+
+    Raises:
+        ValueError: there is no column with a known name, or it is empty.
+    """
+    question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
+    answer = next((found for name in ANSWER_COLUMNS if (found := _answer(row, name))), "")
+    if not question.strip() or not answer.strip():
+        raise ValueError(f"{place}: no question or no answer in columns {', '.join(row)}")
+    return {"question": question.strip(), "answer": answer.strip()}
+
+
+def _answer(row: Mapping[str, Any], column: str) -> str:
+    text = "" if row.get(column) is None else _text(row[column])
+    # A worked solution without a box has no answer; other columns are the answer themselves.
+    boxed = last_boxed(text)
+    return boxed if boxed is not None else "" if column == "solution" else text
+
+
+def _text(value: Any) -> str:
+    """Return the text of a cell, which may be a string, a conversation (its last turn) or a list."""
+    if isinstance(value, Mapping):
+        return _text(value.get("ground_truth", value.get("content", "")))
+    if isinstance(value, list | tuple):
+        return _text(value[-1]) if value else ""
+    return str(value)
 
 
 def benchmark_questions(benchmark: str) -> list[str]:

@@ -7,19 +7,17 @@ the question without instruction, in the prompt template beside its weights or i
 Source: STAPO, evaluation protocol (CompassVerifier-3B).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stapo.evaluation.engines import load_engine
-from stapo.evaluation.sampling import Request, Sampling
+from stapo.evaluation.engines import Request, Sampling, load_engine
 from stapo.evaluation.scores import Judgement, Question
 from stapo.files import read_json
 from stapo.models.loading import load_tokenizer
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import require_whole
-from stapo.records.verdicts import Opinion
+from stapo.records.scores import Opinion
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, Verifier
 
@@ -42,23 +40,16 @@ Candidate's response:
 Letter:"""
 PLACE = "HERE"
 """Of the text in the chat template."""
-BATCH_TOKENS = 2**16
-"""Maximum tokens of a padded batch with Transformers; a batch of full contexts would not fit into a GPU."""
 
 
-@dataclass(frozen=True)
-class JudgeModel:
-    """The model of a verifier, with its settings and its engine."""
-
-    path: Path
-    """Directory of the model."""
-    settings: Verifier
-    backend: str = "hf"
-    engine: EngineSettings = field(default_factory=EngineSettings)
-
-
-def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
-    """Return the judgement of every question.
+def judge(
+    model: Path,
+    settings: Verifier,
+    questions: Sequence[Question],
+    backend: str = "hf",
+    engine: EngineSettings | None = None,
+) -> list[Judgement]:
+    """Return the judgement of every question by a model in a directory.
 
     Raises:
         DamagedFileError: the weights differ from their checksums.
@@ -67,48 +58,40 @@ def judge(by: JudgeModel, questions: Sequence[Question]) -> list[Judgement]:
     """
     if not questions:
         return []
-    require_whole(by.path)
-    tokenizer, template = load_tokenizer(by.path), _template(by)
+    require_whole(model)
+    tokenizer, template = load_tokenizer(model), _template(model, settings)
     prompts = [
-        _prompt(tokenizer, template, question, by.settings.max_prompt_tokens)
-        for question in questions
+        _prompt(tokenizer, template, question, settings.max_prompt_tokens) for question in questions
     ]
     requests = [Request(i, 0, 0, tuple(ids)) for i, (ids, _) in enumerate(prompts)]
-    limit, end = by.settings.max_response_tokens, tokenizer.eos_token_id
-    greedy = Sampling(0.0, 1.0, 0, limit, (end,))
+    greedy = Sampling(0.0, 1.0, 0, settings.max_response_tokens, (tokenizer.eos_token_id,))
     # A score job has one GPU.
-    alone = by.engine.model_copy(update={"vllm_tensor_parallel": 1})
-    answer = load_engine(by.backend, by.path, greedy, alone)
-    replies = {r.problem: told.text for part in _batches(requests, by) for r, told in answer(part)}
+    alone = (engine or EngineSettings()).model_copy(update={"vllm_tensor_parallel": 1})
+    answer = load_engine(backend, model, greedy, alone)
+    # Prompts of similar length in a batch, from the shortest; vLLM forms its own batches.
+    requests.sort(key=lambda request: len(request.prompt_ids))
+    size = settings.batch_size if backend == "hf" else len(requests)
+    replies = {
+        request.problem: told.text
+        for start in range(0, len(requests), size)
+        for request, told in answer(requests[start : start + size])
+    }
     return [
         Judgement(MEANING.get(replies[i].strip(), "invalid"), cut)
         for i, (_, cut) in enumerate(prompts)
     ]
 
 
-def _template(by: JudgeModel) -> str:
-    if by.settings.template == "own":
+def _template(model: Path, settings: Verifier) -> str:
+    if settings.template == "own":
         return PROMPT
-    path = by.path / VERIFIER_TEMPLATE
+    path = model / VERIFIER_TEMPLATE
     found = read_json(path) if path.exists() else {}
     text: str = found.pop("text", "")
-    if found != by.settings.template.model_dump():
-        remedy = f"remove {by.path} and run snakemake again"
+    if found != settings.template.model_dump():
+        remedy = f"remove {model} and run snakemake again"
         raise StudyError([f"{path}: missing, or not the study's template; {remedy}"])
     return text
-
-
-def _batches(requests: list[Request], by: JudgeModel) -> Iterator[list[Request]]:
-    """Yield the prompts in batches of similar length; vLLM forms its own batches."""
-    batch: list[Request] = []
-    for request in sorted(requests, key=lambda r: len(r.prompt_ids)):
-        padded = (len(batch) + 1) * len(request.prompt_ids)
-        full = len(batch) == by.settings.batch_size or padded > BATCH_TOKENS
-        if batch and full and by.backend == "hf":
-            yield batch
-            batch = []
-        batch.append(request)
-    yield batch
 
 
 def _prompt(

@@ -7,16 +7,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.operations.status import table_of
+from stapo.files import leaves
 from stapo.study import Study
-from stapo.study.files import named
 from stapo.study.sources import FileData, FolderModel
 
-HEADINGS = (
-    "method", "selection", "tau_p", "q", "scope", "clip", "dual clip", "KL", "aggregation", "statistics",
-)  # fmt: skip
-WIDTH = 160
-"""Characters of the table, at least; a narrow terminal wraps its lines, which no column may be lost for."""
+NO_SETTINGS = ("title", "source", "bibtex", "revision")
+"""What describes a method and does not determine it."""
 
 
 def check_document(study: Study) -> dict[str, Any]:
@@ -76,40 +72,19 @@ def warnings(study: Study) -> list[str]:
 def print_check(study: Study, console: Console) -> None:
     """Print what a study would run, the settings of its methods, and the doubts."""
     found = check_document(study)
-    first = [
+    lines = [
         f"{found['study']}: {len(found['trainings'])} trainings of {found['steps']} steps, "
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]
     if curve := found["curve"]:
-        first.append(
+        lines.append(
             f"curve: {curve['checkpoints']} more checkpoints of each training, "
             f"{curve['responses']} responses each at {curve['decoding']}"
         )
-    last = [f"{name}: {one['title']}: {one['source']}" for name, one in found["methods"].items()]
-    last += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
-    table = table_of("", *HEADINGS)
-    for row in method_rows(study):
-        table.add_row(*map(Text, row))
-    console.print(Text("\n".join(first)), soft_wrap=True)
-    Console(file=console.file, width=max(WIDTH, console.width)).print(table)
-    console.print(Text("\n".join(last)), soft_wrap=True)
-
-
-def method_rows(study: Study) -> Iterator[tuple[str, ...]]:
-    """Yield one row for each method of a study, in the order of `HEADINGS`; "-" if not applicable."""
-    for name in study.run.methods:
-        method, args = study.method(name), study.method(name).selection_args
-        values = (
-            name,
-            named(method.selection),
-            args.get("tau_p"),
-            args.get("quantile", args.get("fraction")),
-            args.get("scope", "mini-batch" if "fraction" in args else None),
-            f"{method.clip_low:g} / {method.clip_high:g}",
-            method.dual_clip,
-            method.kl_coefficient or None,
-            method.aggregation,
-            None if method.reads == "none" else study.training_of(name).statistics,
-        )
-        yield tuple(f"{x:g}" if isinstance(x, float | int) else x or "-" for x in values)
+    for name, one in found["methods"].items():
+        about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
+        given = [f"{key} {value}" for key, value in about.items() if value not in (None, "", {})]
+        lines += [f"{name}: {one['title']}: {one['source']}", f"  {', '.join(given)}"]
+    lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
+    console.print(Text("\n".join(lines)), soft_wrap=True)

@@ -1,17 +1,8 @@
-"""Download of everything that a study needs from the Hub, and the check of it without network.
+"""Download of all that a study needs from the Hub into its cache, and the check of it without network."""
 
-Models go to the Hub's cache, where an interrupted download continues. Benchmark rows go to
-`STAPO_DATA_DIR` if it is set, otherwise to the cache of `datasets`.
-"""
-
-import json
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from stapo.files import replace_file
 from stapo.hub import REMEDY, offline_if_unreachable, with_retries
 from stapo.study import Study
 from stapo.study.schema import Template
@@ -24,6 +15,8 @@ Item = tuple[str, Callable[[], object]]
 
 def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
+    from stapo.evaluation.task import benchmark_rows
+
     models = {f"model {size}": study.models[size] for size in study.run.sizes}
     verifier = study.evaluation.verifier
     if verifier:
@@ -39,7 +32,7 @@ def needs(study: Study) -> Iterator[Item]:
     for name in study.run.benchmarks:
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
-            yield f"benchmark {name}: {metadata['hub']}", partial(_get_rows, metadata)
+            yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
 
 
 def _get(what: HubModel | HubData | Template) -> None:
@@ -53,23 +46,6 @@ def _get(what: HubModel | HubData | Template) -> None:
         with_retries(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
     else:
         template_text(what)
-
-
-def _get_rows(metadata: dict[str, Any]) -> None:
-    """Load the rows of a benchmark, after writing them to `STAPO_DATA_DIR` if they are not there."""
-    from stapo.evaluation.data import DATA_DIR, local_file
-    from stapo.evaluation.task import benchmark_rows
-
-    directory = os.environ.get(DATA_DIR)
-    if directory and not local_file(Path(directory), metadata["names"]):
-        del os.environ[DATA_DIR]
-        try:
-            rows = benchmark_rows(metadata)
-        finally:
-            os.environ[DATA_DIR] = directory
-        with replace_file(Path(directory) / f"{metadata['names'][0]}.jsonl") as stream:
-            stream.writelines(json.dumps(row) + "\n" for row in rows)
-    benchmark_rows(metadata)
 
 
 def prepare_network(study: Study) -> None:

@@ -1,5 +1,7 @@
 """How far a study is: the state of every job, from files alone, and why results are made again.
 
+The last functions are what `snakemake` says of a study before the first job and after the last one.
+
 Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
 taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
 """
@@ -7,9 +9,10 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 import json
 import os
 import re
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -56,6 +59,12 @@ UNKNOWN = "other settings, which are recorded nowhere here"
 BY_SIGNAL = "by Ctrl-C or another signal"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
+NO_STUDY = (
+    "none given; the smallest one takes minutes on two CPU cores:",
+    "  snakemake --configfile workflows/studies/smoke.yaml",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
+)
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -85,11 +94,6 @@ def progress(study: Study, root: Path = Path()) -> list[Progress]:
     return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
 
 
-def is_finished(study: Study, root: Path = Path()) -> bool:
-    """Return whether every job is done."""
-    return {one.state for one in progress(study, root)} == {"done"}
-
-
 def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo status --json`."""
     jobs = [asdict(one) for one in progress(study, root)]
@@ -105,14 +109,7 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
         console.print(_training_table(trainings))
     for state, line in _notes(found):
         console.print(Text(line, style=STYLES.get(state, "")))
-    record, states = root / paths.CHECKSUMS.format(study=study.name), {one.state for one in found}
-    if record.is_file() and all(one.state == "waiting" for one in trainings):
-        hint = f"only its record is here, as in git: {record.parent} can be read and verified"
-        console.print(Text(hint))
-    if states & {"failed", "stopped"}:
-        hint = "logs lie in logs/; the same snakemake command continues what stopped or failed"
-        console.print(Text(hint))
-    return "failed" not in states
+    return all(one.state != "failed" for one in found)
 
 
 def outdated_lines(found: Sequence[Progress]) -> list[str]:
@@ -211,11 +208,6 @@ def modified(path: Path) -> float:
     return 0.0
 
 
-def _number(value: Any) -> float | None:
-    """Return a value as a float if it is a number below 1e300 in size, None otherwise."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
-
-
 def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
     """Return state and note by the published files of a job."""
     written = {path: modified(root / path) for path in job.outputs}
@@ -303,17 +295,15 @@ def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
     if not records:
         return replace(own, of=steps)
     last, recent = records[-1], records[-RECENT:]
+
+    def number(value: Any) -> float | None:
+        return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+
     # Several steps share a rollout, and only the first of them records it.
-    spent = sum(_number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
+    spent = sum(number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
     left = None if own.state == "done" else spent / len(recent) * max(steps - last.step, 0)
-    return replace(
-        own,
-        done=last.step,
-        of=steps,
-        reward=_number(last.reward),
-        entropy=_number(last.entropy),
-        seconds_left=left,
-    )
+    numbers = number(last.reward), number(last.entropy), left
+    return Progress(own.stage, own.name, own.state, own.note, last.step, steps, *numbers)
 
 
 def span(seconds: float) -> str:
@@ -354,3 +344,28 @@ def _training_table(trainings: Sequence[Progress]) -> Table:
         shown = (size, method, seed.removeprefix("seed"), one.state, f"{one.done} of {one.of}")
         table.add_row(*map(Text, (*shown, *numbers, left)), style=STYLES.get(one.state, ""))
     return table
+
+
+def tell(lines: Iterable[object]) -> None:
+    """Print lines about a run to the standard error, after what Snakemake has printed there."""
+    for line in lines:
+        print(f"study: {line}", file=sys.stderr)  # noqa: T201
+
+
+def first_lines(study: Study, file: str) -> list[str]:
+    """Return what is made again and why, and where the progress of a run of a study file is."""
+    watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
+    return [*outdated_lines(progress(study)), watch]
+
+
+def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
+    """Return where the results of a run of a study file are, or how to find out what is left."""
+    if not succeeded or any(one.state != "done" for one in progress(study)):
+        left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
+        return [left, "the same command continues"]
+    found = {
+        **paths.results_of(study),
+        "show": f"stapo show {file}",
+        "check": f"stapo verify {paths.RESULTS.format(study=study.name)}",
+    }
+    return [f"{study.name} is finished", *(f"  {what:8}{path}" for what, path in found.items())]

@@ -14,13 +14,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from stapo.evaluation.engines import SeededSampling, gumbel_noise
-from stapo.evaluation.sampling import Sampling, sample_seed
+from stapo.evaluation.engines import Sampling, SeededSampling, gumbel_noise, sample_seed
 from stapo.evaluation.scores import engines_of
 from stapo.models.arithmetic import VOCABULARY
 from stapo.models.shapes import shape_of
-from stapo.publication.folder import RefusedError, Results
-from stapo.publication.manifest import WEIGHTS, place_of
+from stapo.publication.folder import WEIGHTS, RefusedError, Results, place_of
 from stapo.records.responses import AnsweredProblem
 from stapo.study import Checkpoint
 from stapo.study.schema import Decoding

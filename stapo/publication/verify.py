@@ -17,22 +17,34 @@ from typing import Any
 from safetensors import SafetensorError
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError, read_tables
 from stapo.exhibits import figure_names, is_former, table_names
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
-from stapo.publication.folder import Results, admit, is_raw, is_rendering, read_published_study
-from stapo.publication.inputs import input_errors
-from stapo.publication.manifest import WEIGHTS, about_study, layout
+from stapo.publication.checks import (
+    Errors,
+    drawn_errors,
+    earlier,
+    input_errors,
+    origin_errors,
+    record_errors,
+    score_errors,
+    training_errors,
+)
+from stapo.publication.folder import (
+    WEIGHTS,
+    Results,
+    about_study,
+    admit,
+    is_raw,
+    is_rendering,
+    layout,
+    read_published_study,
+)
 from stapo.publication.resample import is_drawn_again, response_errors
-from stapo.publication.rescore import drawn_errors, identity_errors, score_errors
-from stapo.publication.runs import earlier, record_errors, training_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
 from stapo.text import shorten, visible
-
-Errors = Iterator[str]
 
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
@@ -60,17 +72,15 @@ SUMMARY = (
 )
 
 
-def verify(folder: Path, say: Callable[[str], None]) -> bool:
-    """Check a results folder, wherever it lies, and say what is found; return whether all holds.
+def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Check a results folder, wherever it lies, and say what is found, line by line.
+
+    Returns:
+        The document of `stapo verify --json`; `failed` says whether a check found anything.
 
     Raises:
         StudyError: it is no results folder.
     """
-    return not verify_document(folder, say)["failed"]
-
-
-def verify_document(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Return the document of `stapo verify --json`, and say its lines one by one; raises as `verify`."""
     checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
@@ -173,16 +183,6 @@ def provenance_errors(results: Results) -> Errors:
     recorded = {gpu for run in results.runs.values() for gpu in run["environment"]["gpus"]}
     for gpu in sorted({*stated["environment"]["gpus"]} - recorded):
         yield f"provenance.json: names {gpu}, on which no training ran"
-
-
-def origin_errors(results: Results) -> Errors:
-    """Yield a line for each score file that was not made by this study, or not as the others."""
-    for decoding in results.study.run.decodings:
-        try:
-            read_tables(results.study, decoding, results.study.cells(decoding), results.root)
-        except StaleScoreError as error:
-            yield from str(error).splitlines()
-    yield from identity_errors(results)
 
 
 CHECKS: dict[str, Callable[[Results], Errors]] = {

@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypedDict, cast, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo.files import DamagedFileError, replace_file
-from stapo.records.verdicts import Verdict, VerifierVerdict
+
+Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
+"""Verdicts of the rule-based grader; `timeout` and `crash` are failures of the grader and count as wrong."""
+FAILURES: tuple[Verdict, ...] = ("timeout", "crash")
+Opinion = Literal["accepted", "rejected", "invalid"]
+"""Verdicts of the verifier on a response that the rule-based grader rejects."""
+OPINIONS: tuple[Opinion, ...] = get_args(Opinion)
+VerifierVerdict = Literal[Opinion, "not_asked"]
 
 VERSION = 1
 """Version of the fields below; it is not in the files. A new version also increases `RECIPES["score"]`."""
@@ -30,7 +37,7 @@ class ScoreRow:
     answer: str | None
     """Content of the last box, or of several boxes if the gold has several parts; null without a box."""
     verdict: Verdict
-    """Verdict of the rule-based grader, and why: `stapo.records.verdicts` lists them."""
+    """Verdict of the rule-based grader, and why."""
     correct: bool
     """Whether the rule-based grader accepts the response."""
     num_tokens: int

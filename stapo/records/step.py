@@ -74,7 +74,6 @@ class StepRecord:
 
 NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
 COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
-NESTED = tuple(one.name for one in fields(StepRecord) if one.type == dict[str, float])
 """Fields by type, which all lines have; `mask_scope` is only in lines of selections with a threshold."""
 OF_VLLM = tuple(one.name for one in fields(StepRecord) if one.type == float | None)
 """Fields that are only in lines of trainings whose rollouts are vLLM's."""
@@ -91,12 +90,13 @@ def from_line(line: Mapping[str, Any]) -> StepRecord:
 
     Fields that are missing or have another type become nan, 0 or empty.
     """
-
-    def known(names: tuple[str, ...], kinds: tuple[type, ...], otherwise: Any) -> dict[str, Any]:
-        found = {name: line.get(name) for name in names}
-        return {k: v if type(v) in kinds else otherwise for k, v in found.items()}
-
-    numbers, counts = known(NUMBERS, (float, int), nan), known(COUNTS, (int,), 0)
-    nested, of_vllm = known(NESTED, (dict,), {}), known(OF_VLLM, (float, int), None)
-    scopes = known(("mask_scope",), (dict,), None)
-    return StepRecord(**numbers, **counts, **nested, **of_vllm, **scopes)
+    known: dict[Any, tuple[tuple[type, ...], Any]] = {
+        float: ((float, int), nan), int: ((int,), 0), dict[str, float]: ((dict,), {}),
+        float | None: ((float, int), None),
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    for one in fields(StepRecord):
+        kinds, otherwise = known.get(one.type, ((dict,), None))
+        value = line.get(one.name)
+        found[one.name] = value if type(value) in kinds else otherwise
+    return StepRecord(**found)

@@ -126,7 +126,7 @@ def _provenance(of: Jobs) -> Iterator[Job]:
 
 
 def _write_provenance(of: Jobs, jobs: list[Job], how: Resources) -> None:
-    from stapo.publication.manifest import write_provenance
+    from stapo.publication.folder import write_provenance
 
     for path in write_provenance(of.study):
         print(path)

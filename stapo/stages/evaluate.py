@@ -144,8 +144,8 @@ def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
         take_gpus(how.gpus)
         weights = Path(of.one("base", VERIFIER).weights[0])
-        settings = study.evaluation.verifier, study.evaluation.backend, study.engine
-        judge = partial(verifier.judge, verifier.JudgeModel(weights, *settings))
+        settings, backend = study.evaluation.verifier, study.evaluation.backend
+        judge = partial(verifier.judge, weights, settings, backend=backend, engine=study.engine)
     for job in jobs:
         completions, out = Path(job.inputs[0]), Path(job.outputs[0])
         about = {**cell(of, job), "responses": file_sha256(completions)}

@@ -10,7 +10,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
-from stapo.operations.costs import DATA_SHEETS
+from stapo.operations.plan import DATA_SHEETS
 from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 
 QWEN = SHAPES["Qwen/Qwen3-1.7B-Base"]

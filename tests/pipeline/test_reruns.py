@@ -1,7 +1,5 @@
 """An edit reruns what it concerns and nothing else."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,6 @@ import pytest
 from world import STATES, World, counted
 
 from stapo.operations.status import outdated_lines, progress
-from stapo.repository import ROOT
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -103,31 +100,6 @@ def test_nothing_order_and_comments_change_nothing(edited):
     assert outdated_lines(progress(edited.parsed(), edited.path)) == []
 
 
-def test_status_names_the_settings_that_changed(edited):
-    edited.change(DECODING)
-    edited.change({"benchmarks": {"chain-2": {"samples": 2}}})
-    edited.change({"methods": {"mine": {"selection_args": {"tau_p": 0.01}}}})
-    lines = "\n".join(outdated_lines(progress(edited.parsed(), edited.path)))
-    assert "method.selection_args.tau_p 0.003 -> 0.01" in lines
-    assert "benchmark.samples 4 -> 2" in lines
-    assert "made with decoding.temperature 0.7 -> 0.8" in lines
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        ("table_t1_0_p1_0", {"overlap": 1, "train": 2, "weights": 2, "generate": 3, "score": 3}),
-        ("method_mine", {"train": 1, "weights": 1, "generate": 2, "score": 2}),
-        ("results/whole/scores/tiny/base/t1.0-p1.0/chain-3.parquet", {"generate": 1, "score": 1}),
-    ],
-)
-def test_named_targets_ask_for_their_part(tmp_path, target, expected):
-    jobs = directory(tmp_path / "world").jobs(target)
-    for rule in (target, "base_model", "prompts"):
-        jobs.pop(rule, None)
-    assert jobs == expected
-
-
 def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
     """Base model and trainings of equal settings are published again, not made again."""
     tau_p = {"selection_args": {"tau_p": 0.004}}
@@ -156,19 +128,3 @@ def test_a_job_on_a_cluster_has_the_study_that_it_was_made_for(edited):
         STAPO_STUDY=str(named),
     )  # fmt: skip
     assert f"run train tiny/justrl/seed0 --study {named} " in said, said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "snakemake --configfile workflows/studies/smoke.yaml"),
-        (["--configfile", "workflows/studies/smoke.yaml", "-n", "--config", "run={seeds: [3, '3']}"],
-         "study: run.seeds: 3 is listed twice; remove one (--config)"),
-    ],
-)  # fmt: skip
-def test_bad_arguments_start_nothing_and_name_the_remedy(arguments, said):
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr

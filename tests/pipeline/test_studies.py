@@ -8,7 +8,7 @@ import pytest
 import yaml
 from world import STATES, World
 
-from stapo.publication.runs import is_earlier
+from stapo.publication.checks import is_earlier
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
 from stapo.study import read_study

@@ -11,7 +11,7 @@ pytest.importorskip("vllm", reason="make test-vllm")
 
 from stapo.evaluation.generate import Benchmark, generate
 from stapo.evaluation.scores import Judgement, Question
-from stapo.evaluation.verifier import JudgeModel, judge
+from stapo.evaluation.verifier import judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.study.schema import Decoding, EngineSettings, Evaluation, Verifier
@@ -70,5 +70,5 @@ class Small(Verifier):
 def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path):
     path, settings = build(tmp_path, "A"), Small(revision="0" * 40, template="own")
     asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
-    hf, vllm = (judge(JudgeModel(path, settings, b, SETTINGS), asked) for b in ("hf", "vllm"))
+    hf, vllm = (judge(path, settings, asked, b, SETTINGS) for b in ("hf", "vllm"))
     assert hf == vllm == [Judgement("accepted", i == 3) for i in range(6)]

@@ -1,6 +1,6 @@
 """Program of the tests of trainings with vLLM: trains on one prompt and saves what each step computed.
 
-Usage: python vllm_training.py WORLD OUT CASE...   (also under `accelerate launch`)
+Usage: python vllm_training.py WORLD OUT CASE...
 """
 
 import os
@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import patch
 
 sys.path += [str(Path(__file__).parents[1])]
-import fsdp_on_cpu  # noqa: F401  Before anything starts Accelerate.
 import vllm_on_cpu  # noqa: F401  Before TRL.
 from safetensors.torch import save_file
 from training_jobs import job_in
@@ -59,9 +58,8 @@ def main(world: str, out: str, *cases: str) -> None:
             step = self.state.global_step
             if case == "killed" and step == KILLED and not resumed:
                 os.kill(os.getpid(), signal.SIGKILL)
-            if self.accelerator.is_main_process:
-                found = {name: inputs[name].contiguous() for name in SAVED}
-                save_file(found, directory / f"step{step}.safetensors")
+            found = {name: inputs[name].contiguous() for name in SAVED}
+            save_file(found, directory / f"step{step}.safetensors")
             return accumulate(self, model, inputs)
 
         def synchronise_once(self: VLLMGeneration, case=case) -> None:

@@ -13,9 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3ForCausalLM
 
-from stapo.evaluation.engines import SeededSampling
+from stapo.evaluation.engines import Sampling, SeededSampling, sample_seed
 from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.sampling import Sampling, sample_seed
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.models.tiny import build_tiny
 from stapo.provenance import write_sums

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from stapo.evaluation.boxes import final_answer, last_boxed, parts
-from stapo.evaluation.grading import grade_all
+from stapo.evaluation.grading import final_answer, grade_all, last_boxed, parts
 
 # Whose case: a benchmark with such a gold, or an issue of huggingface/Math-Verify.
 DIFFERENT = [
@@ -45,32 +44,21 @@ DIFFERENT = [
 AGREED = [
     # gold, answer, whether both accept it
     ("132", " 0132 ", True),
-    ("132", "133", False),
     ("0.5", r"\frac12", True),
     (r"\frac{1}{3}", "0.333333", True),
-    (r"\frac{1}{3}", "0.3333", False),
-    ("1000", "1,000", True),
     ("x=5", "5", True),
-    ("5", "x=5", True),
-    (r"\infty", r"+\infty", True),
     ("1,2", "2,1", True),
     ("(1,2)", "(2,1)", False),
     ("[1,2]", "(1,2)", False),
     (r"\text{Evelyn}", "Evelyn", True),
-    (r"\text{(B)}", "B", True),
     ("y=2x+1", "2x-y+1=0", True),
     ("9", r"9 \textbf{ meters}", True),
-    (r"864 \mbox{ inches}^2", r"864\text{ in}^2", True),
     (r"\frac{37}{4} m", "9.25", True),
-    ("2516_8", "2516", True),
     ("2516_8", "x = 2516_{8}", True),
     # MATH asks "by what percent" for 10; without the question, the same verdict holds for 1\% and 1.
     ("10", r"10\%", True),
-    (r"8 \%", "0.08", True),
     ("3,4", r"3 \text{ and } 4", True),
-    ("6m", "6n", False),
     ("4", r"4\sqrt(2)", False),
-    ("1e-8", "2e-8", False),
     # Wrong accepts of math-verify for which we have no rule.
     ("5", "5'", True),
     ("5", r"5\approx 7", True),
@@ -127,15 +115,6 @@ def test_the_answer_is_the_last_box_or_a_list_of_boxes(gold, response, answer):
     assert final_answer(gold, response) == answer
     if parts(gold) == 1:
         assert last_boxed(response) == answer
-
-
-def test_parts_are_counted_outside_of_brackets():
-    counts = {
-        "7": 1, "$69$,$84$": 2, "$-1$,$2$,$-2$": 3, "(3,4]": 1, "(1,1), (3,2)": 2,
-        r"(0,9)\cup(9,36)": 1, r"\frac{1}{2},\sqrt{3}": 2, "58,500": 1, r"11,\! 111,\! 100": 1,
-        "2400, 1350, 864": 3,
-    }  # fmt: skip
-    assert {gold: parts(gold) for gold in counts} == counts
 
 
 HOSTILE = (

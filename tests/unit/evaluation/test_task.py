@@ -1,7 +1,6 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
 import json
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +9,8 @@ import yaml
 from lm_eval.tasks import TaskManager
 from replay import regrade
 
-from stapo.evaluation import data, task
-from stapo.evaluation.data import DATA_DIR, normalise
-from stapo.evaluation.task import asked_of, benchmark_questions, benchmark_rows
+from stapo.evaluation import task
+from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
 from stapo.models.worlds import benchmark_problems, is_held_out
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.repository import BENCHMARKS
@@ -97,14 +95,6 @@ def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
     assert benchmark_rows(SOURCE) == ROWS
 
 
-def test_from_the_hub_with_its_revision(monkeypatch):
-    asked: list[Any] = []
-    monkeypatch.delenv(DATA_DIR, raising=False)
-    monkeypatch.setattr(data, "load_dataset", lambda name, **how: asked.append((name, how)) or ROWS)
-    assert benchmark_rows(SOURCE) == ROWS
-    assert asked == [("someone/Some-Set", {"revision": "main", "split": "test"})]
-
-
 def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet"):
@@ -119,12 +109,6 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
     for row in ({"text": "x"}, {"problem": "x", "solution": "a proof"}):
         with pytest.raises(ValueError, match="row 7: no question or no answer in columns"):
             normalise(row, "row 7")
-
-
-@pytest.mark.skipif(DATA_DIR not in os.environ, reason=f"{DATA_DIR} names no directory with rows")
-@pytest.mark.parametrize("name", REAL)
-def test_the_real_rows_are_those_of_the_task(name):
-    assert len(benchmark_rows(benchmark_definitions()[name]["metadata"])) == REAL[name]
 
 
 def test_lm_evals_metric_counts_every_response(tmp_path):

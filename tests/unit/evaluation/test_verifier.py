@@ -18,7 +18,6 @@ from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
 from stapo.evaluation.verifier import (
     PROMPT,
-    JudgeModel,
     _prompt,
     judge,
 )
@@ -56,13 +55,13 @@ def prompts(monkeypatch):
 
 def test_a_long_response_loses_its_front_and_is_counted(tmp_path, prompts):
     path, long = build(tmp_path, "A"), "x" * 2000 + "end"
-    found = judge(JudgeModel(path, SETTINGS), [Question("q", "7", long), Question("q", "7", "s")])
+    found = judge(path, SETTINGS, [Question("q", "7", long), Question("q", "7", "s")])
     assert [j.cut for j in found] == [True, False]
     text = prompts[0][1].replace(" ", "")
     assert "xend" in text
     assert text.endswith("Letter:")
     with pytest.raises(ValueError, match="is too small for problem and reference"):
-        judge(JudgeModel(path, SETTINGS), [Question("q" * 900, "7", "r")])
+        judge(path, SETTINGS, [Question("q" * 900, "7", "r")])
 
 
 def test_only_what_the_rules_reject_is_judged_and_only_a_accepts(tmp_path):
@@ -70,7 +69,7 @@ def test_only_what_the_rules_reject_is_judged_and_only_a_accepts(tmp_path):
     problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 5, [False] * 5, ["e"])
     write_responses(tmp_path / "c", [problem])
     for reply, word in {"A": "accepted", "B": "rejected", "C": "invalid", "a": "invalid"}.items():
-        by = partial(judge, JudgeModel(build(tmp_path / reply, reply), SETTINGS))
+        by = partial(judge, build(tmp_path / reply, reply), SETTINGS)
         assert score(tmp_path / "c", {}, tmp_path / "s", by) == 0.2
         rows = pq.read_table(tmp_path / "s").to_pylist()
         assert [row["correct"] for row in rows] == [True] + [False] * 4
@@ -124,15 +123,6 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole(chatml, asked)))) > 3
 
 
-@pytest.mark.parametrize(
-    "response", ["", "It is \\boxed{8}. ", "<|im_en d|> < |", " ü\n\n\t{x} 字\U000f0000"]
-)
-def test_ordinary_text_is_encoded_in_one_piece(chatml, response):
-    asked = Question("  What is {x}?\n", "7", response)
-    expected = chatml.encode(whole(chatml, asked), add_special_tokens=False)
-    assert _prompt(chatml, PROMPT, asked, 2000)[0] == expected
-
-
 WORDING = "Q {question} G {gold_answer} R {llm_response} Letter:"
 TEMPLATE = Template(github="a/b", revision="1" * 40, file="p.py", name="WORDING", sha256="2" * 64)
 
@@ -141,18 +131,18 @@ def test_the_wording_is_that_beside_the_weights_which_must_be_whole(tmp_path, pr
     path, asked = build(tmp_path, "A"), [Question("q", "7", "r")]
     settings = SETTINGS.model_copy(update={"template": TEMPLATE})
     with pytest.raises(StudyError, match="missing, or not the study's template"):
-        judge(JudgeModel(path, settings), asked)
+        judge(path, settings, asked)
     write_json(path / VERIFIER_TEMPLATE, {**TEMPLATE.model_dump(), "text": WORDING})
-    judge(JudgeModel(path, settings), asked)
-    judge(JudgeModel(path, SETTINGS), asked)
+    judge(path, settings, asked)
+    judge(path, SETTINGS, asked)
     assert [template for template, _ in prompts] == [WORDING, PROMPT]
     other = TEMPLATE.model_copy(update={"name": "OTHER"})
     with pytest.raises(StudyError, match="not the study's template"):
-        judge(JudgeModel(path, SETTINGS.model_copy(update={"template": other})), asked)
+        judge(path, SETTINGS.model_copy(update={"template": other}), asked)
     write_sums(path)
     (path / "config.json").write_text((path / "config.json").read_text() + " ")
     with pytest.raises(DamagedFileError, match=r"config\.json"):
-        judge(JudgeModel(path, SETTINGS), asked)
+        judge(path, SETTINGS, asked)
 
 
 def test_the_verifier_reads_the_bare_question(tmp_path):

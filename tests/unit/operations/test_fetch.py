@@ -1,12 +1,10 @@
-"""Everything is got or named as missing; rows land where clusters without internet look for them."""
+"""Everything is got or named as missing."""
 
-import json
 from typing import Any
 
 import pytest
 
-from stapo.evaluation import data, task
-from stapo.evaluation.data import DATA_DIR
+from stapo.evaluation.task import DATA_DIR
 from stapo.hub import ATTEMPTS
 from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
@@ -47,8 +45,7 @@ def test_each_item_is_got_and_a_failure_stops_no_other(study, monkeypatch, tmp_p
 
     monkeypatch.setattr("stapo.hub.time.sleep", lambda _: None)
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    monkeypatch.setattr("datasets.load_dataset", lambda hub, **_: asked.append(hub))
-    monkeypatch.setattr(data, "load_dataset", lambda hub, **_: asked.append(hub) or ROWS)
+    monkeypatch.setattr("datasets.load_dataset", lambda hub, **_: asked.append(hub) or ROWS)
     monkeypatch.delenv(DATA_DIR, raising=False)
     said: list[str] = []
     assert not fetch(study, said.append)
@@ -58,25 +55,6 @@ def test_each_item_is_got_and_a_failure_stops_no_other(study, monkeypatch, tmp_p
     wording = "CV_PROMPT of open-compass/CompassVerifier at 2d7cba6d"
     assert said[2] == f"ok       verifier's template: {wording}"
     assert said[1] == "missing  verifier: some/judge at 33333333: no network"
-
-
-def test_rows_land_in_the_data_directory_and_are_found_there(study, monkeypatch, tmp_path):
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path))
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: None)
-    monkeypatch.setenv(DATA_DIR, str(tmp_path / "rows"))
-    real = data.load_dataset
-
-    def load(name: str, **kwargs: Any) -> Any:
-        return ROWS if name == "some/set" else real(name, **kwargs)
-
-    monkeypatch.setattr(data, "load_dataset", load)
-    assert fetch(study, lambda _: None)
-    lines = (tmp_path / "rows" / "Made.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == ROWS
-    # Without the network now: the file is all that is read.
-    monkeypatch.setattr(data, "load_dataset", real)
-    assert fetch(study, lambda _: None)
-    assert task.load_rows(**study.task("made")["metadata"])["test"].to_list() == ROWS
 
 
 def test_a_base_model_is_copied_from_the_cache(monkeypatch, tmp_path):

@@ -14,18 +14,16 @@ import pytest
 from rich.console import Console
 
 from stapo.methods import METHODS
-from stapo.operations.costs import (
-    DEVICES,
-    further_passes,
-    step_seconds,
-)
 from stapo.operations.plan import (
+    DEVICES,
     CostRow,
     Machine,
     disk_needed,
+    further_passes,
     machine,
     plan,
     print_plan,
+    step_seconds,
     wall_hours,
 )
 from stapo.repository import STUDIES

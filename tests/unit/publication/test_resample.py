@@ -2,8 +2,7 @@
 
 import pytest
 
-from stapo.evaluation.engines import hf_engine
-from stapo.evaluation.sampling import Prompter, Request, sample_seed
+from stapo.evaluation.engines import Prompter, Request, hf_engine, sample_seed
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.publication.resample import CLOSE, distances
 from stapo.records.responses import AnsweredProblem

@@ -13,8 +13,8 @@ from training_jobs import TRAINING, job_in, metrics
 from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
+from stapo.evaluation.engines import Prompter
 from stapo.evaluation.grading import last_boxed
-from stapo.evaluation.sampling import Prompter
 from stapo.files import read_json
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
