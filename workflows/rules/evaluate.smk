@@ -11,7 +11,9 @@ rule generate:
     input:
         lambda w: paths.checkpoint_path(STUDY.name, checkpoint_of(w)),
     output:
-        expand(at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True),
+        expand(
+            at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True
+        ),
     log:
         log_of(paths.RESPONSES),
     wildcard_constraints:
@@ -28,7 +30,9 @@ rule generate:
 # Scores of the same responses by the same rules stay: a new benchmark is graded alone.
 rule score:
     input:
-        expand(at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True),
+        expand(
+            at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True
+        ),
         [at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
     output:
         [
