@@ -30,14 +30,15 @@ def provenance() -> dict[str, Any]:
         "commit": _git("rev-parse", "HEAD"),
         # Results are no code: a study that git has is written while it runs.
         "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),
         "processor": processor(),
     }
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str:
+    """Return the version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # A training needs none for evaluation.
