@@ -159,6 +159,11 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
     return found
 
 
+def written(problem: Chain, rng: Random, connecting_word_rate: float) -> str:
+    """Return the text of a solution of the supervised data; the arguments are those of `solution`."""
+    return "".join(token for token, _ in solution(problem, rng, connecting_word_rate))
+
+
 def parsed(question: Sequence[str]) -> Chain:
     """Return the problem of a question's tokens."""
     first, *rest = (token for token in question if token not in ("chain:", "?"))

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from stapo.bars import bar, only_ours
 from stapo.models import marked
-from stapo.models.arithmetic import Problem, sloppy_solution
+from stapo.models.arithmetic import Problem
 from stapo.models.base import RAW_TEMPLATE
 from stapo.models.shapes import HEAD_SIZE
 from stapo.models.worlds import WORLDS, World, training_problems
@@ -86,14 +86,11 @@ def _supervised_row(
     settings: TinyModel,
     rng: Random,
 ) -> tuple[list[int], list[int]]:
-    rate, number = settings.connecting_word_rate, len(WORLDS[settings.builder].vocabulary)
-    if isinstance(problem, marked.Chain):
-        text = "".join(token for token, _ in marked.solution(problem, rng, rate))
-    else:
-        text = sloppy_solution(problem, rng, rate)
+    world = WORLDS[settings.builder]
+    text = world.write(problem, rng, settings.connecting_word_rate)
     # A random token in place of some.
     response = [
-        rng.randrange(2, number) if rng.random() < settings.slip_rate else token
+        rng.randrange(2, len(world.vocabulary)) if rng.random() < settings.slip_rate else token
         for token in tokenizer.encode(text)
     ]
     return tokenizer.encode(problem.question), [*response, tokenizer.eos_token_id]

@@ -27,6 +27,8 @@ class World:
     vocabulary: tuple[str, ...] = arithmetic.VOCABULARY
     context: int = 96
     """Largest number of tokens of a question and its response."""
+    write: Callable[[Any, Random, float], str] = arithmetic.sloppy_solution
+    """From a problem, a source of chance and the rate of connecting words to the text of a solution."""
     marks: Callable[[Sequence[str], Sequence[str]], list[str]] | None = None
     """From the tokens of a question and a response to the marks of those of the response."""
 
@@ -44,6 +46,7 @@ WORLDS = {
         families=("marked-8", "marked-12"),
         vocabulary=marked.VOCABULARY,
         context=160,
+        write=marked.written,
         marks=marked.marks,
     ),
 }

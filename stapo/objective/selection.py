@@ -161,13 +161,28 @@ def silence_random(
     Source: STAPO v5, masking ablation; an exact count instead of a random draw per token is our choice.
     """
     check_shapes(mask=mask, entropies=entropies)
-    places = spurious_candidates(logps, advantages, mask, tau_p).nonzero()
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(places), generator=generator, device="cpu").to(places.device)
-    silenced = places[order[: round(quantile * len(places))]]
-    keep = mask.clone()
-    keep[silenced[:, 0], silenced[:, 1]] = False
-    return keep
+    candidates = spurious_candidates(logps, advantages, mask, tau_p)
+    count = round(quantile * int(candidates.sum()))
+    return mask & ~drawn(candidates, count, torch.Generator().manual_seed(seed))
+
+
+def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them.
+
+    Args:
+        among: (B, T) bool.
+        count: number of positions.
+        generator: generator on the CPU, so that every device draws the same.
+    """
+    order = torch.randperm(int(among.sum()), generator=generator)
+    return chosen(among, order[:count].to(among.device))
+
+
+def chosen(among: Tensor, which: Tensor) -> Tensor:
+    """Return the mask of some true positions of a mask, given by their numbers in row-major order."""
+    found = torch.zeros_like(among)
+    found.view(-1)[among.flatten().nonzero().flatten()[which]] = True
+    return found
 
 
 def silence_candidates(

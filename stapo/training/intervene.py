@@ -25,6 +25,7 @@ from stapo.files import replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import kl_k3
+from stapo.objective.selection import drawn
 from stapo.provenance import require_whole
 from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.records.interventions import SCHEMA, TOKENS, ArmRecord, Intervention, Repetition
@@ -40,7 +41,6 @@ from stapo.training.single_updates import (
     Rollout,
     candidates_of,
     cosine,
-    drawn,
     inner,
     silenced_by_arm,
 )
@@ -288,11 +288,8 @@ def _tail(
 ) -> float | None:
     """Return the probability mass below the method's tau_p, the mean over the tokens of some responses."""
     tau_p = float(s2t_arguments(job.method)["tau_p"])
-    found = [trainer.tail_mass(one, tau_p) for one in held_out]
-    sizes = [int(one["completion_mask"].sum()) for one in held_out]
-    if None in found:
-        return None
-    return sum(one * size for one, size in zip(found, sizes, strict=True) if one) / sum(sizes)
+    tails = [found for one in held_out if (found := trainer.tails(one, tau_p)) is not None]
+    return _mean(tails, held_out) if tails else None
 
 
 def _reward(rollouts: Sequence[Rollout]) -> float:

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates
+from stapo.objective.selection import chosen, drawn
 from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.training.minibatch import MiniBatch
-from stapo.training.trainer import StapoTrainer, response_seed
+from stapo.training.trainer import StapoTrainer, response_seed, sequences_of
 from stapo.training.update import select
 
 MOST_WORDS = 8192
@@ -85,28 +86,26 @@ class InterventionTrainer(StapoTrainer):
         """Return (B, T) log-probs and entropies of the current weights at the tokens of some responses."""
         return self._scored(self.model, rollout)
 
-    def tail_mass(self, rollout: Rollout, tau_p: float) -> float | None:
-        """Return the probability of all words below `tau_p`, the mean over the tokens of some responses.
+    def tails(self, rollout: Rollout, tau_p: float) -> Tensor | None:
+        """Return (B, T) the probability of all words below `tau_p` at the tokens of some responses.
 
         Whole rows of probabilities are made: None for vocabularies over `MOST_WORDS`, which would not fit.
         """
         if self.model.config.vocab_size > MOST_WORDS:
             return None
-        ids, mask = (
-            torch.cat([rollout[f"prompt_{name}"], rollout[f"completion_{name}"]], dim=1)
-            for name in ("ids", "mask")
-        )
-        total, width = 0.0, rollout["completion_ids"].shape[1]
+        sequences, found = sequences_of(rollout), []
         with torch.no_grad():
-            for rows in torch.split(torch.arange(len(ids), device=ids.device), ROWS):
+            for part in torch.split(torch.arange(len(sequences.ids)), ROWS):
+                rows = part.to(sequences.ids.device)
                 # `logits_to_keep` counts from the end, and the first token follows the prompt.
                 logits = self.model(
-                    input_ids=ids[rows], attention_mask=mask[rows], logits_to_keep=width + 1
+                    input_ids=sequences.ids[rows],
+                    attention_mask=sequences.mask[rows],
+                    logits_to_keep=sequences.width + 1,
                 ).logits[:, :-1]
-                found = torch.softmax(logits.float() / self.args.temperature, dim=-1)
-                tails = found.masked_fill(found >= tau_p, 0.0).sum(dim=-1)
-                total += float(tails[rollout["completion_mask"][rows].bool()].double().sum())
-        return total / max(int(rollout["completion_mask"].sum()), 1)
+                chances = torch.softmax(logits.float() / self.args.temperature, dim=-1)
+                found.append(chances.masked_fill(chances >= tau_p, 0.0).sum(dim=-1))
+        return torch.cat(found)
 
     def gradient(self, rollout: Rollout, keep: Tensor) -> dict[str, Tensor]:
         """Compute the gradient of a mini-batch in which some tokens contribute; return it, on the CPU."""
@@ -203,23 +202,4 @@ def _extreme(batch: MiniBatch, among: Tensor, count: int, *, highest: bool) -> T
     """Return the mask of the `count` tokens of a mask that have the highest or the lowest entropies."""
     entropies = at_resolution(batch.old_entropies)[among]
     order = torch.sort(entropies, descending=highest, stable=True).indices
-    return _some(among, order[:count])
-
-
-def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them.
-
-    Args:
-        among: (B, T) bool.
-        count: number of positions.
-        generator: generator on the CPU, so that every device draws the same.
-    """
-    order = torch.randperm(int(among.sum()), generator=generator)
-    return _some(among, order[:count].to(among.device))
-
-
-def _some(among: Tensor, which: Tensor) -> Tensor:
-    """Return the mask of some true positions of a mask, given by their numbers in row-major order."""
-    found = torch.zeros_like(among)
-    found.view(-1)[among.flatten().nonzero().flatten()[which]] = True
-    return found
+    return chosen(among, order[:count])

@@ -175,7 +175,7 @@ class StapoTrainer(ResumableTrainer):
 
     def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies (b, T) of the responses of a rollout, without gradient."""
-        sequences = _sequences(rollout)
+        sequences = sequences_of(rollout)
         logps, entropies, _ = self._get_per_token_logps_and_entropies(
             model, sequences.ids, sequences.mask, sequences.width
         )
@@ -271,7 +271,7 @@ class StapoTrainer(ResumableTrainer):
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
-        sequences = _sequences(inputs)
+        sequences = sequences_of(inputs)
         forward = partial(self._forward, model, sequences)
         ranks = Ranks(self.accelerator, model)
         tokens = self._token_recorder(forward, batch, sequences, inputs["rewards"])
@@ -352,7 +352,7 @@ class StapoTrainer(ResumableTrainer):
         super().log(logs, start_time)
 
 
-def _sequences(inputs: dict[str, Tensor]) -> Sequences:
+def sequences_of(inputs: dict[str, Tensor]) -> Sequences:
     """Return prompts and responses of tensors with TRL's names."""
     ids, mask = (
         torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from stapo.objective import silence_spurious
+from stapo.objective.selection import drawn
 
 
 def silence_matched(
@@ -17,12 +18,8 @@ def silence_matched(
 ) -> Tensor:
     """Keep all but as many random tokens with A > 0 as S2T silences; the same seed, the same tokens."""
     kept = silence_spurious(logps, entropies, advantages, mask, tau_p, quantile)
-    places = (mask & (advantages > 0).unsqueeze(1)).nonzero()
-    order = torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))
-    silenced = places[order[: int((mask & ~kept).sum())].to(places.device)]
-    keep = mask.clone()
-    keep[silenced[:, 0], silenced[:, 1]] = False
-    return keep
+    positive, count = mask & (advantages > 0).unsqueeze(1), int((mask & ~kept).sum())
+    return mask & ~drawn(positive, count, torch.Generator().manual_seed(seed))
 
 
 def silence_mirror(
